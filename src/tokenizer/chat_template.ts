@@ -22,11 +22,11 @@ import {
   type Value,
 } from "./template/values.ts";
 
-/** One message of a conversation. Its other fields (`tool_calls`, `name`) go to the template. */
+/** Message of a conversation. Its other fields (`tool_calls`, `name`) go to the template. */
 export interface ChatMessage {
   /** Author of the message: `system`, `user`, `assistant`, `tool`, or another role of the template. */
   readonly role: string;
-  /** The text of the message. */
+  /** Text of the message. */
   readonly content: string;
   /** Any other field that the template reads. */
   readonly [field: string]: unknown;
@@ -40,7 +40,7 @@ export interface ChatTemplateOptions {
   readonly bosToken: string;
   /** Text of the end-of-sequence token; empty if there is none. */
   readonly eosToken: string;
-  /** The time that `strftime_now` formats. @default the current time */
+  /** Time that `strftime_now` formats. @default the current time */
   readonly now?: Date;
   /** More variables of the template, for example `enable_thinking` or `tools`. */
   readonly extra?: Readonly<Record<string, unknown>>;
@@ -53,7 +53,7 @@ const MAX_MESSAGE_CHARACTERS = 1000;
 const MAX_RANGE = 100_000;
 
 /**
- * The Jinja template that turns a conversation into the text a model was trained on. It comes with
+ * Jinja template that converts a conversation to the text a model was trained on. It comes with
  * the model and is not trusted, so its work is limited.
  */
 export class ChatTemplate {

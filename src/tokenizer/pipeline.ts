@@ -1,11 +1,11 @@
 import { ForgeError } from "../errors.ts";
-import type { WordEncoder } from "./models/word_encoder.ts";
 import type { Decoder } from "./steps/decoders.ts";
-import { IdBuffer, TokenLimitError } from "./models/word_encoder.ts";
+import { IdBuffer, TokenLimitError, type WordEncoder } from "./models/word_encoder.ts";
 import type { Normalizer } from "./steps/normalizers.ts";
 import type { Affixes } from "./steps/post_processor.ts";
 import type { PreTokenizer } from "./steps/pre_tokenizers.ts";
 import { type AddedToken, AddedTokenFinder } from "./special_tokens.ts";
+import { LeadingStripper } from "./stream_decoder.ts";
 import type { DecodeOptions, EncodeOptions, LeadingStrip, Tokenizer } from "./tokenizer.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
@@ -132,7 +132,7 @@ export class PipelineTokenizer implements Tokenizer {
         pieces.copy(id, out);
       }
     }
-    return this.#stripStart(utf8.decode(out.view()));
+    return new LeadingStripper(this.leadingStrip).push(utf8.decode(out.view()));
   }
 
   tokenBytes(id: number, isFirst = false): Uint8Array {
@@ -186,16 +186,6 @@ export class PipelineTokenizer implements Tokenizer {
       },
       (text, start) => preTokenize(text, atStart && start === 0, emit),
     );
-  }
-
-  #stripStart(text: string): string {
-    if (this.leadingStrip === undefined) return text;
-    const { character, count } = this.leadingStrip;
-    let start = 0;
-    for (let left = count; left > 0 && text.startsWith(character, start); left--) {
-      start += character.length;
-    }
-    return text.slice(start);
   }
 }
 

@@ -1,4 +1,4 @@
-import type { Tokenizer } from "./tokenizer.ts";
+import type { LeadingStrip, Tokenizer } from "./tokenizer.ts";
 
 /** Options of a `StreamDecoder`. */
 export interface StreamDecoderOptions {
@@ -23,14 +23,13 @@ export class StreamDecoder {
   readonly #shown: ReadonlySet<number> | undefined;
   /** True until the first piece of a whole text. */
   #isFirst: boolean;
-  /** Number of characters still to strip; 0 once a text has begun. */
-  #stripsLeft: number;
+  readonly #stripper: LeadingStripper;
 
   /** Begins a text. */
   constructor(tokenizer: Tokenizer, options: StreamDecoderOptions = {}) {
     this.#tokenizer = tokenizer;
     this.#isFirst = options.startsText ?? false;
-    this.#stripsLeft = this.#isFirst ? tokenizer.leadingStrip?.count ?? 0 : 0;
+    this.#stripper = new LeadingStripper(this.#isFirst ? tokenizer.leadingStrip : undefined);
     this.#shown = options.shownTokens;
   }
 
@@ -40,12 +39,12 @@ export class StreamDecoder {
    * @throws ForgeError `bad_input` for an id outside the vocabulary
    */
   push(id: number): string {
-    return this.#strip(this.#utf8.decode(this.#bytesOf(id), { stream: true }));
+    return this.#stripper.push(this.#utf8.decode(this.#bytesOf(id), { stream: true }));
   }
 
   /** Returns U+FFFD for an incomplete character, else "", and resets the decoder. */
   flush(): string {
-    return this.#strip(this.#utf8.decode());
+    return this.#stripper.push(this.#utf8.decode());
   }
 
   #bytesOf(id: number): Uint8Array {
@@ -58,16 +57,27 @@ export class StreamDecoder {
     this.#isFirst = false;
     return bytes;
   }
+}
 
-  #strip(text: string): string {
-    if (this.#stripsLeft === 0 || text === "") return text;
-    const character = this.#tokenizer.leadingStrip?.character ?? "";
+/** Removes a {@linkcode LeadingStrip} from a text that arrives in parts. */
+export class LeadingStripper {
+  readonly #character: string;
+  /** Number of characters still to remove; 0 once the text has begun. */
+  #left: number;
+
+  constructor(strip: LeadingStrip | undefined) {
+    this.#character = strip?.character ?? "";
+    this.#left = strip?.count ?? 0;
+  }
+
+  /** Returns the next part of the text without the characters to remove. */
+  push(part: string): string {
     let start = 0;
-    while (this.#stripsLeft > 0 && text.startsWith(character, start)) {
-      start += character.length;
-      this.#stripsLeft--;
+    while (this.#left > 0 && part.startsWith(this.#character, start)) {
+      start += this.#character.length;
+      this.#left--;
     }
-    if (start < text.length) this.#stripsLeft = 0;
-    return text.slice(start);
+    if (start < part.length) this.#left = 0;
+    return part.slice(start);
   }
 }

@@ -4,9 +4,9 @@ import { ForgeError } from "../../errors.ts";
 export const PRICES = {
   /** Evaluating one node of the syntax tree. */
   node: 300,
-  /** One iteration of a loop, or one call, in addition to its nodes. */
+  /** One iteration of a loop or one call, in addition to its nodes. */
   turn: 2000,
-  /** Creating one character of text. Above its time, since it also bounds memory. */
+  /** Creating one character of text. More than its time, to bound memory as well. */
   character: 4,
   /** Reading one character of text. */
   scan: 1,
@@ -49,7 +49,7 @@ export class TemplateBudget {
     if (!(this.#spent <= this.#limit)) {
       throw new ForgeError(
         "bad_model",
-        "the chat template does far more work than its messages need: " +
+        "the chat template exceeds the work allowed for its messages: " +
           "it loops or builds text without bound",
       );
     }

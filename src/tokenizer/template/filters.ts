@@ -56,17 +56,17 @@ export interface FilterContext extends FieldLookup {
   readonly budget: TemplateBudget;
   /** True inside of `{% autoescape true %}`. */
   readonly escapes: boolean;
-  /** Finds an attribute but no item of the name. */
+  /** Returns an attribute; an item with the same name does not count. */
   attributeOnly(object: Value, name: string): Value;
   filter(name: string, value: Value, args: Arguments): Value;
   test(name: string, value: Value, args: Arguments): boolean;
   add(left: Value, right: Value): Value;
 }
 
-/** A filter: the value before the `|`, and the arguments in parentheses. */
+/** Filter of the value before `|`, with the arguments in parentheses. */
 export type Filter = (value: Value, args: Arguments, context: FilterContext) => Value;
 
-/** Text, or other values as they print; `Markup` stays `Markup`. */
+/** Converts a value to text, as it prints; `Markup` stays `Markup`. */
 function softText(value: Value, budget: TemplateBudget): string | Markup {
   return isText(value) ? value : toText(value, budget);
 }
@@ -173,7 +173,12 @@ const truncate: Filter = (value, args, { budget }) => {
   const mark = end === undefined ? "..." : textOf(end, "truncate");
   const extra = leeway === undefined || leeway === null ? 5 : integerOf(leeway, "the leeway", 5);
   const room = limit - codePointCount(mark);
-  if (room < 0 || extra < 0) throw new TemplateError("truncate needs room for its end");
+  if (room < 0 || extra < 0) {
+    throw new TemplateError(
+      `truncate got the length ${limit} and the leeway ${extra}; the length must hold "${mark}", ` +
+        "the leeway must be 0 or more",
+    );
+  }
   if (lengthOf(value, budget) <= limit + extra) return value;
   const points = codePoints(textOf(value, "truncate"), budget);
   const part = points.slice(0, room);
@@ -219,7 +224,9 @@ const wordcount: Filter = (value, args, { budget }) => {
 
 const format: Filter = (value, args, { budget }) => {
   if (args.positional.length > 0 && args.named.size > 0) {
-    throw new TemplateError("the filter format takes either positional or named arguments");
+    throw new TemplateError(
+      "the filter format got positional and named arguments; it takes one kind",
+    );
   }
   const values = args.named.size > 0 ? new Dict(args.named) : new Tuple(args.positional);
   return formatPercent(softText(value, budget), values, budget);
@@ -247,19 +254,25 @@ const urlencode: Filter = (value, args, { budget }) => {
   const pairs = value instanceof Dict ? new DictView(value, "items") : value;
   return Array.from(iterate(pairs, budget), (pair) => {
     const parts = listOf(pair, budget);
-    if (parts.length !== 2) throw new TemplateError("urlencode needs pairs of names and values");
+    if (parts.length !== 2) {
+      throw new TemplateError(`urlencode got a list of ${parts.length}; it takes pairs`);
+    }
     return parts.map((part) => quoted(part, "").replaceAll("%20", "+")).join("=");
   }).join("&");
 };
 
 const xmlattr: Filter = (value, args, { budget, escapes }) => {
   const [autospace] = args.bind("xmlattr", "autospace?");
-  if (!(value instanceof Dict)) throw new TemplateError("the filter xmlattr needs a dict");
+  if (!(value instanceof Dict)) {
+    throw new TemplateError(`the filter xmlattr needs a dict, not ${typeName(value)}`);
+  }
   const attributes: string[] = [];
   for (const [key, item] of value.entries()) {
     if (item === null || item instanceof Undefined) continue;
     const name = textOf(key, "xmlattr");
-    if (/[\s/>=]/.test(name)) throw new TemplateError(`"${name}" is no name of an XML attribute`);
+    if (/[\s/>=]/.test(name)) {
+      throw new TemplateError(`"${name}" is not a name of an XML attribute`);
+    }
     attributes.push(`${escapeHtml(name, budget).text}="${escapeHtml(item, budget).text}"`);
   }
   const text =
@@ -337,9 +350,9 @@ const abs: Filter = (value, args) => {
 const round: Filter = (value, args) => {
   const [precision, method] = args.bind("round", "precision?", "method?");
   if (value instanceof Undefined) throw value.error();
-  const how = method === undefined ? "common" : isText(method) ? plain(method) : "";
+  const how = method === undefined ? "common" : isText(method) ? plain(method) : typeName(method);
   if (!["common", "ceil", "floor"].includes(how)) {
-    throw new TemplateError(`round has no such method; expected "common", "ceil" or "floor"`);
+    throw new TemplateError(`round has no method "${how}"; valid is "common", "ceil" or "floor"`);
   }
   const digits = integerOf(precision, "the precision of round", 0);
   if (!isNumber(value)) throw new TemplateError(`round needs a number, not ${typeName(value)}`);
@@ -380,7 +393,9 @@ const first: Filter = (value, args, { budget }) => {
 
 const last: Filter = (value, args, { budget }) => {
   args.bind("last");
-  if (value instanceof LazyValues) throw new TemplateError("the filter last needs a list");
+  if (value instanceof LazyValues) {
+    throw new TemplateError("the filter last needs a list, not a generator");
+  }
   return defined(listOf(value, budget).at(-1), () => "there is no last item");
 };
 
@@ -426,7 +441,9 @@ const join: Filter = (value, args, context) => {
 const items: Filter = (value, args) => {
   args.bind("items");
   if (value instanceof Undefined) return new LazyValues([]);
-  if (!(value instanceof Dict)) throw new TemplateError("the filter items needs a dict");
+  if (!(value instanceof Dict)) {
+    throw new TemplateError(`the filter items needs a dict, not ${typeName(value)}`);
+  }
   return new LazyValues(new DictView(value, "items").items());
 };
 
@@ -444,7 +461,7 @@ function pathOf(attribute: Value | undefined, context: FilterContext): Value[] {
   return path.split(".").map((part) => /^\d+$/.test(part) ? BigInt(part) : part);
 }
 
-/** A function that follows a path of attributes; without a path it gives the value itself. */
+/** Returns a function that follows a path of attributes; without a path, it returns its argument. */
 function attributeGetter(
   attribute: Value | undefined,
   context: FilterContext,
@@ -492,7 +509,7 @@ const sort: Filter = (value, args, context) => {
   );
   const paths = isText(attribute) ? plain(attribute).split(",") : [attribute];
   const getters = paths.map((path) => attributeGetter(path, context));
-  // A list of keys has an order even where its parts are equal but have none, as None.
+  // Lists of keys have an order even if equal parts of them, such as None, have none.
   const keyOf = (item: Value) =>
     getters.map((pick) => isTrue(isSensitive) ? pick(item) : foldCase(pick(item), context.budget));
   const isReversed = integerOf(reversed, "the argument reverse of sort", 0) !== 0;
@@ -507,8 +524,10 @@ const dictsort: Filter = (value, args, { budget }) => {
     "reverse?",
   );
   const part = ["key", "value"].indexOf(isText(by) ? plain(by) : "");
-  if (part < 0) throw new TemplateError('dictsort sorts by "key" or "value"');
-  if (!(value instanceof Dict)) throw new TemplateError("the filter dictsort needs a dict");
+  if (part < 0) throw new TemplateError('dictsort got an unknown order; valid is "key" or "value"');
+  if (!(value instanceof Dict)) {
+    throw new TemplateError(`the filter dictsort needs a dict, not ${typeName(value)}`);
+  }
   const keyOf = (item: Value) => {
     const key = (item as Tuple).items[part]!;
     return isTrue(isSensitive) ? key : foldCase(key, budget);
@@ -601,7 +620,7 @@ const slice: Filter = (value, args, { budget }) => {
   const slices = integerOf(count, "the number of slices", 0);
   return new LazyValues(function* (): Generator<Value> {
     const all = listOf(value, budget);
-    if (slices === 0) throw new TemplateError("the filter slice needs more than no slices");
+    if (slices === 0) throw new TemplateError("the filter slice got 0 slices; it needs 1 or more");
     const length = Math.floor(all.length / slices);
     const longer = all.length % slices;
     let start = 0;
@@ -616,7 +635,7 @@ const slice: Filter = (value, args, { budget }) => {
   }());
 };
 
-/** `map`, by an attribute or a filter. Nothing at all is mapped for a value that counts as false. */
+/** Maps items by an attribute or a filter. A value that counts as false maps to nothing. */
 const map: Filter = (value, args, context) => {
   return new LazyValues(function* (): Generator<Value> {
     if (!isTrue(value)) return;
@@ -634,7 +653,7 @@ function mapping(args: Arguments, context: FilterContext): (value: Value) => Val
     const named = new Map(args.named);
     const attribute = named.get("attribute");
     if (attribute === undefined) {
-      throw new TemplateError("the filter map needs a filter or attribute");
+      throw new TemplateError("the filter map got neither a filter nor an attribute");
     }
     named.delete("attribute");
     const [missing = null] = new Arguments([], named).bind("map", "default?");
@@ -652,7 +671,7 @@ function selection(name: string, byAttribute: boolean, wanted: boolean): Filter 
       const positional = [...args.positional];
       const attribute = byAttribute ? positional.shift() : undefined;
       if (byAttribute && attribute === undefined) {
-        throw new TemplateError(`the filter ${name} needs an attribute`);
+        throw new TemplateError(`the filter ${name} got no attribute`);
       }
       const pick = attributeGetter(attribute, context);
       const test = positional.shift();
@@ -696,7 +715,9 @@ const tojson: Filter = (value, args, { budget }) => {
 
 function separatorsOf(value: Value, budget: TemplateBudget): [string, string] {
   const parts = listOf(value, budget);
-  if (parts.length !== 2) throw new TemplateError("the separators of tojson must be two");
+  if (parts.length !== 2) {
+    throw new TemplateError(`tojson got ${parts.length} separators; it takes 2`);
+  }
   return parts.map((part) => textOf(part, "tojson")) as [string, string];
 }
 
@@ -710,7 +731,7 @@ const escape: Filter = (value, args, { budget }) => {
   return escapeHtml(value, budget);
 };
 
-/** The filters, by name. */
+/** Filters by name. */
 export const FILTERS: ReadonlyMap<string, Filter> = new Map<string, Filter>([
   ["abs", abs],
   ["attr", attr],
@@ -783,14 +804,14 @@ export const FILTERS: ReadonlyMap<string, Filter> = new Map<string, Filter>([
   ["xmlattr", xmlattr],
 ]);
 
-/** True for values that a loop can go through. */
+/** True if a loop can iterate over a value. */
 export function isIterable(value: Value): boolean {
   return Array.isArray(value) || isText(value) || value instanceof Tuple || value instanceof Dict ||
     value instanceof DictView || value instanceof Range || value instanceof LazyValues ||
     value instanceof Undefined;
 }
 
-/** True for values with items that can be read by position or key. */
+/** True if items of a value can be read by position or key. */
 export function isSequence(value: Value): boolean {
   return isIterable(value) && !(value instanceof DictView || value instanceof LazyValues);
 }

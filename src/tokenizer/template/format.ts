@@ -24,7 +24,7 @@ import {
   type Value,
 } from "./values.ts";
 
-/** Digits after the point, or in front of it, that a format can ask for. */
+/** Most digits before or after the point that a format can ask for. */
 const MAX_PRECISION = 2000;
 
 /** Python's `format % value`, where `format` is text. */
@@ -37,7 +37,9 @@ export function formatPercent(
   const items = value instanceof Tuple ? value.items : [value];
   let used = 0;
   const take = () => {
-    if (used >= items.length) throw new TemplateError("% has fewer values than its format needs");
+    if (used >= items.length) {
+      throw new TemplateError(`% has ${items.length} values; its format needs more`);
+    }
     return items[used++]!;
   };
   const directive = /%(?:\(([^)]*)\))?([-+ #0]*)(\*|\d+)?(?:\.(\*|\d*))?[hlL]?([^]?)/g;
@@ -45,7 +47,7 @@ export function formatPercent(
   let isMapped = false;
   let text = "";
   let copied = 0;
-  // One directive after the other, so that a wrong one ends the search.
+  // Directives are matched one at a time, so that an invalid one ends the search.
   for (const match of source.matchAll(directive)) {
     const [whole, key, flags = "", width, precision, type = ""] = match;
     text += source.slice(copied, match.index);
@@ -55,7 +57,9 @@ export function formatPercent(
       text += "%";
       continue;
     }
-    if (type === "") throw new TemplateError(`the format of % ends within "${whole}"`);
+    if (type === "") {
+      throw new TemplateError(`the format of % ends within the directive "${whole}"`);
+    }
     const spec: NumberFormat = {
       sign: flags.includes("+") ? "+" : flags.includes(" ") ? " " : "-",
       alternate: flags.includes("#"),
@@ -72,9 +76,11 @@ export function formatPercent(
     if (key === undefined) item = take();
     else {
       isMapped = true;
-      if (!(value instanceof Dict)) throw new TemplateError("% with names needs a dict");
+      if (!(value instanceof Dict)) {
+        throw new TemplateError(`% with names needs a dict, not ${typeName(value)}`);
+      }
       const found = value.get(key);
-      if (found === undefined) throw new TemplateError(`% finds no "${key}" in its dict`);
+      if (found === undefined) throw new TemplateError(`the dict of % has no key "${key}"`);
       item = found;
     }
     checkPrecision(digits, budget);
@@ -88,17 +94,17 @@ export function formatPercent(
     );
   }
   text += source.slice(copied);
-  // As in Python, a value that has items need not be used at all.
+  // As in Python, a value with items need not be used.
   const hasItems = Array.isArray(value) || value instanceof Dict || value instanceof Range ||
     value instanceof Undefined;
   if (!isMapped && !hasItems && used < items.length) {
-    throw new TemplateError("% has more values than its format needs");
+    throw new TemplateError(`% has ${items.length} values; its format needs ${used}`);
   }
   budget.payText(text.length);
   return format instanceof Markup ? new Markup(text) : text;
 }
 
-/** Fills a text up to a width, on the left with spaces or with zeros after its sign. */
+/** Pads text on the left to a width, with spaces or with zeros after its sign. */
 function padNumber(
   text: string,
   width: number,
@@ -134,7 +140,7 @@ function percentText(
     case "c":
       if (isText(item) && codePointCount(plain(item)) === 1) return plain(item);
       if (isInteger(item)) return String.fromCodePoint(toIndex(item));
-      throw new TemplateError("%c needs an int or one character");
+      throw new TemplateError(`%c needs an int or one character, not ${typeName(item)}`);
     case "d":
     case "i":
     case "u":
@@ -164,7 +170,7 @@ function percentText(
   throw new TemplateError(`unknown format %${type}`);
 }
 
-/** Python's `format.format(*args)`, with the escaping of `Markup` where the format is marked safe. */
+/** Python's `format.format(*args)`. If the format is marked safe, what it inserts is escaped. */
 export function formatBraces(
   format: string | Markup,
   args: Arguments,
@@ -179,7 +185,7 @@ export function formatBraces(
   return format instanceof Markup ? new Markup(text) : text;
 }
 
-/** Path of attributes and items in fields such as `{0.name[key]}`. */
+/** Resolves attributes and items in fields such as `{0.name[key]}`. */
 export interface FieldLookup {
   attribute(object: Value, name: string): Value;
   item(object: Value, index: Value): Value;
@@ -201,7 +207,9 @@ class BraceFormatter {
   }
 
   format(source: string, depth: number): string {
-    if (depth < 0) throw new TemplateError("the fields of format() nest too deeply");
+    if (depth < 0) {
+      throw new TemplateError("the fields of format() are nested more than 2 levels deep");
+    }
     this.#budget.payText(source.length);
     let result = "";
     for (let at = 0; at < source.length;) {
@@ -215,7 +223,9 @@ class BraceFormatter {
         at += 2;
         continue;
       }
-      if (source[at] === "}") throw new TemplateError('format() found a single "}"');
+      if (source[at] === "}") {
+        throw new TemplateError('format() found a single "}"; write "}}" for the character');
+      }
       const end = endOfField(source, at + 1);
       result += this.#field(source.slice(at + 1, end), depth);
       at = end + 1;
@@ -257,7 +267,7 @@ class BraceFormatter {
     }
     const numbering = name === "" ? "automatic" : "explicit";
     if (this.#numbering !== undefined && this.#numbering !== numbering) {
-      throw new TemplateError("format() cannot have both numbered and unnumbered fields");
+      throw new TemplateError("format() got numbered and unnumbered fields; it takes one kind");
     }
     this.#numbering = numbering;
     const index = name === "" ? this.#automatic++ : Number(name);
@@ -280,7 +290,7 @@ function endOfField(source: string, start: number): number {
     if (source[at] === "{") depth++;
     else if (source[at] === "}" && --depth === 0) return at;
   }
-  throw new TemplateError('format() found a "{" without its "}"');
+  throw new TemplateError('format() found "{" without a closing "}"');
 }
 
 const SPECIFICATION =
@@ -346,7 +356,7 @@ function formatValue(value: Value, specification: string, budget: TemplateBudget
   return prefix + groupZeros(body, size - prefix.length, group, groupSize);
 }
 
-/** Fills a number with zeros in front up to a width, its separators included. */
+/** Pads a number on the left with zeros to a width that includes its separators. */
 function groupZeros(body: string, width: number, group: string, groupSize: number): string {
   const [whole = ""] = (groupSize === 3 ? /^[\d_,]*/ : /^[\da-fA-F_]*/).exec(body)!;
   const rest = body.slice(whole.length);
@@ -356,10 +366,10 @@ function groupZeros(body: string, width: number, group: string, groupSize: numbe
 }
 
 interface NumberFormat {
-  /** `-`, `+` or a space: what positive numbers start with. */
+  /** Sign option: `+` or a space precede positive numbers, `-` adds nothing. */
   readonly sign: string;
   readonly alternate: boolean;
-  /** The separator of thousands. */
+  /** Separator of groups of digits. */
   readonly group?: string | undefined;
 }
 
@@ -401,7 +411,7 @@ function groupDigits(digits: string, group: string | undefined, size: number): s
   return grouped + (rest ?? "");
 }
 
-/** A float in one of the formats `e`, `f` and `g`. */
+/** Formats a float as `e`, `f` or `g`. */
 function floatFormat(value: number, type: string, precision: number, spec: NumberFormat): string {
   const isNegative = value < 0 || Object.is(value, -0);
   const magnitude = Math.abs(value);
@@ -423,7 +433,7 @@ function floatFormat(value: number, type: string, precision: number, spec: Numbe
   return signOf(isNegative, spec.sign) + groupDigits(text, spec.group, 3);
 }
 
-/** A float without a type: like `g`, but with a digit after the point. */
+/** Formats a float without a type: like `g`, but with a digit after the point. */
 function generalFormat(
   value: number,
   precision: number | undefined,
@@ -449,7 +459,7 @@ function signOf(isNegative: boolean, sign: string): string {
   return isNegative ? "-" : sign === "-" ? "" : sign;
 }
 
-/** The exact value of a positive float as a fraction of integers. */
+/** Returns the exact value of a positive float as a fraction of integers. */
 function fractionOf(value: number): [numerator: bigint, denominator: bigint] {
   let denominator = 1n;
   let scaled = value;
@@ -469,7 +479,7 @@ function divideRounded(numerator: bigint, denominator: bigint): bigint {
   return roundsUp ? quotient + 1n : quotient;
 }
 
-/** A positive float with a number of digits after the point, rounded from its exact value. */
+/** Writes a positive float with a number of digits after the point, rounded from its exact value. */
 function fixed(value: number, digits: number): string {
   const [numerator, denominator] = fractionOf(value);
   const scaled = divideRounded(numerator * 10n ** BigInt(digits), denominator).toString();
@@ -477,7 +487,7 @@ function fixed(value: number, digits: number): string {
   return digits === 0 ? text : `${text.slice(0, -digits)}.${text.slice(-digits)}`;
 }
 
-/** A positive float as one digit, digits after the point and an exponent. */
+/** Writes a positive float as one digit, digits after the point and an exponent. */
 function exponential(value: number, digits: number): string {
   const [numerator, denominator] = fractionOf(value);
   let power = value === 0 ? 0 : Number(value.toExponential().split("e")[1]);
@@ -520,16 +530,16 @@ export function roundInteger(value: bigint, digits: number): bigint {
 
 /** Python's `int()` of a float. */
 export function truncateFloat(value: number): bigint {
-  if (!Number.isFinite(value)) throw new TemplateError(`${floatText(value)} is no whole number`);
+  if (!Number.isFinite(value)) throw new TemplateError(`${floatText(value)} is not a whole number`);
   return BigInt(Math.trunc(value));
 }
 
-/** A number as a float. */
+/** Converts a number to a float. */
 export function floatOf(value: Value, what: string): number {
   if (!isNumber(value)) throw new TemplateError(`${what} needs a number, not ${typeName(value)}`);
   const number = Number(value);
   if (!Number.isFinite(number) && typeof value === "bigint") {
-    throw new TemplateError("an int is too large for a float");
+    throw new TemplateError(`${what} needs a float, but the int is too large for one`);
   }
   return number;
 }
@@ -550,15 +560,19 @@ function truncate(text: string, length: number, budget: TemplateBudget): string 
 }
 
 function countOf(value: Value): number {
-  if (!isInteger(value)) throw new TemplateError("* in a format needs an int");
+  if (!isInteger(value)) {
+    throw new TemplateError(`* in a format needs an int, not ${typeName(value)}`);
+  }
   return toIndex(value);
 }
 
 function checkPrecision(digits: number | undefined, budget: TemplateBudget): void {
   if (digits === undefined) return;
-  // Making so many digits takes time with the square of their number.
+  // The time grows with the square of the number of digits.
   budget.payText(Math.min(digits, MAX_PRECISION) ** 2 / 16);
   if (digits > MAX_PRECISION) {
-    throw new TemplateError(`a format asks for more than ${MAX_PRECISION} digits`);
+    throw new TemplateError(
+      `a format asks for ${digits} digits; at most ${MAX_PRECISION} are valid`,
+    );
   }
 }

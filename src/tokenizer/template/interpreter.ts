@@ -42,10 +42,10 @@ import {
   type Value,
 } from "./values.ts";
 
-/** End of a body: after its last statement, or by `break` or `continue`. */
+/** End of a body: by `break` or `continue`, or after its last statement. */
 type Completion = "break" | "continue" | undefined;
 
-/** The variables of a block, with those around it. */
+/** Variables of a block and of the blocks around it. */
 class Scope {
   readonly #variables = new Map<string, Value>();
   readonly #outer: Scope | undefined;
@@ -56,7 +56,7 @@ class Scope {
 
   get(name: string): Value | undefined {
     const value = this.#variables.get(name);
-    // None is `null` here, and a value like any other.
+    // `null` is None, a value like any other.
     return value === undefined ? this.#outer?.get(name) : value;
   }
 
@@ -67,7 +67,7 @@ class Scope {
 
 /**
  * Renders a parsed template as Jinja does with Python's types, in the sandbox that transformers
- * uses: nothing can be changed but namespaces, and names that start with `_` cannot be reached.
+ * uses: only namespaces can be changed, and names that start with `_` cannot be read.
  * Every operation is paid for from the budget.
  */
 export class Interpreter implements FilterContext {
@@ -269,14 +269,14 @@ export class Interpreter implements FilterContext {
       inner.set("loop", loop);
       this.#assign(node.target, item, inner);
       const completion = this.#run(node.body, inner);
-      // In Jinja, a turn that `break` or `continue` leaves does not count as one for `else`.
+      // In Jinja, an iteration left by `break` or `continue` does not count for `else`.
       if (completion === undefined) isEmpty = false;
       if (completion === "break") break;
     }
     return isEmpty ? this.#run(node.otherwise, new Scope(scope)) : undefined;
   }
 
-  /** The items of a loop for which the condition after `if` holds. */
+  /** Yields the items of a loop that satisfy the condition after `if`. */
   *#matching(
     node: ForNode,
     test: Expression,
@@ -300,7 +300,7 @@ export class Interpreter implements FilterContext {
         const object = scope.get(target.name);
         if (!(object instanceof Namespace)) {
           throw new TemplateError(
-            `"${target.name}" is no namespace; only those have attributes to set`,
+            `"${target.name}" is not a namespace; only attributes of a namespace can be set`,
           );
         }
         object.attributes.set(target.attribute, value);
@@ -334,11 +334,13 @@ export class Interpreter implements FilterContext {
 
   /** Writes the result of a filter block or a call block as it is. */
   #writeResult(value: Value, tag: string): void {
-    if (!isText(value)) throw new TemplateError(`{% ${tag} %} gives ${typeName(value)}, not text`);
+    if (!isText(value)) {
+      throw new TemplateError(`{% ${tag} %} produced ${typeName(value)}; it must produce text`);
+    }
     this.#write(plain(value));
   }
 
-  /** Collects what is written while a function runs. */
+  /** Returns what a function writes. */
   #capture(run: () => unknown): string {
     const outer = this.#output;
     this.#output = "";
@@ -404,9 +406,12 @@ export class Interpreter implements FilterContext {
     const surplus = args.positional.slice(parameters.length);
     if (reads.has("varargs")) scope.set("varargs", new Tuple(surplus));
     else if (surplus.length > 0) {
-      throw new TemplateError(`the macro ${name}() takes at most ${parameters.length} arguments`);
+      throw new TemplateError(
+        `the macro ${name}() got ${args.positional.length} arguments; it takes at most ` +
+          parameters.length,
+      );
     }
-    // Parameters that are not given hide variables of their names, even from each other's defaults.
+    // Missing parameters hide variables of the same name, also in the defaults of other parameters.
     for (const { name: parameter } of missing) {
       scope.set(parameter, new Undefined(() => `the parameter "${parameter}" was not given`));
     }
@@ -433,10 +438,16 @@ export class Interpreter implements FilterContext {
     }
     if (list.namedSpread !== undefined) {
       const spread = this.#evaluate(list.namedSpread, scope);
-      if (!(spread instanceof Dict)) throw new TemplateError("** in a call needs a dict");
+      if (!(spread instanceof Dict)) {
+        throw new TemplateError(`** in a call needs a dict, not ${typeName(spread)}`);
+      }
       for (const [key, value] of spread.entries()) {
-        if (!isText(key)) throw new TemplateError("** in a call needs a dict with text as keys");
-        if (named.has(plain(key))) throw new TemplateError(`"${plain(key)}" is given twice`);
+        if (!isText(key)) {
+          throw new TemplateError(`** in a call needs keys of text, not ${typeName(key)}`);
+        }
+        if (named.has(plain(key))) {
+          throw new TemplateError(`the argument "${plain(key)}" is given twice`);
+        }
         named.set(plain(key), value);
       }
     }
@@ -563,7 +574,7 @@ export class Interpreter implements FilterContext {
 
   // Attributes and items
 
-  /** Finds an attribute, or an item of that name; `undefined` if there is neither. */
+  /** Returns an attribute, or the item with its name; `undefined` if neither exists. */
   #attribute(object: Value, name: string): Value | undefined {
     const found = this.#ownAttribute(object, name);
     if (found !== undefined) return found;
@@ -573,7 +584,7 @@ export class Interpreter implements FilterContext {
   #ownAttribute(object: Value, name: string): Value | undefined {
     if (object instanceof Undefined) throw object.error();
     const changes = object instanceof Dict ? DICT_CHANGES : Array.isArray(object) && LIST_CHANGES;
-    // In Python, the method is found but denied, also where a key has its name.
+    // In Python, the method is found and denied, even if a key has the same name.
     if (changes && changes.has(name)) {
       return new Undefined(() => `${name}() changes its object, which templates must not`);
     }
@@ -582,10 +593,10 @@ export class Interpreter implements FilterContext {
       ? builtinAttribute(object, name, this, this.budget)
       : attribute;
     if (found === undefined || !name.startsWith("_")) return found;
-    return new Undefined(() => `"${name}" starts with "_", which templates cannot reach`);
+    return new Undefined(() => `"${name}" starts with "_"; templates cannot read such names`);
   }
 
-  /** Finds an item, or an attribute of that name; `undefined` if there is neither. */
+  /** Returns an item, or the attribute with its name; `undefined` if neither exists. */
   #item(object: Value, index: Value): Value | undefined {
     if (object instanceof Undefined) throw object.error();
     if (object instanceof Dict) {
@@ -688,7 +699,7 @@ export class Interpreter implements FilterContext {
   }
 }
 
-/** Methods that would change their object, which a template must not. */
+/** Methods that change their object; templates must not call them. */
 const DICT_CHANGES: ReadonlySet<string> = new Set([
   "clear",
   "pop",
@@ -707,7 +718,7 @@ const LIST_CHANGES: ReadonlySet<string> = new Set([
   "sort",
 ]);
 
-/** The bodies inside of a statement. */
+/** Returns the bodies inside of a statement. */
 function bodiesOf(statement: Statement): (readonly Statement[])[] {
   switch (statement.kind) {
     case "if":
@@ -730,7 +741,7 @@ function bodiesOf(statement: Statement): (readonly Statement[])[] {
   }
 }
 
-/** Notes where an error happened, unless a construct inside has done so. */
+/** Records where an error happened, unless an inner construct has done so. */
 function placed(error: unknown, at: number): unknown {
   if (error instanceof TemplateError) error.at ??= at;
   return error;
@@ -759,7 +770,7 @@ function bigintText(_key: string, value: unknown): unknown {
   return typeof value === "bigint" ? Number(value) : value;
 }
 
-/** The item of a dict; there is none for a key such as a list. */
+/** Returns the item of a dict; `undefined` for a missing or unhashable key. */
 function hashableItem(dict: Dict, key: Value): Value | undefined {
   try {
     return dict.get(key);
@@ -769,7 +780,7 @@ function hashableItem(dict: Dict, key: Value): Value | undefined {
   }
 }
 
-/** The positions between which a slice lies, as Python clamps them. */
+/** Returns the bounds of a slice, clamped as Python does. */
 function sliceRange(
   length: number,
   start: number | undefined,

@@ -17,7 +17,7 @@ import {
 interface JsonStyle {
   /** Writes characters beyond ASCII as escapes. */
   readonly ascii: boolean;
-  /** Spaces, or the text, that each level of a value over several lines is indented by. */
+  /** Indentation of each level: a number of spaces, or text. */
   readonly indent: number | string | undefined;
   /** Separators of items, and of keys and values. */
   readonly separators: [item: string, key: string] | undefined;
@@ -63,7 +63,7 @@ class JsonWriter {
       if (!Array.isArray(items)) {
         const what = value instanceof Undefined
           ? value.error().message
-          : `JSON has no ${typeName(value)}`;
+          : `JSON has no type for ${typeName(value)}`;
         throw new TemplateError(`tojson cannot write a value: ${what}`);
       }
       return this.#wrap("[", items.map((item) => this.write(item, inner)), "]", inner, outer);
@@ -74,7 +74,7 @@ class JsonWriter {
     if (parts.length === 0) return open + close;
     this.#budget.payText(parts.length * (this.#between.length + inner.length));
     const text = open + inner + parts.join(this.#between + inner) + outer + close;
-    // The parts are copied into every value that they are nested in.
+    // Text is copied once for each level of nesting.
     this.#budget.pay(text.length * PRICES.scan);
     return text;
   }
@@ -113,5 +113,5 @@ function keyText(key: Value, budget: TemplateBudget): string {
   if (typeof key === "boolean") return key ? "true" : "false";
   if (typeof key === "bigint") return integerText(key, budget);
   if (typeof key === "number") return numberText(key);
-  throw new TemplateError(`JSON has no keys of type ${typeName(key)}`);
+  throw new TemplateError(`tojson got a key of type ${typeName(key)}; JSON keys are text`);
 }

@@ -18,7 +18,7 @@ import {
   type Value,
 } from "./values.ts";
 
-/** The filters that lay text out for people: `wordwrap`, `pprint` and `urlize`. */
+/** Layout of text for people: the filters `wordwrap`, `pprint` and `urlize`. */
 
 /** Line breaking rules of `wordwrap`. */
 interface WrapOptions {
@@ -38,7 +38,9 @@ export function wrapLines(
   options: WrapOptions,
   budget: TemplateBudget,
 ): string[] {
-  if (options.width <= 0) throw new TemplateError("the width of wordwrap must be positive");
+  if (options.width <= 0) {
+    throw new TemplateError(`the width of wordwrap is ${options.width}; it must be 1 or more`);
+  }
   // A line without words stays as an empty one.
   return lines.flatMap((line) => {
     const wrapped = wrapLine(line, options, budget);
@@ -50,7 +52,7 @@ function wrapLine(line: string, options: WrapOptions, budget: TemplateBudget): s
   budget.payText(2 * line.length);
   const chunks: string[] = [];
   for (const [chunk] of line.matchAll(CHUNK)) {
-    // Looking for dashes in a word takes time with the square of its length.
+    // The search for dashes takes time with the square of the word's length.
     budget.pay(PRICES.value + chunk.length ** 2 * PRICES.scan);
     if (chunk.trim() === "" || !options.breaksOnHyphens) chunks.push(chunk);
     else chunks.push(...chunk.match(HYPHENATED) ?? []);
@@ -77,7 +79,7 @@ function wrapLine(line: string, options: WrapOptions, budget: TemplateBudget): s
   return lines;
 }
 
-/** Moves as much of a word as the line has room for; a word that must not break gets its own line. */
+/** Moves the part of a word that fits to the line; an unbreakable word gets a line of its own. */
 function breakLongWord(
   chunks: string[],
   current: string[],
@@ -135,7 +137,7 @@ function pretty(value: Value, column: number, allowance: number, budget: Templat
   });
 }
 
-/** Long text as several literals that follow each other, split after spaces. */
+/** Writes long text as several adjacent literals, split after spaces. */
 function prettyText(
   text: string,
   column: number,
@@ -203,7 +205,7 @@ const WEB_ADDRESS = new RegExp(
 const MAIL_ADDRESS = /^\S+@\w[\w.-]*\.\w+$/;
 const BRACKETS = [["(", ")"], ["<", ">"], ["&lt;", "&gt;"]] as const;
 
-/** Makes links of the web and mail addresses in text, which becomes HTML. */
+/** Converts text to HTML with links for its web and mail addresses. */
 export function urlize(text: string, args: Arguments, budget: TemplateBudget): string {
   const [limit, nofollow, target, rel, schemes] = args.bind(
     "urlize",
@@ -229,7 +231,9 @@ export function urlize(text: string, args: Arguments, budget: TemplateBudget): s
     ? []
     : Array.from(iterate(schemes, budget), (scheme) => {
       if (isText(scheme) && /^[\w.+-]{2,}:\/{0,2}$/.test(plain(scheme))) return plain(scheme);
-      throw new TemplateError("urlize needs schemes such as tel: or ftp://");
+      throw new TemplateError(
+        `urlize got the scheme ${repr(scheme, budget)}; valid are schemes such as tel: or ftp://`,
+      );
     });
   const link = (address: string): string => {
     if (WEB_ADDRESS.test(address)) {

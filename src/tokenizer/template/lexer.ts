@@ -1,6 +1,6 @@
 import { MAX_INTEGER_DIGITS, TemplateError } from "./values.ts";
 
-/** The kinds of tokens: text between tags, the marks of tags, and the tokens inside of tags. */
+/** Kind of a token: text between tags, the delimiters of tags, and tokens inside of tags. */
 export type TokenKind =
   | "text"
   | "output_start"
@@ -13,18 +13,18 @@ export type TokenKind =
   | "operator"
   | "end";
 
-/** One token of a template. */
+/** Token of a template. */
 export interface Token {
   readonly kind: TokenKind;
-  /** The name, the operator, or the characters of text or of a string. */
+  /** Name, operator, or the characters of text or of a string. */
   readonly text: string;
-  /** The value of a number. */
+  /** Value of a number. */
   readonly value?: bigint | number;
   /** Offset into the source. */
   readonly at: number;
 }
 
-/** The characters that `str.isspace` accepts in Python, for a class of a regular expression. */
+/** Characters that Python's `str.isspace` accepts, for a class of a regular expression. */
 export const SPACES = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f" +
   "\\u205f\\u3000";
 
@@ -42,12 +42,12 @@ const FLOAT = /(?<!\.)(?:\d+_)*\d+(?:(?:\.(?:\d+_)*\d+)?e[+-]?(?:\d+_)*\d+|\.(?:
 const INTEGER = /0b(?:_?[01])+|0o(?:_?[0-7])+|0x(?:_?[\da-f])+|[1-9](?:_?\d)*|0(?:_?0)*/iy;
 const NAME_START = /[A-Za-z_\x80-\uffff]/;
 const ASCII_NAME = /[A-Za-z_]\w*(?![\w\x80-\uffff])/y;
-/** Any name. Used only where there are other letters, since the pattern takes time to compile. */
+/** Any name. Used only for names beyond ASCII, since the pattern takes time to compile. */
 const NAME = /[_\p{ID_Start}]\p{ID_Continue}*/uy;
 const OPERATOR = /\/\/|\*\*|[=!<>]=|[-+/*%~[\](){}<>=.:|,;]/y;
 const CLOSING: ReadonlyMap<string, string> = new Map([["(", ")"], ["[", "]"], ["{", "}"]]);
 
-/** Brings line ends to `\n` and drops the last one, as Jinja does before anything else. */
+/** Converts line ends to `\n` and drops the last one, as Jinja does first. */
 export function normalizeSource(source: string): string {
   return source.replace(/\r\n?/g, "\n").replace(/\n$/, "");
 }
@@ -66,7 +66,7 @@ class Lexer {
   readonly #source: string;
   readonly #tokens: Token[] = [];
   #at = 0;
-  /** True if what was read last ended a line. */
+  /** True if the last text read ended a line. */
   #startsLine = true;
 
   constructor(source: string) {
@@ -101,7 +101,7 @@ class Lexer {
     }
   }
 
-  /** The position of the next `{{`, `{%` or `{#`, or the end. */
+  /** Returns the position of the next `{{`, `{%` or `{#`, or the end. */
   #findMark(): number {
     for (let at = this.#at;;) {
       const open = this.#source.indexOf("{", at);
@@ -169,7 +169,7 @@ class Lexer {
     }
   }
 
-  /** Drops the spaces that the end of a mark says. */
+  /** Skips the spaces that the end of a mark strips. */
   #skipAfterMark(sign: string, trims: boolean): void {
     const start = this.#at;
     if (sign === "-") this.#at += this.#match(SPACE_RUN, start)![0].length;
@@ -183,7 +183,12 @@ class Lexer {
     const number = float ?? this.#match(INTEGER, at);
     if (number !== undefined) {
       const digits = number[0].replaceAll("_", "");
-      if (digits.length > MAX_INTEGER_DIGITS) throw faultAt(at, "a number is too long");
+      if (digits.length > MAX_INTEGER_DIGITS) {
+        throw faultAt(
+          at,
+          `a number has ${digits.length} characters; at most ${MAX_INTEGER_DIGITS} are valid`,
+        );
+      }
       const value = float === undefined ? BigInt(digits) : Number(digits);
       this.#tokens.push({ kind: "number", text: number[0], value, at });
       this.#at += number[0].length;
@@ -273,7 +278,7 @@ function unescape(text: string, at: number): string {
   });
 }
 
-/** An error at a place of the source. */
+/** Returns an error at a position of the source. */
 export function faultAt(at: number, message: string): TemplateError {
   const error = new TemplateError(message);
   error.at = at;

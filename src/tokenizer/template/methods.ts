@@ -25,7 +25,7 @@ import {
   type Value,
 } from "./values.ts";
 
-/** A method of text. Its result is plain text where the method gives text. */
+/** Method of text. A result that is text is not marked as safe. */
 type TextMethod = (text: string, args: Arguments, budget: TemplateBudget) => Value;
 
 const SPACE = new RegExp(`[${SPACES}]`);
@@ -34,7 +34,7 @@ const SPACE_RUNS = new RegExp(`[${SPACES}]+`);
 const LINE_ENDS = "\\n\\r\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029";
 const LINE_END = new RegExp(`\\r\\n|[${LINE_ENDS}]`, "g");
 
-/** Finds the attribute of a built-in value as Python does; `undefined` if there is none. */
+/** Returns the attribute of a built-in value as Python does; `undefined` if it has none. */
 export function builtinAttribute(
   value: Value,
   name: string,
@@ -66,7 +66,7 @@ export function builtinAttribute(
   return undefined;
 }
 
-/** Methods of `Markup` that give text which is still safe; what they add is escaped. */
+/** Methods of `Markup` whose result stays safe: text that they add is escaped. */
 const ESCAPED_PARAMETERS: ReadonlyMap<string, number> = new Map([
   ["replace", 1],
   ["ljust", 1],
@@ -106,7 +106,7 @@ function formatMethod(
   return new NativeFunction((args) => {
     if (name === "format") return formatBraces(value, args, lookUp, budget);
     const [mapping] = args.bindPositional(name, "mapping");
-    if (!(mapping instanceof Dict)) throw new TemplateError("format_map() needs a dict");
+    if (!(mapping instanceof Dict)) throw new TemplateError("format_map() got no dict");
     const named = new Map<string, Value>();
     for (const [key, item] of mapping.entries()) if (isText(key)) named.set(plain(key), item);
     return formatBraces(value, new Arguments([], named), lookUp, budget);
@@ -141,7 +141,7 @@ export function capitalizeText(text: string): string {
   return titleCase(first) + text.slice(first.length).toLowerCase();
 }
 
-/** Letters of two parts whose capital at the start of a word differs from that in capitals. */
+/** Digraphs whose capital at the start of a word differs from the one within capitals. */
 const DIGRAPHS: ReadonlyMap<string, string> = new Map([
   ["Ǆ", "ǅ"],
   ["Ǉ", "ǈ"],
@@ -168,7 +168,7 @@ function swapCase(text: string): string {
   });
 }
 
-/** Python's `strip` and its kin. */
+/** Strips characters from both ends or one, as Python's `strip`, `lstrip` and `rstrip`. */
 export function stripText(
   text: string,
   characters: Value | undefined,
@@ -221,7 +221,10 @@ function affix(name: "startswith" | "endswith"): TextMethod {
   };
 }
 
-/** The part of text between two positions, and where it starts; no part if the start is past it. */
+/**
+ * Returns the part of a text between two positions, and where it starts; no part if it starts past
+ * the end.
+ */
 function slicePart(
   text: string,
   start: Value | undefined,
@@ -249,7 +252,7 @@ function find(name: string, fromEnd: boolean, isRequired: boolean): TextMethod {
     payForSearch(text, mark, budget);
     const at = part === undefined ? -1 : fromEnd ? part.lastIndexOf(mark) : part.indexOf(mark);
     if (at >= 0) return BigInt(offset + codePointCount(part!.slice(0, at)));
-    if (isRequired) throw new TemplateError(`${name}() does not find the text`);
+    if (isRequired) throw new TemplateError(`${name}() did not find the text`);
     return -1n;
   };
 }
@@ -278,7 +281,7 @@ export function replaceText(
   let result = "";
   let copied = 0;
   let done = 0;
-  // An empty text is found before every character and at the end.
+  // An empty text matches before every character and at the end.
   for (let at = text.indexOf(from); at >= 0 && done < most; done++) {
     budget.pay(PRICES.value);
     budget.payText(to.length + at - copied);
@@ -315,7 +318,7 @@ function split(name: "split" | "rsplit"): TextMethod {
     const pieces: string[] = [];
     let [start, end] = [0, text.length];
     while (pieces.length < most) {
-      // A mark that ends at `end` starts at `end - mark.length`; there is none before the text.
+      // A mark that ends at `end` starts at `end - mark.length`, which may lie before the text.
       const last = end - mark.length;
       const at = fromEnd
         ? (last < 0 ? -1 : text.lastIndexOf(mark, last))
@@ -417,7 +420,7 @@ const join: TextMethod = (text, args, budget) => {
   return texts.join(text);
 };
 
-/** Fills text up to a width. */
+/** Pads text to a width. */
 export function justify(
   text: string,
   width: number,
@@ -430,7 +433,7 @@ export function justify(
   budget.payText(text.length + missing * fill.length);
   if (side === "left") return text + fill.repeat(missing);
   if (side === "right") return fill.repeat(missing) + text;
-  // Python puts the odd space at the left where the width is odd, too.
+  // Python puts an odd space on the left if the width is odd, too.
   const before = Math.floor(missing / 2) + (missing & width & 1);
   return fill.repeat(before) + text + fill.repeat(missing - before);
 }
@@ -440,7 +443,7 @@ function justifyMethod(name: string, side: "left" | "right" | "center"): TextMet
     const [width, fill] = args.bindPositional(name, "width", "fillchar?");
     const filling = fill === undefined ? " " : textArgument(fill, "the fill character");
     if (codePointCount(filling) !== 1) {
-      throw new TemplateError(`${name}() needs one character to fill with`);
+      throw new TemplateError(`${name}() got the fill text "${filling}"; it must be one character`);
     }
     return justify(text, integerArgument(width, "the width", 0), filling, side, budget);
   };
@@ -465,7 +468,7 @@ const expandtabs: TextMethod = (text, args, budget) => {
   return result;
 };
 
-/** A method that is true if text is not empty and has only characters of a class. */
+/** Returns a method that is true for text of one or more characters, all of a class. */
 function every(pattern: RegExp): TextMethod {
   return (text, args, budget) => {
     args.bindPositional("the method");
@@ -500,7 +503,9 @@ function isCase(test: (text: string) => boolean): TextMethod {
 
 const translate: TextMethod = (text, args, budget) => {
   const [table] = args.bindPositional("translate", "table");
-  if (!(table instanceof Dict)) throw new TemplateError("translate() needs a dict");
+  if (!(table instanceof Dict)) {
+    throw new TemplateError(`translate() needs a dict, not ${typeName(table ?? null)}`);
+  }
   let result = "";
   for (const character of text) {
     const mapped = table.get(BigInt(character.codePointAt(0)!));
@@ -518,7 +523,7 @@ const translate: TextMethod = (text, args, budget) => {
   return result;
 };
 
-/** The methods of text, by name, as in Python. */
+/** Methods of text by name, as in Python. */
 export const TEXT_METHODS: ReadonlyMap<string, TextMethod> = new Map<string, TextMethod>([
   ["capitalize", convertCase(capitalizeText)],
   ["casefold", convertCase((text) => text.toUpperCase().toLowerCase())],
@@ -594,7 +599,7 @@ export function stripTags(text: string, budget: TemplateBudget): string {
   });
 }
 
-/** Cuts the parts out of text that are between two marks; an open mark without its end stays. */
+/** Removes the parts of a text between two marks; an opening mark without its end stays. */
 function cutBetween(text: string, open: string, close: string, budget: TemplateBudget): string {
   let result = "";
   let from = 0;
@@ -634,7 +639,7 @@ function sequenceMethod(
         for (let at = clamp(start, 0); at < to; at++) {
           if (same(all[at]!, wanted!, budget)) return BigInt(at);
         }
-        throw new TemplateError("index() does not find the value");
+        throw new TemplateError("index() did not find the value");
       });
     case "copy":
       if (!Array.isArray(value)) return undefined;

@@ -16,7 +16,7 @@ import {
   type Value,
 } from "./values.ts";
 
-/** A macro, or the `caller` of a call block. */
+/** Macro, or the `caller` of a call block. */
 export class Macro extends Callable {
   readonly typeName = "Macro";
   readonly node: MacroNode;
@@ -56,7 +56,7 @@ export class Macro extends Callable {
   }
 }
 
-/** The variable `loop` inside of a loop. Calling it renders the loop for other items. */
+/** Variable `loop` inside of a loop. Calling it renders the loop for other items. */
 export class LoopState extends Callable {
   readonly typeName = "LoopContext";
   readonly #source: Value;
@@ -66,14 +66,14 @@ export class LoopState extends Callable {
   #iterator: Iterator<Value>;
   #index = -1;
   #length: number | undefined;
-  /** The item after the current one, if it was looked at. */
+  /** Item after the current one, if it was read in advance. */
   #ahead: IteratorResult<Value> | undefined;
   #current: Value | undefined;
   #previous: Value | undefined;
   #changed: Tuple | undefined;
 
   /**
-   * @param source the value that the loop goes through, if its length is known
+   * @param source value that the loop iterates over, if its length is known
    * @param recurse renders the loop for other items, if it is marked `recursive`
    */
   constructor(
@@ -91,7 +91,7 @@ export class LoopState extends Callable {
     this.#budget = budget;
   }
 
-  /** Moves on to the next item; `undefined` after the last. */
+  /** Advances to the next item; returns `undefined` after the last. */
   next(): Value | undefined {
     const result = this.#ahead ?? this.#iterator.next();
     this.#ahead = undefined;
@@ -109,7 +109,7 @@ export class LoopState extends Callable {
   #count(): number {
     if (this.#length !== undefined) return this.#length;
     if (Array.isArray(this.#source)) return this.#length = this.#source.length;
-    // The other items are made now, and the loop goes on with them.
+    // The remaining items are read now, and the loop continues with them.
     const rest: Value[] = [];
     for (let item = this.#peek(); !item.done; item = this.#iterator.next()) rest.push(item.value);
     this.#ahead = undefined;
@@ -146,7 +146,7 @@ export class LoopState extends Callable {
       case "cycle":
         return new NativeFunction((args) => {
           const { positional } = args;
-          if (positional.length === 0) throw new TemplateError("loop.cycle() needs values");
+          if (positional.length === 0) throw new TemplateError("loop.cycle() got no values");
           return positional[this.#index % positional.length]!;
         });
       case "changed":
@@ -164,7 +164,7 @@ export class LoopState extends Callable {
   override call(args: Arguments): Value {
     const [items] = args.bind("loop", "iterable");
     if (this.#recurse === undefined) {
-      throw new TemplateError("loop() needs a loop that is marked recursive");
+      throw new TemplateError("loop() is called in a loop that is not marked recursive");
     }
     return this.#recurse(items!, this.#depth + 1);
   }
@@ -174,7 +174,7 @@ export class LoopState extends Callable {
   }
 }
 
-/** The result of `cycler()`: values that take turns. */
+/** Result of `cycler()`: repeats its values in order. */
 export class Cycler extends TemplateObject {
   readonly typeName = "Cycler";
   readonly #items: readonly Value[];
@@ -182,7 +182,7 @@ export class Cycler extends TemplateObject {
 
   constructor(items: readonly Value[]) {
     super();
-    if (items.length === 0) throw new TemplateError("cycler() needs values");
+    if (items.length === 0) throw new TemplateError("cycler() got no values");
     this.#items = items;
   }
 
@@ -211,7 +211,7 @@ export class Cycler extends TemplateObject {
   }
 }
 
-/** The result of `joiner()`: gives nothing the first time, and its separator after that. */
+/** Result of `joiner()`: returns empty text at the first call, then its separator. */
 export class Joiner extends Callable {
   readonly typeName = "Joiner";
   readonly #separator: Value;
@@ -234,7 +234,7 @@ export class Joiner extends Callable {
   }
 }
 
-/** The variable `self`, through which blocks are rendered again. */
+/** Variable `self`, through which blocks are rendered again. */
 export class BlockReferences extends TemplateObject {
   readonly typeName = "TemplateReference";
   readonly #find: (name: string) => Value | undefined;
@@ -256,12 +256,18 @@ export class BlockReferences extends TemplateObject {
 /** Python's `dict()`: of pairs or another dict, and of named arguments. */
 export function makeDict(args: Arguments, budget: TemplateBudget): Dict {
   const [source, ...surplus] = args.positional;
-  if (surplus.length > 0) throw new TemplateError("dict() takes at most one dict or list of pairs");
+  if (surplus.length > 0) {
+    throw new TemplateError(
+      `dict() got ${args.positional.length} arguments; it takes at most one dict or list of pairs`,
+    );
+  }
   const dict = new Dict(source instanceof Dict ? source.entries() : []);
   if (source !== undefined && !(source instanceof Dict)) {
     for (const pair of listOf(source, budget)) {
       const parts = listOf(pair, budget);
-      if (parts.length !== 2) throw new TemplateError("dict() needs pairs of keys and values");
+      if (parts.length !== 2) {
+        throw new TemplateError(`dict() got a list of ${parts.length}; it takes pairs`);
+      }
       dict.set(parts[0]!, parts[1]!);
     }
   }

@@ -19,7 +19,7 @@ import {
   type Value,
 } from "./values.ts";
 
-/** Bits of the largest int that arithmetic makes. */
+/** Most bits of an int that arithmetic may produce. */
 const MAX_INTEGER_BITS = 2 ** 16;
 
 /** Applies an arithmetic operator as Python does. */
@@ -102,7 +102,7 @@ function multiply(left: Value, right: Value, budget: TemplateBudget): Value {
   return sequence instanceof Tuple ? new Tuple(repeated) : repeated;
 }
 
-/** Python's `%`: the remainder of a division, or formatting where the left side is text. */
+/** Python's `%`: formatting if the left side is text, otherwise the remainder of a division. */
 export function modulo(left: Value, right: Value, budget: TemplateBudget): Value {
   if (isText(left)) return formatPercent(left, right, budget);
   for (const value of [left, right]) if (value instanceof Undefined) throw value.error();
@@ -153,9 +153,11 @@ function divide(left: bigint, right: bigint): number {
   if (right === 0n) throw new TemplateError("division by zero");
   const quotient = Number(left) / Number(right);
   if (Number.isFinite(quotient)) return quotient;
-  // Both sides are beyond the floats, yet their quotient may not be.
+  // Both sides may exceed a float although their quotient does not.
   const scaled = Number(left / right);
-  if (!Number.isFinite(scaled)) throw new TemplateError("an int is too large for a float");
+  if (!Number.isFinite(scaled)) {
+    throw new TemplateError("the quotient of two ints is too large for a float");
+  }
   return scaled;
 }
 
@@ -174,8 +176,10 @@ function floatArithmetic(
       if (right === 0) throw new TemplateError("division by zero");
       return Math.floor(left / right);
     case "**": {
-      if (left === 0 && right < 0) throw new TemplateError("0 cannot have a negative power");
-      // Python knows 1 ** nan and (-1) ** inf as 1.
+      if (left === 0 && right < 0) {
+        throw new TemplateError("0 cannot be raised to a negative power");
+      }
+      // In Python, 1 ** nan and (-1) ** inf are 1.
       const power = left === 1 || (left === -1 && !Number.isFinite(right)) ? 1 : left ** right;
       if (Number.isNaN(power) && left < 0) {
         throw new TemplateError("a fractional power of a negative number is not supported");
@@ -189,10 +193,12 @@ function floatArithmetic(
 }
 
 function tooLarge(): TemplateError {
-  return new TemplateError("an int grows beyond all need");
+  return new TemplateError(
+    `an int has more than ${MAX_INTEGER_BITS} bits, the most that are supported`,
+  );
 }
 
-/** Pays for an int by its size, and refuses a huge one. */
+/** Pays for an int by its size. @throws {TemplateError} if it is too large */
 function checkSize(value: bigint, budget: TemplateBudget): bigint {
   if (BigInt.asIntN(64, value) === value) return value;
   const digits = value.toString(16).length;

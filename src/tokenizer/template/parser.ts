@@ -12,11 +12,11 @@ import type {
 } from "./syntax.ts";
 import type { TemplateError } from "./values.ts";
 
-/** Nested expressions and statements; each takes up to a few kilobytes of the stack. */
+/** Most levels of expressions and statements; each takes up to a few kilobytes of the stack. */
 const MAX_DEPTH = 150;
 const COMPARISONS: ReadonlySet<string> = new Set(["==", "!=", "<", "<=", ">", ">="]);
 const SPECIAL_NAMES: ReadonlySet<string> = new Set(["caller", "varargs", "kwargs"]);
-/** Tags that load other templates, which a chat template does not have. */
+/** Tags that load other templates; a chat template has none to load. */
 const LOADING_TAGS: ReadonlySet<string> = new Set(["include", "import", "from", "extends"]);
 const CONSTANTS: ReadonlyMap<string, boolean | null> = new Map([
   ["true", true],
@@ -27,7 +27,7 @@ const CONSTANTS: ReadonlyMap<string, boolean | null> = new Map([
   ["None", null],
 ]);
 
-/** The names that a template can use in filters and tests. */
+/** Names of filters and tests that a template can use. */
 interface KnownNames {
   readonly filters: { has(name: string): boolean };
   readonly tests: { has(name: string): boolean };
@@ -37,7 +37,7 @@ interface KnownNames {
  * Parses a template.
  *
  * @param source the template after `normalizeSource`
- * @throws {TemplateError} where the syntax is wrong, or a filter or test is unknown
+ * @throws {TemplateError} for invalid syntax, or an unknown filter or test
  */
 export function parse(source: string, known: KnownNames): Statement[] {
   return new Parser(tokenize(source), known).parse();
@@ -48,14 +48,14 @@ class Parser {
   readonly #known: KnownNames;
   #position = 0;
   #depth = 0;
-  /** Loops that a `break` could end. */
+  /** Number of enclosing loops that a `break` could end. */
   #loops = 0;
-  /** Loops in which `loop` cannot be assigned to. */
+  /** Number of enclosing loops in which `loop` cannot be assigned to. */
   #loopScopes = 0;
-  /** True inside of `if`, where Jinja looks filters and tests up only when they run. */
+  /** True inside of `if`, where Jinja resolves filters and tests only when they run. */
   #isConditional = false;
   readonly #unknown: TemplateError[] = [];
-  /** The special names that each enclosing macro reads. */
+  /** Special names that each enclosing macro reads. */
   readonly #macroReads: Set<string>[] = [];
   readonly #openTags: string[] = [];
   readonly #blocks = new Set<string>();
@@ -130,7 +130,7 @@ class Parser {
 
   #nested<Result>(parse: () => Result): Result {
     if (++this.#depth > MAX_DEPTH) {
-      throw faultAt(this.#token.at, `it nests more than ${MAX_DEPTH} levels deep`);
+      throw faultAt(this.#token.at, `the template is nested more than ${MAX_DEPTH} levels deep`);
     }
     const result = parse();
     this.#depth--;
@@ -139,7 +139,7 @@ class Parser {
 
   // Statements
 
-  /** Parses up to one of the tags that end the body; their `{%` is consumed, their name is not. */
+  /** Parses up to a tag that ends the body; its `{%` is consumed, its name is not. */
   #parseBody(ends: readonly string[]): Statement[] {
     const body: Statement[] = [];
     for (;;) {
@@ -180,7 +180,7 @@ class Parser {
     return { body, end: this.#next().text };
   }
 
-  /** Parses a block that is a function of its own in Jinja: loops around it cannot be left. */
+  /** Parses a block that is a function in Jinja: `break` cannot leave the loops around it. */
   #parseFunctionBody(tag: string): { body: Statement[]; reads: ReadonlySet<string> } {
     const reads = new Set<string>();
     const loops = this.#loops;
@@ -237,7 +237,7 @@ class Parser {
         return [this.#parseNamedBlock(at)];
       case "break":
       case "continue":
-        if (this.#loops === 0) throw faultAt(at, `{% ${tag} %} outside of a loop`);
+        if (this.#loops === 0) throw faultAt(at, `{% ${tag} %} is outside of a loop`);
         return [{ kind: tag, at }];
       default:
         if (LOADING_TAGS.has(tag)) {
@@ -320,7 +320,9 @@ class Parser {
       ? this.#unconditionally(() => this.#parseParameters())
       : [];
     const call = this.#parseExpression();
-    if (call.kind !== "call") throw faultAt(at, "{% call %} needs the call of a macro");
+    if (call.kind !== "call") {
+      throw faultAt(at, "{% call %} must name a call, such as {% call macro() %}");
+    }
     const { body, reads } = this.#parseFunctionBody("call");
     checkCaller(parameters, reads, at);
     return { kind: "call_block", call, caller: { name: undefined, parameters, body, reads }, at };
@@ -337,7 +339,10 @@ class Parser {
       }
       const fallback = this.#skipOperator("=") ? this.#parseExpression() : undefined;
       if (fallback === undefined && parameters.at(-1)?.fallback !== undefined) {
-        throw faultAt(at, `the parameter "${name}" needs a default, as the one before has one`);
+        throw faultAt(
+          at,
+          `the parameter "${name}" has no default, but the one before has; give it one`,
+        );
       }
       parameters.push({ name, fallback });
     }
@@ -477,7 +482,7 @@ class Parser {
     return this.#parseArithmetic(["*", "/", "//", "%"], () => this.#parsePower());
   }
 
-  /** In Jinja, unlike in Python, powers group from the left and bind weaker than signs. */
+  /** Unlike in Python, powers in Jinja are left-associative and bind weaker than signs. */
   #parsePower(): Expression {
     return this.#parseArithmetic(["**"], () => this.#parseUnary(true));
   }
@@ -627,7 +632,7 @@ class Parser {
         const bounds = [start, this.#parseBound(), undefined];
         if (this.#skipOperator(":")) bounds[2] = this.#parseBound();
         if (indexes.length > 0 || !this.#isOperator("]")) {
-          throw faultAt(at, "a slice takes the place of a single index");
+          throw faultAt(at, "a slice must be the only index");
         }
         this.#next();
         return { kind: "slice", object, bounds, at };
@@ -726,7 +731,7 @@ class Parser {
     return isNegated ? { kind: "unary", operator: "not", operand: test, at } : test;
   }
 
-  /** A test takes one argument without parentheses: `is divisibleby 3`. */
+  /** Parses the arguments of a test; one needs no parentheses: `is divisibleby 3`. */
   #parseTestArguments(): ArgumentList {
     if (this.#skipOperator("(")) return this.#parseArguments();
     const { kind, text, at } = this.#token;

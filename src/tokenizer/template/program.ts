@@ -4,16 +4,16 @@ import { parse } from "./parser.ts";
 import type { Expression, Statement } from "./syntax.ts";
 import { TESTS } from "./tests.ts";
 
-/** A parsed template. */
+/** Parsed template. */
 export class TemplateProgram {
   readonly body: readonly Statement[];
-  /** True if the template looks at a message's content as a list of parts. */
+  /** True if the template reads a message's content as a list of parts. */
   readonly readsParts: boolean;
 
   /**
    * Parses a template with the settings of transformers.
    *
-   * @throws {TemplateError} where the syntax is wrong
+   * @throws {TemplateError} for invalid syntax
    */
   constructor(source: string) {
     this.body = parse(normalizeSource(source), { filters: FILTERS, tests: TESTS });
@@ -21,7 +21,7 @@ export class TemplateProgram {
   }
 }
 
-/** The line of an offset into a source. */
+/** Returns the line number of an offset into a source. */
 export function lineOf(source: string, at: number): number {
   return normalizeSource(source).slice(0, at).split("\n").length;
 }
@@ -36,7 +36,7 @@ function someNode(tree: unknown, holds: (node: AnyNode) => boolean): boolean {
   return Object.values(tree).some((part) => someNode(part, holds));
 }
 
-/** Tests and filters that make sense of content only where it can be a list. */
+/** Tests that are useful only for content that can be a list. */
 const TYPE_TESTS: ReadonlySet<string> = new Set(["string", "iterable", "sequence", "mapping"]);
 const ITEM_FILTERS: ReadonlySet<string> = new Set(["selectattr", "rejectattr", "map"]);
 const PART_TYPES: ReadonlySet<unknown> = new Set(["text", "image", "image_url", "video", "audio"]);
@@ -63,14 +63,14 @@ function looksAtParts(node: AnyNode): boolean {
   }
 }
 
-/** True for expressions such as `message.content`, `m['content']` and a variable `content`. */
+/** True for `message.content`, `m['content']`, a variable `content` and the like. */
 function isContent(node: Expression): boolean {
   if (node.kind === "filter") return node.operand !== undefined && isContent(node.operand);
   if (node.kind === "slice") return isContent(node.object);
   return nameOf(node)?.includes("content") ?? false;
 }
 
-/** The last name of an expression: that of a variable, an attribute or a key. */
+/** Returns the last name of an expression: of a variable, an attribute or a key. */
 function nameOf(node: Expression): string | undefined {
   if (node.kind === "name" || node.kind === "attribute") return node.name;
   if (node.kind !== "item" || node.index.kind !== "literal") return undefined;

@@ -106,7 +106,7 @@ function directiveText(date: Date, code: string): string | undefined {
       return String(Math.floor(date.getTime() / 1000));
     case "z":
     case "Z":
-      // The date that templates format has no time zone in Python.
+      // In Python, the date of a template has no time zone.
       return "";
     case "F":
       return strftime(date, "%Y-%m-%d");
@@ -136,12 +136,12 @@ function dayOfYear(date: Date): number {
   return (day - Date.UTC(date.getFullYear(), 0, 0)) / MS_PER_DAY;
 }
 
-/** The day of the week, counted from Monday. */
+/** Returns the day of the week, counted from Monday. */
 function mondayBased(date: Date): number {
   return (date.getDay() + 6) % 7;
 }
 
-/** The week of ISO 8601, which belongs to the year of its Thursday. */
+/** Returns the week by ISO 8601, which belongs to the year of its Thursday. */
 function isoWeek(date: Date): { year: number; week: number } {
   const offset = date.getDate() - mondayBased(date) + 3;
   const thursday = new Date(date.getFullYear(), date.getMonth(), offset);

@@ -1,6 +1,6 @@
-/** The syntax tree of a template. Every node has its offset into the source as `at`. */
+/** Syntax tree of a template. `at` of every node is its offset into the source. */
 
-/** An expression. */
+/** Expression. */
 export type Expression =
   | Node<"literal", { value: null | boolean | bigint | number | string }>
   | Node<"name", { name: string }>
@@ -19,13 +19,13 @@ export type Expression =
   | Node<"concatenation", { parts: Expression[] }>
   | Node<"conditional", { test: Expression; then: Expression; otherwise?: Expression }>;
 
-/** A filter; it has no operand at the start of a filter block or the filters of a set block. */
+/** Filter. The first filter of a filter block or a set block has no operand. */
 export type FilterNode = Node<
   "filter",
   { operand: Expression | undefined; name: string; args: ArgumentList }
 >;
 
-/** A statement, or text between statements. */
+/** Statement, or text between statements. */
 export type Statement =
   | Node<"text", { text: string }>
   | Node<"output", { value: Expression }>
@@ -43,7 +43,7 @@ export type Statement =
   | Node<"load", { tag: string }>
   | Node<"break" | "continue", unknown>;
 
-/** A loop. */
+/** Loop. */
 export type ForNode = Node<
   "for",
   {
@@ -56,28 +56,28 @@ export type ForNode = Node<
   }
 >;
 
-/** A named block; without inheritance it renders where it stands, and again by `self.name()`. */
+/** Named block. It renders at its place, and again by `self.name()`. */
 export type BlockNode = Node<
   "block",
   { name: string; isScoped: boolean; isRequired: boolean; body: Statement[] }
 >;
 
-/** The names that an assignment sets. */
+/** Names that an assignment sets. */
 export type Target =
   | Node<"name", { name: string }>
   | Node<"namespace", { name: string; attribute: string }>
   | Node<"tuple", { items: Target[] }>;
 
-/** A macro, or the body of a call block. */
+/** Macro, or the body of a call block. */
 export interface MacroNode {
   readonly name: string | undefined;
   readonly parameters: { readonly name: string; readonly fallback: Expression | undefined }[];
   readonly body: Statement[];
-  /** Which of `caller`, `varargs` and `kwargs` the body reads. */
+  /** Names among `caller`, `varargs` and `kwargs` that the body reads. */
   readonly reads: ReadonlySet<string>;
 }
 
-/** The arguments of a call, a filter or a test. */
+/** Arguments of a call, a filter or a test. */
 export interface ArgumentList {
   readonly positional: Expression[];
   readonly named: [name: string, value: Expression][];
@@ -88,7 +88,7 @@ export interface ArgumentList {
 export type ArithmeticOperator = "+" | "-" | "*" | "/" | "//" | "%" | "**";
 export type ComparisonOperator = "==" | "!=" | "<" | "<=" | ">" | ">=" | "in" | "not in";
 
-/** A node of the syntax tree. */
+/** Node of the syntax tree. */
 type Node<Kind extends string, Parts> = { readonly kind: Kind; readonly at: number } & Parts;
 
 interface CallParts {

@@ -18,7 +18,7 @@ import {
   type Value,
 } from "./values.ts";
 
-/** A test: the value before the `is`, and the arguments after the name. */
+/** Test of the value before `is`, with the arguments after the name. */
 type Test = (value: Value, args: Arguments, budget: TemplateBudget) => boolean;
 
 function plainTest(holds: (value: Value, budget: TemplateBudget) => boolean): Test {
@@ -45,7 +45,7 @@ const greaterOrEqual = relation((value, other, budget) => compare(value, other, 
 const less = relation((value, other, budget) => compare(value, other, budget) < 0);
 const lessOrEqual = relation((value, other, budget) => compare(value, other, budget) <= 0);
 
-/** The tests, by name. */
+/** Tests by name. */
 export const TESTS: ReadonlyMap<string, Test> = new Map<string, Test>([
   ["!=", unequal],
   ["<", less],

@@ -1,23 +1,23 @@
 import { PRICES, type TemplateBudget } from "./budget.ts";
 
 /**
- * A value while a template runs, with Python's types: `null` is None, a bigint is an int, a number
+ * Value in a running template, with Python's types: `null` is None, a bigint is an int, a number
  * is a float, and an array is a list. Everything else is an object of a class below.
  */
 export type Value = null | boolean | bigint | number | string | Value[] | TemplateObject;
 
-/** A mistake of the template, or an operation that Python refuses. */
+/** Error of a template, such as an operation that Python rejects. */
 export class TemplateError extends Error {
   /** Offset into the source of the construct that failed, once known. */
   at: number | undefined;
 }
 
-/** A value that JavaScript has no type for. */
+/** Value without a JavaScript type of its own. */
 export abstract class TemplateObject {
   /** Name of the type in error messages; Python's, where Python has the type. */
   abstract readonly typeName: string;
 
-  /** Returns the attribute of that name; `undefined` if there is none. */
+  /** Returns the attribute of that name, if any. */
   attribute(_name: string): Value | undefined {
     return undefined;
   }
@@ -28,7 +28,7 @@ export abstract class TemplateObject {
   }
 }
 
-/** The arguments of a call. */
+/** Arguments of a call. */
 export class Arguments {
   readonly positional: readonly Value[];
   readonly named: ReadonlyMap<string, Value>;
@@ -63,31 +63,31 @@ export class Arguments {
     }
     for (const [index, value] of values.entries()) {
       if (value === undefined && !parameters[index]!.endsWith("?")) {
-        throw new TemplateError(`${callee}() needs the argument "${names[index]}"`);
+        throw new TemplateError(`${callee}() got no argument "${names[index]}"`);
       }
     }
     return values;
   }
 
-  /** Assigns the arguments to parameters that cannot be named, as those of most methods of `str`. */
+  /** Assigns the arguments to positional-only parameters, as most methods of `str` have. */
   bindPositional(callee: string, ...parameters: string[]): (Value | undefined)[] {
     if (this.named.size > 0) throw new TemplateError(`${callee}() takes no named arguments`);
     return this.bind(callee, ...parameters);
   }
 }
 
-/** A value that can be called. */
+/** Value that can be called. */
 export abstract class Callable extends TemplateObject {
   abstract call(args: Arguments): Value;
 }
 
-/** A built-in function or a method with its object. */
+/** Built-in function, or a method with its object. */
 export class NativeFunction extends Callable {
   readonly typeName = "function";
   readonly #run: (args: Arguments) => Value;
   readonly #printed: string | undefined;
 
-  /** @param printed how the function prints, if Python prints no address with it */
+  /** @param printed text that Python prints for the function, if it has no address */
   constructor(run: (args: Arguments) => Value, printed?: string) {
     super();
     this.#run = run;
@@ -103,18 +103,18 @@ export class NativeFunction extends Callable {
   }
 }
 
-/** The value of a name, attribute or item that does not exist. */
+/** Value of a missing name, attribute or item. */
 export class Undefined extends TemplateObject {
   readonly typeName = "Undefined";
   readonly #reason: () => string;
 
-  /** @param reason tells what does not exist, for error messages */
+  /** @param reason returns what is missing, for error messages */
   constructor(reason: () => string) {
     super();
     this.#reason = reason;
   }
 
-  /** The error of an operation that undefined values do not have. */
+  /** Returns the error of an operation that undefined values do not support. */
   error(): TemplateError {
     return new TemplateError(this.#reason());
   }
@@ -124,12 +124,12 @@ export class Undefined extends TemplateObject {
   }
 }
 
-/** A value, or the undefined of templates with its reason if there is none. */
+/** Returns a value, or an {@linkcode Undefined} with the reason if it is `undefined`. */
 export function defined(value: Value | undefined, reason: () => string): Value {
   return value === undefined ? new Undefined(reason) : value;
 }
 
-/** Text that is not escaped again, as the filter `safe` makes it. */
+/** Text marked as safe, which is not escaped again. */
 export class Markup extends TemplateObject {
   readonly typeName = "Markup";
   readonly text: string;
@@ -190,7 +190,7 @@ export class Dict extends TemplateObject {
     return this.#entries.has(hashKey(key));
   }
 
-  /** Sets a value. As in Python, an equal key that is already there stays. */
+  /** Sets a value. As in Python, an equal key that exists stays. */
   set(key: Value, value: Value): void {
     const hash = hashKey(key);
     const entry = this.#entries.get(hash);
@@ -219,7 +219,7 @@ export class Dict extends TemplateObject {
   }
 }
 
-/** The result of `keys()`, `values()` or `items()` of a dict. */
+/** Result of `keys()`, `values()` or `items()` of a dict. */
 export class DictView extends TemplateObject {
   readonly dict: Dict;
   readonly part: "keys" | "values" | "items";
@@ -279,7 +279,7 @@ export class Range extends TemplateObject {
   }
 }
 
-/** Values that are made while they are read, once: the result of `map`, `select`, `reverse`, … */
+/** Generator, which can be read once: the result of `map`, `select`, `reverse` and others. */
 export class LazyValues extends TemplateObject {
   readonly typeName = "generator";
   readonly iterator: Iterator<Value>;
@@ -290,11 +290,11 @@ export class LazyValues extends TemplateObject {
   }
 
   override repr(): string {
-    throw new TemplateError("a generator cannot be printed; make it a list by the filter `list`");
+    throw new TemplateError("a generator cannot be printed; convert it by the filter `list`");
   }
 }
 
-/** The result of `namespace()`: an object whose attributes `set` can change. */
+/** Result of `namespace()`: an object whose attributes `set` can change. */
 export class Namespace extends TemplateObject {
   readonly typeName = "Namespace";
   readonly attributes: Dict;
@@ -318,12 +318,12 @@ export function isText(value: Value | undefined): value is string | Markup {
   return typeof value === "string" || value instanceof Markup;
 }
 
-/** The characters of text. */
+/** Returns the characters of text. */
 export function plain(text: string | Markup): string {
   return typeof text === "string" ? text : text.text;
 }
 
-/** True for an int, of which booleans are a kind. */
+/** True for an int or a boolean. */
 export function isInteger(value: Value | undefined): value is bigint | boolean {
   return typeof value === "bigint" || typeof value === "boolean";
 }
@@ -333,13 +333,13 @@ export function isNumber(value: Value | undefined): value is bigint | boolean | 
   return typeof value === "number" || isInteger(value);
 }
 
-/** An integer that fits a position or a count; larger ones become the nearest that does. */
+/** Converts an int to a position or a count, clamped to the range of safe integers. */
 export function toIndex(value: bigint | boolean): number {
   const number = Number(value);
   return Math.max(-Number.MAX_SAFE_INTEGER, Math.min(number, Number.MAX_SAFE_INTEGER));
 }
 
-/** Name of a value's type in error messages. */
+/** Returns the name of a value's type in error messages. */
 export function typeName(value: Value): string {
   if (value === null) return "None";
   if (Array.isArray(value)) return "list";
@@ -365,7 +365,7 @@ export function isTrue(value: Value): boolean {
   return (sizeOf(value) ?? 1) > 0;
 }
 
-/** The number of items of a collection, or code points of text; `undefined` for other values. */
+/** Returns the number of items of a collection or code points of text; else `undefined`. */
 function sizeOf(value: Value): number | undefined {
   if (Array.isArray(value)) return value.length;
   if (typeof value === "string") return codePointCount(value);
@@ -391,7 +391,7 @@ export function lengthOf(value: Value, budget: TemplateBudget): number {
 
 const SURROGATE = /[\ud800-\udfff]/;
 
-/** Code points of text: the text itself where each takes one place, else a list of them. */
+/** Returns the text itself if each code point is one UTF-16 unit, else a list of code points. */
 export function codePoints(text: string, budget: TemplateBudget): string | string[] {
   budget.pay(text.length * PRICES.scan);
   if (!SURROGATE.test(text)) return text;
@@ -399,7 +399,7 @@ export function codePoints(text: string, budget: TemplateBudget): string | strin
   return Array.from(text);
 }
 
-/** The number of code points of text, as `len()` counts. */
+/** Returns the number of code points of a text, as Python's `len()` does. */
 export function codePointCount(text: string): number {
   if (!SURROGATE.test(text)) return text.length;
   let count = 0;
@@ -407,7 +407,7 @@ export function codePointCount(text: string): number {
   return count;
 }
 
-/** The items of a value that a loop can go through; `undefined` for other values. */
+/** Returns the items of an iterable value; `undefined` for other values. */
 function tryIterate(value: Value, budget: TemplateBudget): Iterable<Value> | undefined {
   if (Array.isArray(value)) {
     budget.pay(value.length * PRICES.visit);
@@ -429,9 +429,9 @@ function tryIterate(value: Value, budget: TemplateBudget): Iterable<Value> | und
 }
 
 /**
- * The items that a loop over a value goes through.
+ * Returns the items that a loop over a value visits.
  *
- * @throws {TemplateError} if there is no going through the value
+ * @throws {TemplateError} for a value that is not iterable
  */
 export function iterate(value: Value, budget: TemplateBudget): Iterable<Value> {
   const items = tryIterate(value, budget);
@@ -439,7 +439,7 @@ export function iterate(value: Value, budget: TemplateBudget): Iterable<Value> {
   return items;
 }
 
-/** The items of a value as a new list. */
+/** Returns the items of a value as a new list. */
 export function listOf(value: Value, budget: TemplateBudget): Value[] {
   const items: Value[] = [];
   for (const item of iterate(value, budget)) {
@@ -456,11 +456,11 @@ function* paid(items: Iterable<Value>, budget: TemplateBudget): Generator<Value>
   }
 }
 
-/** Size of a tuple as a key. A tuple can have itself nested in it many times over. */
+/** Most characters of a tuple as a key. A tuple can contain another one many times over. */
 const MAX_KEY_CHARACTERS = 10_000;
 const UNDEFINED_HASH = Symbol("undefined");
 
-/** A key of a JavaScript map that is the same for values that are equal in Python. */
+/** Returns a key of a JavaScript map: the same for values that are equal in Python. */
 export function hashKey(value: Value): unknown {
   switch (typeof value) {
     case "string":
@@ -479,17 +479,22 @@ export function hashKey(value: Value): unknown {
     const parts = value.items.map((item) => {
       const part = hashKey(item);
       if (typeof part === "object" && part !== null) {
-        throw new TemplateError(`a tuple with a ${typeName(item)} cannot be a key`);
+        throw new TemplateError(`a tuple that contains ${typeName(item)} cannot be a key`);
       }
       const text = String(part);
       return `${typeof part}:${text.length}:${text}`;
     });
     const text = `\0t${parts.join()}`;
-    if (text.length > MAX_KEY_CHARACTERS) throw new TemplateError("a tuple is too large for a key");
+    if (text.length > MAX_KEY_CHARACTERS) {
+      throw new TemplateError(
+        `a tuple of ${text.length} characters is too large for a key; at most ` +
+          `${MAX_KEY_CHARACTERS} are valid`,
+      );
+    }
     return text;
   }
   if (Array.isArray(value) || value instanceof Dict || value instanceof DictView) {
-    throw new TemplateError(`a ${typeName(value)} cannot be a key or a member of a set`);
+    throw new TemplateError(`${typeName(value)} cannot be a key of a dict`);
   }
   return value;
 }
@@ -542,7 +547,7 @@ export function same(a: Value, b: Value, budget: TemplateBudget): boolean {
 }
 
 /**
- * Python's order of two values: negative, zero or positive; NaN if one is a NaN.
+ * Compares two values by Python's order: negative, zero or positive; NaN if one is a NaN.
  *
  * @throws {TemplateError} for types that have no order
  */
@@ -600,8 +605,8 @@ export function contains(whole: Value, part: Value, budget: TemplateBudget): boo
 }
 
 /**
- * Pays for looking for `mark` in `text`. A search looks at each character about once; only where a
- * mark of hundreds of characters nearly matches everywhere does it look at many of them again.
+ * Pays for a search of `mark` in `text`. A search reads each character about once, but more often if
+ * a mark of hundreds of characters nearly matches everywhere.
  */
 export function payForSearch(text: string, mark: string, budget: TemplateBudget): void {
   budget.pay(text.length * PRICES.scan * (1 + mark.length / 64));
@@ -617,7 +622,7 @@ export function toText(value: Value, budget: TemplateBudget): string {
   return text;
 }
 
-/** Python's `repr()`: how a value prints inside of a list. */
+/** Python's `repr()`, which is what a list prints for its items. */
 export function repr(value: Value, budget: TemplateBudget): string {
   budget.pay(PRICES.value);
   switch (typeof value) {
@@ -639,14 +644,14 @@ export function repr(value: Value, budget: TemplateBudget): string {
     if (!Array.isArray(value)) return value.repr(budget);
     return `[${value.map((item) => repr(item, budget)).join(", ")}]`;
   });
-  // The text is copied into every value that this one is nested in.
+  // Text is copied once for each level of nesting.
   budget.pay(text.length * PRICES.scan);
   return text;
 }
 
 /**
- * A message's text as a list of parts, for templates that read nothing else. It cannot be printed:
- * a template that prints the content as a whole takes text.
+ * Text of a message as a list of parts, for templates that read only such lists. It cannot be
+ * printed: a template that prints the content takes text.
  */
 export class ContentParts extends Array<Value> {
   // Slices and copies are ordinary lists.
@@ -655,14 +660,14 @@ export class ContentParts extends Array<Value> {
   }
 }
 
-/** Digits that Python converts between an int and text. */
+/** Most digits that Python converts between an int and text. */
 export const MAX_INTEGER_DIGITS = 4300;
 const LARGEST_PRINTED = 10n ** BigInt(MAX_INTEGER_DIGITS) - 1n;
 
 /** Writes an int in decimal digits. */
 export function integerText(value: bigint, budget: TemplateBudget): string {
   if (BigInt.asIntN(64, value) === value) return value.toString();
-  // Converting takes time with the square of the digits; Python has the same limit.
+  // The time grows with the square of the number of digits; Python has the same limit.
   if (value > LARGEST_PRINTED || value < -LARGEST_PRINTED) {
     throw new TemplateError(`an int of more than ${MAX_INTEGER_DIGITS} digits cannot be printed`);
   }
@@ -671,7 +676,7 @@ export function integerText(value: bigint, budget: TemplateBudget): string {
   return text;
 }
 
-/** Writes a float with as few digits as tell it from its neighbours, as Python does. */
+/** Writes a float with the fewest digits that identify it, as Python does. */
 export function floatText(value: number): string {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "nan" : value < 0 ? "-inf" : "inf";
   if (Object.is(value, -0)) return "-0.0";
@@ -736,7 +741,7 @@ const HTML_ENTITIES: ReadonlyMap<string, string> = new Map([
   ["'", "#39"],
 ]);
 
-/** A plain JavaScript value, such as JSON holds, as a value of templates. */
+/** Converts a plain JavaScript value, as parsed from JSON, to a value of templates. */
 export function fromJson(value: unknown, budget: TemplateBudget): Value {
   switch (typeof value) {
     case "string":
@@ -745,7 +750,7 @@ export function fromJson(value: unknown, budget: TemplateBudget): Value {
     case "bigint":
       return value;
     case "number":
-      // JSON has one type of numbers. Whole ones that JSON writes without an exponent are ints.
+      // JSON has one type of numbers: whole ones that JavaScript writes without an exponent are ints.
       return Number.isInteger(value) && Math.abs(value) < 1e21 ? BigInt(value) : value;
     case "object":
       if (value === null) return null;

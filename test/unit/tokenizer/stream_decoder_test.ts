@@ -1,7 +1,14 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import { StreamDecoder, type Tokenizer } from "../../../src/tokenizer/tokenizer.ts";
-import { addedToken, build, byteFallbackJson, byteLevelJson, characterJson } from "./support.ts";
+import {
+  addedToken,
+  build,
+  byteFallbackJson,
+  byteLevelJson,
+  characterJson,
+  type Json,
+} from "./support.ts";
 
 function push(stream: StreamDecoder, ids: Iterable<number>): string[] {
   return Array.from(ids, (id) => stream.push(id));
@@ -67,6 +74,32 @@ Deno.test("a strip of several characters continues over tokens until the text be
     const stream = new StreamDecoder(tokenizer, { startsText: true });
     assertEquals(push(stream, ids).join(""), text);
     assertEquals(tokenizer.decode(ids), text);
+  }
+});
+
+Deno.test("stripsLeadingSpace says if decoding removes a space from the start of a text", () => {
+  const strip = (content: string, start = 1) => ({
+    type: "Sequence",
+    decoders: [
+      { type: "Replace", pattern: { String: "▁" }, content: " " },
+      { type: "Fuse" },
+      { type: "Strip", content, start, stop: 0 },
+    ],
+  });
+  const metaspace = { type: "Metaspace", replacement: "▁" };
+  const cases: [Json, boolean][] = [
+    [{ decoder: strip(" ") }, true],
+    [{ decoder: strip("x") }, false],
+    [{ decoder: metaspace }, true],
+    [{ decoder: { ...metaspace, prepend_scheme: "never" } }, false],
+    // Words separated by spaces: the first has none before it.
+    [{ decoder: { type: "WordPiece", prefix: "##" } }, true],
+    [{}, true],
+    [byteLevelJson([], []), false],
+  ];
+  for (const [json, strips] of cases) {
+    const tokenizer = build({ ...characterJson("▁xa"), ...json });
+    assertEquals(tokenizer.stripsLeadingSpace, strips, JSON.stringify(json.decoder));
   }
 });
 
