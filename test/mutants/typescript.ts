@@ -269,7 +269,7 @@ export const TYPESCRIPT: readonly Mutant[] = [
     [
       "spaces-at-the-start",
       "tokenizer/stream_decoder",
-      "if (start < text.length) this.#stripsLeft = 0;",
+      "if (start < part.length) this.#left = 0;",
       "",
       "tokenizer/stream_decoder",
     ],

@@ -17,9 +17,8 @@ import type {
   GenerationFlags,
   ModelFlags,
 } from "../options/flags.ts";
-import { generationOptions, loadOptions } from "../options/library_options.ts";
+import { generationOptions, loadOptions, speculationOptions } from "../options/library_options.ts";
 import type { Options } from "../options/options.ts";
-import { speculationOptions } from "../options/speculation_options.ts";
 import { writeStderr } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 import { describeDevice } from "../output/run_report.ts";

@@ -12,10 +12,9 @@ import { HttpServer } from "../http_server.ts";
 import { resolveModel } from "../model/model_path.ts";
 import { openModel } from "../model/open_model.ts";
 import type { GenerationFlags, ModelFlags, SERVE_FLAGS } from "../options/flags.ts";
-import { generationOptions, loadOptions } from "../options/library_options.ts";
+import { generationOptions, loadOptions, speculationOptions } from "../options/library_options.ts";
 import type { Options } from "../options/options.ts";
 import { API_KEY_VARIABLE, DEFAULT_HOST, DEFAULT_PORT } from "../options/tables/server.ts";
-import { speculationOptions } from "../options/speculation_options.ts";
 import { writeStderr } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 
