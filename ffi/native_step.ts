@@ -1,4 +1,11 @@
-import type { OutputRequest, Step, StepInputs, StepResult, Value } from "../src/backend.ts";
+import type {
+  OperationTime,
+  OutputRequest,
+  Step,
+  StepInputs,
+  StepResult,
+  Value,
+} from "../src/backend.ts";
 import { ForgeError } from "../src/errors.ts";
 import type { NativeHandles } from "./native_handles.ts";
 import {
@@ -8,6 +15,7 @@ import {
   InputBlock,
   OutputBlock,
 } from "./step_block.ts";
+import { readText } from "./status.ts";
 
 /** Time a run waits for its masks before it fails; they normally take milliseconds. */
 const MASK_TIMEOUT_MS = 60_000;
@@ -100,6 +108,21 @@ export class NativeStep implements Step {
     const status = this.#native.symbols.forge_step_time(this.#step, time);
     this.#native.check(status, "timing a step", this.#step);
     return Number(time[0]);
+  }
+
+  profile(enabled: boolean): void {
+    const status = this.#native.symbols.forge_step_profile(this.#step, Number(enabled));
+    this.#native.check(status, "profiling a step", this.#step);
+  }
+
+  operationTimes(): OperationTime[] {
+    const size = new BigUint64Array(1);
+    const read = (buffer: Uint8Array<ArrayBuffer>, capacity: bigint) => {
+      const status = this.#native.symbols.forge_step_spans(this.#step, buffer, capacity, size);
+      this.#native.check(status, "reading the times of a step", this.#step);
+    };
+    read(new Uint8Array(0), 0n);
+    return JSON.parse(readText(read, Number(size[0]))) as OperationTime[];
   }
 
   cancel(): void {

@@ -69,5 +69,14 @@ export type {
   BatchResult,
 } from "./engine/generation/batch.ts";
 export type { MemoryUse } from "./engine/cache/memory.ts";
+export type { OperationTime } from "./backend.ts";
+export type {
+  ChunkSize,
+  OperationSum,
+  Phase,
+  PhaseTimes,
+  Profile,
+  TraceEvent,
+} from "./engine/profile.ts";
 export { load } from "./engine/load/load.ts";
 export { Model } from "./engine/model.ts";

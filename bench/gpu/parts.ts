@@ -80,7 +80,7 @@ export const PARTS: readonly Part[] = [
   { name: "torch", help: "PyTorch, as the peer", program: "../peers/torch_peer.py", limit: 120 },
   {
     name: "profile",
-    help: "the kernels of a step, with their times",
+    help: "the operations of a step, with their times",
     program: "profile.ts",
     limit: 60,
   },

@@ -1,5 +1,5 @@
 /**
- * Times and launches of each kernel in a step: `profile.ts [--emulated]`. Prints the lines of
+ * Times and launches of the operations of a step: `profile.ts [--emulated]`. Prints the lines of
  * `lines.ts`.
  */
 import { openBenchModel } from "../../src/bench/bench_model.ts";
@@ -8,22 +8,12 @@ import { SyntheticModel } from "../../src/bench/synthetic/model.ts";
 import { parseSyntheticSpec, type SyntheticSpec } from "../../src/bench/synthetic/spec.ts";
 import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { SMALLEST } from "./decode.ts";
+import { type PhaseTimes, Profile } from "../../src/engine/profile.ts";
 import { say } from "./lines.ts";
 import { saySpeed } from "./timing.ts";
 
-/** A line of the file named by FORGE_CUDA_PROFILE. */
-export interface ProfileLine {
-  /** Tokens per run, followed by the number of runs. */
-  readonly tokens: number;
-  readonly runs: number;
-  readonly kernel: string;
-  /** Total of all runs, like the time. */
-  readonly launches: number;
-  readonly microseconds: number;
-}
-
-/** Maximum number of reported kernels; the rest take little time. */
-const MOST_KERNELS = 12;
+/** Maximum number of reported operations; the rest take little time. */
+const MOST_OPERATIONS = 12;
 
 async function main(args: readonly string[]): Promise<void> {
   const emulated = args.includes("--emulated");
@@ -34,52 +24,42 @@ async function main(args: readonly string[]): Promise<void> {
 }
 
 async function profile(spec: SyntheticSpec, nPrompt: number, nGen: number): Promise<void> {
-  const path = Deno.makeTempFileSync({ prefix: "forge-profile-" });
   const quantizer = openBackend("cpu");
   try {
     using file = new SyntheticModel(spec, quantizer);
-    // The library reads it when a step is compiled, and writes the file when the step is released.
-    Deno.env.set("FORGE_CUDA_PROFILE", path);
-    {
-      using model = await openBenchModel(file.model, {
-        name: spec.name,
-        device: "cuda",
-        threads: 0,
-        contextLength: nPrompt + nGen + 1,
-      });
-      for await (const _ of measure(model.runner, { nPrompt, nGen, nDepth: 0 }, 1));
-    }
-    const lines = Deno.readTextFileSync(path).split("\n").filter((text) => text !== "")
-      .map((text) => JSON.parse(text) as ProfileLine);
-    for (const tokens of new Set(lines.map((line) => line.tokens))) {
-      describe(spec.name, tokens, lines.filter((line) => line.tokens === tokens));
-    }
+    using model = await openBenchModel(file.model, {
+      name: spec.name,
+      device: "cuda",
+      threads: 0,
+      contextLength: nPrompt + nGen + 1,
+    });
+    const times = new Profile();
+    model.runner.setProfile(times);
+    for await (const _ of measure(model.runner, { nPrompt, nGen, nDepth: 0 }, 1));
+    for (const phase of times.phases()) describe(spec.name, phase);
   } finally {
-    Deno.env.delete("FORGE_CUDA_PROFILE");
-    Deno.removeSync(path);
     quantizer.close();
   }
 }
 
-/** Reports the kernels of runs with `tokens` tokens. */
-function describe(model: string, tokens: number, lines: readonly ProfileLine[]): void {
-  const each = (line: ProfileLine, value: number) => value / line.runs;
+/** Reports the longest operations of a phase. */
+function describe(model: string, { phase, steps, operations }: PhaseTimes): void {
+  const microseconds = (duration: number) => duration / steps / 1000;
   const sum = (values: readonly number[]) => values.reduce((a, b) => a + b, 0);
-  const launches = sum(lines.map((line) => each(line, line.launches)));
-  const microseconds = sum(lines.map((line) => each(line, line.microseconds)));
+  const launches = sum(operations.map(({ count }) => count)) / steps;
+  const inKernels = microseconds(sum(operations.map(({ duration }) => duration)));
   say({
     kind: "note",
-    text: `${model}, a step of ${tokens} tokens: ${launches.toFixed(0)} launches, ` +
-      `${microseconds.toFixed(1)} us in kernels`,
+    text: `${model}, a step of ${phase}: ${launches.toFixed(0)} launches, ` +
+      `${inKernels.toFixed(1)} us in kernels`,
   });
-  const longest = lines.toSorted((a, b) => b.microseconds - a.microseconds);
-  for (const line of longest.slice(0, MOST_KERNELS)) {
+  for (const { operation, matrix, count, duration } of operations.slice(0, MOST_OPERATIONS)) {
     saySpeed({
       kind: "speed",
       group: "kernels of a step",
-      name: `${model}, ${tokens} tokens: ${each(line, line.launches).toFixed(0)} ${line.kernel}`,
+      name: `${model}, ${phase}: ${(count / steps).toFixed(0)} ${operation} ${matrix}`.trimEnd(),
       by: "forge",
-      microseconds: each(line, line.microseconds),
+      microseconds: microseconds(duration),
     });
   }
 }

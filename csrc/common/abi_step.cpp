@@ -75,6 +75,7 @@ forge_status forge_step_run(uint32_t step, const void* inputs, uint64_t input_by
     const uint64_t n_results = program.samples ? uint64_t{in.n_outputs} * in.n_steps : 0;
     ResultBlock block(results, result_bytes, n_results, program.max_top);
     object->last_tokens = object->last_outputs = 0;
+    object->profile.begin_run();
     const DeviceObject& device = *object->device;
     if (device.backend->reads_files()) device.check_files();
     run_series(*object->executable, program, in, block, StopFlag(control));
@@ -90,6 +91,24 @@ forge_status forge_step_time(uint32_t step, uint64_t* nanoseconds) {
   return on_handle(step, [&] {
     not_null(nanoseconds, "nanoseconds");
     *nanoseconds = get<StepObject>(step, "step")->last_nanoseconds;
+  });
+}
+
+forge_status forge_step_profile(uint32_t step, uint32_t enabled) {
+  return on_handle(step, [&] {
+    auto object = get<StepObject>(step, "step");
+    require(object->executable != nullptr, "step: recording has not ended");
+    object->executable->profile = enabled ? &object->profile : nullptr;
+  });
+}
+
+forge_status forge_step_spans(uint32_t step, char* text, uint64_t capacity, uint64_t* bytes) {
+  return on_handle(step, [&] {
+    auto object = get<StepObject>(step, "step");
+    require(object->executable != nullptr, "step: recording has not ended");
+    const std::string spans = object->profile.json(*object->program);
+    not_null(bytes, "bytes") = spans.size() + 1;
+    if (capacity > 0) copy_text(spans, text, capacity);
   });
 }
 

@@ -1,5 +1,6 @@
 // Files, packed matrices and weights: see abi/weights.h.
 
+#include <algorithm>
 #include <cstring>
 
 #include "border.h"
@@ -44,9 +45,26 @@ WeightPart made_part(const RowsObject& made, const forge_weight_part& part,
   return {extent.type, part.rows, nullptr, nullptr, false, made.source, first};
 }
 
+// Returns different names in alphabetic order, as in "Q4_K+Q6_K".
+std::string joined_names(std::vector<std::string> names) {
+  std::ranges::sort(names);
+  names.erase(std::ranges::unique(names).begin(), names.end());
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : "+") + name;
+  return text;
+}
+
 uint32_t insert_weight(std::shared_ptr<DeviceObject> device, WeightSource source) {
+  uint64_t bytes = 0;
+  std::vector<std::string> types;
+  for (const WeightPart& part : source.parts) {
+    bytes += part.rows * row_bytes(part.type, source.cols).value();
+    types.push_back(find_weight_type(static_cast<uint32_t>(part.type))->name);
+  }
   auto object = std::make_shared<WeightObject>();
   object->weight = device->backend->create_weight(std::move(source));
+  object->weight->bytes = bytes;
+  object->weight->type = joined_names(std::move(types));
   object->device = std::move(device);
   return handles().insert(std::move(object));
 }

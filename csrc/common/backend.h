@@ -17,6 +17,7 @@ namespace forge {
 struct Program;
 struct StepInputs;
 class ResultBlock;
+class RunProfile;
 class StopFlag;
 
 // Converts the rows of a weight that a file has in another format. Several threads may call its
@@ -69,6 +70,9 @@ struct Weight {
   virtual ~Weight() = default;
   uint64_t rows = 0;
   uint64_t cols = 0;
+  // As the border was given it, whatever the backend stores.
+  uint64_t bytes = 0;
+  std::string type;  // names of its types, as in "Q4_K+Q6_K"
 };
 
 struct KvShape {
@@ -117,6 +121,7 @@ struct Executable {
   // Copies rows of a kept value of the last run.
   virtual void read(uint32_t value, uint64_t first_row, uint64_t n_rows, float* out) const = 0;
   uint64_t scratch_bytes = 0;
+  RunProfile* profile = nullptr;  // if set, runs add the times of their operations
 };
 
 // Bytes of a device's memory.

@@ -14,6 +14,7 @@
 #include "mapped_file.h"
 #include "objects.h"
 #include "recorder.h"
+#include "run_profile.h"
 
 namespace forge {
 
@@ -63,6 +64,7 @@ struct StepObject : Object {
   Recorder recorder;
   std::shared_ptr<const Program> program;
   std::unique_ptr<Executable> executable;
+  RunProfile profile;
   uint32_t last_tokens = 0;
   uint32_t last_outputs = 0;
   uint64_t last_nanoseconds = 0;

@@ -5,6 +5,7 @@
 
 #include "backend.h"
 #include "program.h"
+#include "run_profile.h"
 #include "scratch_plan.h"
 #include "step_inputs.h"
 
@@ -43,9 +44,11 @@ class HostExecutor : public Executable {
     inputs_ = &inputs;
     results_ = &results;
     stop_ = &stop;
-    for (const Op& op : program_->ops) {
+    for (size_t i = 0; i < program_->ops.size(); ++i) {
       stop.check();
-      std::visit(execute, op);
+      const uint64_t begin = profile ? profile->now() : 0;
+      std::visit(execute, program_->ops[i]);
+      if (profile) profile->add(i, begin, profile->now() - begin);
     }
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "error.h"
+#include "run_profile.h"
 
 namespace forge {
 
@@ -84,7 +85,11 @@ bool continues(const StepInputs& inputs, const ResultBlock& results) {
 void run_series(Executable& executable, const Program& program, const StepInputs& inputs,
                 const ResultBlock& results, const StopFlag& stop) {
   ResultBlock of_step = results;
-  executable.run(inputs, of_step, stop);
+  const auto run = [&](const StepInputs& of, ResultBlock& into) {
+    executable.run(of, into, stop);
+    if (executable.profile) executable.profile->end_step(program, of);
+  };
+  run(inputs, of_step);
   if (inputs.n_steps == 1) return;
   NextInputs next(inputs);
   const uint64_t n_results = uint64_t{inputs.n_steps} * inputs.n_outputs;
@@ -92,7 +97,7 @@ void run_series(Executable& executable, const Program& program, const StepInputs
   for (; first < n_results && continues(inputs, of_step); first += inputs.n_outputs) {
     next.advance(program, of_step);
     of_step = results.from(first);
-    executable.run(next.get(), of_step, stop);
+    run(next.get(), of_step);
   }
   for (uint64_t i = first; i < n_results; ++i) {
     results.header(i) = {.token = -1, .flags = FORGE_NOT_RUN, .logprob = 0, .n_top = 0};

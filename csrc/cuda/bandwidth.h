@@ -1,11 +1,10 @@
 #pragma once
 
-#include "memory.h"
+#include "cuda_device.h"
 
 namespace forge::cuda {
 
-// Measures a copy on the device: bytes read and written per second. Returns 0 if too little memory
-// is free.
-uint64_t measure_bandwidth(const std::shared_ptr<DeviceState>& state);
+// Measures a kernel that only reads: bytes per second. Returns 0 if too little memory is free.
+uint64_t measure_bandwidth(CudaDevice& device);
 
 }  // namespace forge::cuda

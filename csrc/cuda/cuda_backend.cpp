@@ -71,7 +71,7 @@ class CudaBackend : public GpuBackend<CudaGpu> {
   // Compiling a step copies its weights to the device.
   bool reads_files() const override { return false; }
 
-  uint64_t read_bandwidth() override { return measure_bandwidth(device_->state); }
+  uint64_t read_bandwidth() override { return measure_bandwidth(*device_); }
 };
 
 // Parses a selector; "" is device 0.

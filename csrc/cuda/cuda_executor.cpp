@@ -26,8 +26,7 @@ CudaExecutor::CudaExecutor(std::shared_ptr<const Program> program,
 CudaExecutor::CudaExecutor(std::shared_ptr<const Program> program,
                            std::shared_ptr<CudaDevice> device, const AttentionChoice& attention)
     : StepExecutor(program, std::move(device), attention.policy(*program)),
-      attention_(attention),
-      profile_(Profile::create(device_->handle())) {
+      attention_(attention) {
   const StepLimits& limits = program_->limits;
   require(limits.max_tokens <= kMostTokens, "a step of ", limits.max_tokens,
           " tokens; the CUDA device takes up to ", kMostTokens);
@@ -70,7 +69,8 @@ void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const Sto
   const StepWork work = partition_rows(inputs, program_->limits, tiling_);
   inputs_->reserve(inputs, work.shape);
   Plan& plan = plan_for(work.shape);
-  if (profile_) profile_->begin_run();
+  if (profile && !timer_) timer_ = std::make_unique<KernelTimer>(device_->handle());
+  if (profile) timer_->begin_run(profile->now());
   try {
     inputs_->copy(inputs, work);
     ++plan.runs;
@@ -84,7 +84,7 @@ void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const Sto
     const bool follows_kernel = list.sampling_begin > 0 && inputs.masks.empty();
     enqueue(plan, plan.sampling, {list.sampling_begin, list.entries.size(), follows_kernel}, stop);
     copy_results(inputs, results);
-    if (profile_) profile_->finish_run(inputs.n_tokens);
+    if (profile) timer_->finish_run(list, *profile);
   } catch (...) {
     // Work on the stream still reads the buffers that the next run fills.
     gpu.api().stream_synchronize(gpu.stream());
@@ -99,7 +99,7 @@ void CudaExecutor::enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph,
   const std::vector<PlanEntry>& entries = plan.list.entries;
   const auto& gpu = device_->device();
   // A plan that runs once is not worth a graph; profiles need single launches.
-  const bool is_captured = gpu.captures_graphs() && !profile_;
+  const bool is_captured = gpu.captures_graphs() && !profile;
   if (plan.runs > 1 && plan.max_tokens <= kMostGraphTokens && is_captured) {
     if (!graph) {
       graph = std::make_unique<StepGraph>(device_->handle(), entries, begin, end);
@@ -112,13 +112,10 @@ void CudaExecutor::enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph,
   }
   for (size_t i = begin; i < end; ++i) {
     if (i % kStopInterval == 0) stop.check();
-    if (profile_) profile_->begin();
+    if (profile) timer_->begin();
     // Profiled launches are bracketed by events.
-    cuda::enqueue(entries[i], gpu, (i > begin || follows_kernel) && !profile_);
-    if (profile_) {
-      profile_->end(std::visit([](const auto& work) { return std::string(work.name()); },
-                               entries[i]));
-    }
+    cuda::enqueue(entries[i], gpu, (i > begin || follows_kernel) && !profile);
+    if (profile) timer_->end(i);
   }
 }
 

@@ -8,7 +8,7 @@
 #include "../gpu/step_executor.h"
 #include "cuda_device.h"
 #include "plan_builder.h"
-#include "profile.h"
+#include "kernel_timer.h"
 #include "step_graph.h"
 
 namespace forge::cuda {
@@ -60,7 +60,7 @@ class CudaExecutor : public StepExecutor<CudaSteps> {
   AttentionChoice attention_;
   DeviceBuffer results_;
   PinnedBuffer results_host_;
-  std::unique_ptr<Profile> profile_;  // null unless FORGE_CUDA_PROFILE asks for one
+  std::unique_ptr<KernelTimer> timer_;  // made by the first run that is profiled
 };
 
 }  // namespace forge::cuda

@@ -34,6 +34,8 @@ DeviceProperties device_properties(const Driver& driver, int index) {
       static_cast<uint32_t>(attribute(driver, DeviceAttribute::multiprocessors, ordinal));
   properties.max_shared_bytes =
       static_cast<uint32_t>(attribute(driver, DeviceAttribute::max_shared_per_block_optin, ordinal));
+  properties.l2_bytes =
+      static_cast<uint64_t>(attribute(driver, DeviceAttribute::l2_cache_bytes, ordinal));
   return properties;
 }
 

@@ -20,6 +20,7 @@ struct DeviceProperties {
   int architecture = 0;  // 80 for compute capability 8.0
   uint32_t multiprocessors = 0;
   uint32_t max_shared_bytes = 0;  // maximum of a block, by opt-in
+  uint64_t l2_bytes = 0;          // of the second-level cache
 };
 
 // The oldest architecture whose instructions the kernels use.

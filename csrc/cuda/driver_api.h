@@ -45,6 +45,7 @@ using GraphExec = struct GraphExecTag*;
 
 enum class DeviceAttribute : int {
   multiprocessors = 16,
+  l2_cache_bytes = 38,
   compute_major = 75,
   compute_minor = 76,
   max_shared_per_block_optin = 97,

@@ -55,8 +55,8 @@ std::string Nvrtc::architecture_option(int architecture) const {
          architecture);
   }
   if (best != architecture) return "--gpu-architecture=compute_" + std::to_string(best);
-  // Instructions such as wgmma need sm_90a, which runs on SM90 only.
-  return "--gpu-architecture=sm_" + std::to_string(best) + (best == 90 ? "a" : "");
+  // No kernel uses the instructions of sm_90a (wgmma), which NVRTC 11.8 does not know.
+  return "--gpu-architecture=sm_" + std::to_string(best);
 }
 
 KernelImage Nvrtc::compile(const char* file, const std::string& instance,

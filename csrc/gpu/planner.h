@@ -48,6 +48,7 @@ struct PlanRequest {
 template <class Entry>
 struct LaunchPlan {
   std::vector<Entry> entries;
+  std::vector<size_t> operations;  // of each entry; an entry may compute its neighbours too
   // The first entry of the sample operation.
   size_t sampling_begin = 0;
 };
@@ -118,6 +119,7 @@ class Planner {
   LaunchPlan<Entry> plan_with(const Emit& emit) {
     for (op_index_ = 0; op_index_ < program_.ops.size(); ++op_index_) {
       scratch_used_ = 0;
+      const size_t op_index = op_index_;  // which a fused operation advances
       const bool is_sampling = std::holds_alternative<SampleOp>(program_.ops[op_index_]);
       std::visit(
           [&](const auto& op) {
@@ -125,6 +127,7 @@ class Planner {
             if (op.out == 0 ? shape_.outputs > 0 : max_rows(op.out) > 0) emit(op);
           },
           program_.ops[op_index_]);
+      plan_.operations.resize(plan_.entries.size(), op_index);
       if (!is_sampling) plan_.sampling_begin = plan_.entries.size();
     }
     return std::move(plan_);

@@ -6,6 +6,7 @@
 // `Gpu` names the device's types: Device, Address, Buffer, InputArea, Builder (a Planner), Shape (a
 // StepShape with what else plans depend on) and Plan (a CachedPlan with what else is kept of one).
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <vector>
@@ -19,7 +20,12 @@ template <class Entry>
 struct CachedPlan {
   LaunchPlan<Entry> list;
   uint64_t inputs_generation = 0;
+  uint64_t last_use = 0;  // a later use has a larger number
 };
+
+// Plans that a step keeps; the least recently used one makes room for a new one. Decoding on a busy
+// server has about 20 shapes. Each plan may hold two graphs of some hundred launches on the device.
+constexpr size_t kMostPlans = 32;
 
 template <class Gpu>
 class StepExecutor : public Executable {
@@ -79,15 +85,19 @@ class StepExecutor : public Executable {
   Plan& plan_for(const Shape& shape) {
     const auto known = plans_.find(shape);
     if (known != plans_.end()) {
-      if (known->second.inputs_generation == inputs_->generation()) return known->second;
+      if (known->second.inputs_generation == inputs_->generation()) return used(known->second);
       plans_.erase(known);
+    }
+    if (plans_.size() >= kMostPlans) {
+      plans_.erase(std::ranges::min_element(
+          plans_, {}, [](const auto& entry) { return entry.second.last_use; }));
     }
     Plan plan{};
     plan.list = build(shape);
     plan.inputs_generation = inputs_->generation();
     device_->kernels.load();
     finish(shape, plan);
-    return plans_.emplace(shape, std::move(plan)).first->second;
+    return used(plans_.emplace(shape, std::move(plan)).first->second);
   }
 
   using Inputs = DeviceInputs<typename Gpu::InputArea>;
@@ -100,6 +110,11 @@ class StepExecutor : public Executable {
  private:
   // Values are aligned for any vector load.
   static constexpr uint64_t kValueAlignment = 64;
+
+  Plan& used(Plan& plan) {
+    plan.last_use = ++uses_;
+    return plan;
+  }
 
   // Plans all typical shapes, which names their kernels; returns the workspace they need.
   WorkspaceBytes typical_workspace(const std::vector<StepShape>& shapes) {
@@ -155,6 +170,7 @@ class StepExecutor : public Executable {
   Buffer arena_, routes_, scratch_, occurrences_;
   PlanMemory<Address> memory_;
   std::map<Shape, Plan> plans_;
+  uint64_t uses_ = 0;
 };
 
 }  // namespace forge

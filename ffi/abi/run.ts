@@ -19,6 +19,22 @@ export const runSymbols = {
     ],
     result: "i32",
   },
+  forge_step_profile: {
+    parameters: [
+      "u32", // uint32_t step
+      "u32", // uint32_t enabled
+    ],
+    result: "i32",
+  },
+  forge_step_spans: {
+    parameters: [
+      "u32", // uint32_t step
+      "buffer", // char *text
+      "u64", // uint64_t capacity
+      "buffer", // uint64_t *bytes
+    ],
+    result: "i32",
+  },
   forge_step_keep: {
     parameters: [
       "u32", // uint32_t step

@@ -98,6 +98,29 @@ export interface StepOutput extends TokenLogprob {
  */
 export type StepResult = StepOutput | ForgeError;
 
+/** Time and work of one operation of a run; on a GPU, of one of its kernels. */
+export interface OperationTime {
+  /** Step of the run, from 0. */
+  readonly step: number;
+  /** Name of the operation, such as `matmul`. */
+  readonly operation: string;
+  /** Rows, columns and type of the matrix that it multiplies with; empty without one. */
+  readonly matrix: string;
+  /** Name of the kernel, on a GPU; else empty. */
+  readonly kernel: string;
+  /** Nanoseconds since the run began. */
+  readonly begin: number;
+  /** Nanoseconds. */
+  readonly duration: number;
+  /**
+   * Least bytes that the operation's formula moves: weights, cached keys and values, inputs and
+   * results, each once. 0 for the second and later kernels of an operation, like the flops.
+   */
+  readonly bytes: number;
+  /** Two for each multiplication and addition. */
+  readonly flops: number;
+}
+
 /** A recorded step. */
 export interface Step {
   /** Bytes of its activations. */
@@ -112,6 +135,13 @@ export interface Step {
   read(value: Value, cols: number, firstRow: number, nRows: number): Float32Array;
   /** Returns the nanoseconds that the last successful run took in the native library. */
   nativeTime(): number;
+  /**
+   * Turns the measurement of operations on or off, for later runs. A GPU then runs one kernel at a
+   * time.
+   */
+  profile(enabled: boolean): void;
+  /** Returns the times of the operations of the last run, if it was measured. */
+  operationTimes(): OperationTime[];
   /** Stops the run in progress early, if any. */
   cancel(): void;
   release(): void;

@@ -48,6 +48,7 @@ export const COMMANDS: readonly Command[] = [
       "completions",
       "json",
       "logprobs",
+      "profile",
       "verbose",
     ],
     notes: [

@@ -58,7 +58,11 @@ function optionRows(command: Command): (readonly [group: string, rows: Row[]])[]
 function optionRow(spec: OptionSpec): Row {
   // Aligns long flags with and without a short one.
   const flags = spec.flags.startsWith("--") ? `    ${spec.flags}` : spec.flags;
-  const term = spec.kind === "flag" ? flags : `${flags} ${spec.metavar}`;
+  const term = spec.kind === "flag"
+    ? flags
+    : spec.kind === "optional"
+    ? `${flags}[=${spec.metavar}]`
+    : `${flags} ${spec.metavar}`;
   const choices = spec.kind === "choice" ? `, ${spec.choices.join(" or ")}` : "";
   const otherwise = spec.otherwise === undefined ? "" : ` (default: ${spec.otherwise})`;
   return [term, `${spec.help}${choices}${otherwise}`];

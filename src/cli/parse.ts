@@ -67,7 +67,7 @@ export function parseCommandLine(args: readonly string[]): Invocation {
     });
   }
   try {
-    if (args.length > 0) program.parse(args, { from: "user" });
+    if (args.length > 0) program.parse(withEmptyValues(args), { from: "user" });
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
     if (error.exitCode === 0) return { kind: "text", text };
@@ -95,6 +95,13 @@ function parseHelp(name: string | undefined): Invocation {
   return command === undefined
     ? parseCommandLine([name])
     : { kind: "text", text: commandHelp(command) };
+}
+
+/** Gives flags of the kind `optional` an empty value, so that they never take the next argument. */
+function withEmptyValues(args: readonly string[]): string[] {
+  const flags = Object.values(OPTIONS).filter(({ kind }) => kind === "optional").map(longFlag);
+  const end = args.indexOf("--");
+  return args.map((arg, i) => flags.includes(arg) && (end < 0 || i < end) ? `${arg}=` : arg);
 }
 
 function optionOf(spec: OptionSpec): Option {

@@ -1,4 +1,4 @@
-import type { Backend, DeviceInfo } from "../backend.ts";
+import type { Backend, DeviceInfo, Meter } from "../backend.ts";
 import type { ConstraintCost } from "../constrain/compiled_constraint.ts";
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
@@ -39,6 +39,7 @@ import {
 } from "./request/prompt.ts";
 import { loadPrompt, savePrompt } from "./cache/prompt_cache.ts";
 import { promptCacheKey } from "./cache/prompt_cache_key.ts";
+import { Profile } from "./profile.ts";
 import type { PromptCacheKey } from "./cache/prompt_cache_file.ts";
 import type { Runner } from "./runner.ts";
 import {
@@ -58,6 +59,9 @@ import {
 } from "./generation/request.ts";
 import { type OpenSpeculator, openSpeculator } from "./speculation/open_speculator.ts";
 
+/** A device that may measure its bandwidth. */
+type MeasuredBackend = Backend & Partial<Meter>;
+
 /**
  * Model that is ready to generate, opened by {@linkcode load}. Close it, or declare it with `await
  * using`. Its methods may run at the same time: they share steps, and no result depends on the
@@ -74,7 +78,7 @@ export class Model implements AsyncDisposable {
   readonly contextLength: number;
   /** Facts about the device. */
   readonly device: DeviceInfo;
-  readonly #backend: Backend;
+  readonly #backend: MeasuredBackend;
   readonly #runner: Runner;
   readonly #scheduler: Scheduler;
   readonly #weights: WeightLoader;
@@ -87,7 +91,7 @@ export class Model implements AsyncDisposable {
 
   private constructor(
     checkpoint: Checkpoint,
-    backend: Backend,
+    backend: MeasuredBackend,
     tokenizer: Tokenizer,
     runner: Runner,
     weights: WeightLoader,
@@ -111,7 +115,7 @@ export class Model implements AsyncDisposable {
   /** Loads a checkpoint onto an open device; {@linkcode load} does both. */
   static async open(
     stored: Checkpoint,
-    backend: Backend,
+    backend: MeasuredBackend,
     options: LoadOptions = {},
   ): Promise<Model> {
     const checkpoint = asLoaded(stored, options);
@@ -149,6 +153,22 @@ export class Model implements AsyncDisposable {
   /** Size of the vectors of {@linkcode embed}. */
   get embeddingSize(): number {
     return this.#runner.hiddenSize;
+  }
+
+  /**
+   * Measures all later steps by operation, which slows them on a GPU: one kernel runs at a time.
+   *
+   * @throws {ForgeError} `unsupported` on a device that cannot measure its operations
+   */
+  startProfile(): Profile {
+    const profile = new Profile();
+    this.#runner.setProfile(profile);
+    return profile;
+  }
+
+  /** Measures the most bytes per second that the device reads from its memory; 0 if unknown. */
+  readBandwidth(): number {
+    return this.#backend.readBandwidth?.() ?? 0;
   }
 
   /** Memory that the model takes. */

@@ -15,6 +15,7 @@ import { HiddenStep } from "./embedding/hidden_step.ts";
 import { KvPages, PageTable } from "./cache/kv_pages.ts";
 import { MAX_LOGPROBS } from "./limits.ts";
 import { Pool } from "./cache/pool.ts";
+import type { Profile } from "./profile.ts";
 
 /** Tokens of a KV page: small enough to share prefixes finely, large enough to stream. */
 export const PAGE_TOKENS = 64;
@@ -124,6 +125,7 @@ export class Runner {
   readonly #tokens: Int32Array;
   readonly #positions: Int32Array;
   readonly #sequences: Int32Array;
+  #profile: Profile | undefined;
 
   private constructor(lm: CausalLm, options: RunnerOptions, parts: Parts) {
     const { limits, step, logits, hidden, kv, pages, states, slots } = parts;
@@ -185,6 +187,7 @@ export class Runner {
    */
   async run(chunks: readonly Chunk[], options: RunOptions = {}): Promise<StepResult[][]> {
     const { signal, nSteps = 1, endTokens } = options;
+    const start = this.#profile === undefined ? 0 : performance.now();
     if (signal?.aborted) throw new ForgeError("cancelled", "stopped on request");
     const cancel = () => this.cancel();
     signal?.addEventListener("abort", cancel, { once: true });
@@ -193,6 +196,7 @@ export class Runner {
       const results = await this.#step.run(
         nSteps === 1 ? inputs : { ...inputs, nSteps, endTokens },
       );
+      this.#profile?.add(chunks, start, this.#step.operationTimes());
       if (nSteps > 1) {
         return chunks.map((_, i) => results.filter((_, result) => result % chunks.length === i));
       }
@@ -230,6 +234,12 @@ export class Runner {
   /** Bytes of the steps' activations. */
   get scratchBytes(): number {
     return this.#step.scratchBytes + this.#hidden.scratchBytes;
+  }
+
+  /** Adds the times of later runs to a profile, or to none. Not allowed during a run. */
+  setProfile(profile: Profile | undefined): void {
+    this.#step.profile(profile !== undefined);
+    this.#profile = profile;
   }
 
   /** Returns the nanoseconds that the last successful run took in the native library. */

@@ -47,6 +47,17 @@ for (const [failure, option] of [["capture", "fail_capture=2"], ["stream", "fail
 }
 
 Deno.test({
+  name: "CUDA: a step of many shapes keeps at most two graphs of 32 of them",
+  ignore,
+  fn: async () => {
+    // One more is the captured graph, from which the one that is kept is being made.
+    const env = { FORGE_FAKE_CUDA: "most_graphs=65" };
+    const program = ["run", "-A", "test/support/check_cuda_recovery.ts", "shapes"];
+    assertStringIncludes(await runOnEmulatedGpu(program, env), "recovered");
+  },
+});
+
+Deno.test({
   name: "CUDA: without a driver or a compiler, the places that were tried are named",
   ignore,
   fn: async () => {

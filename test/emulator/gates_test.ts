@@ -89,11 +89,11 @@ function checkReports(architecture: string) {
 }
 
 Deno.test({
-  name: "kernels compile for sm_80 and sm_90a without spilling a register",
+  name: "kernels compile for sm_80 and sm_90 without spilling a register",
   ignore: noCompiler,
   fn: async (t) => {
     if (typeof compiler === "string") return;
-    for (const architecture of ["sm_80", "sm_90a"]) {
+    for (const architecture of ["sm_80", "sm_90"]) {
       await t.step(architecture, async () => {
         await compileAll(compiler, architecture);
         checkReports(architecture);
@@ -196,7 +196,7 @@ Deno.test({
     }
     const problems: string[] = [];
     let checked = 0;
-    for (const architecture of ["sm_80", "sm_90a"]) {
+    for (const architecture of ["sm_80", "sm_90"]) {
       for (const expectation of expectations) {
         const result = compiled.get(`${architecture} ${expectation.file}`);
         if (result === undefined) continue;
@@ -227,7 +227,7 @@ function earlyAccess(code: string): string | undefined {
 const atomicLoop = /\bATOMS\.CAS[^;]*/;
 
 Deno.test({
-  name: "every kernel of sm_90a waits for the one before it, and none for turns in shared memory",
+  name: "every kernel of sm_90 waits for the one before it, and none for turns in shared memory",
   ignore: noCompiler,
   fn: async () => {
     const nvdisasm = await findNvdisasm();
@@ -235,7 +235,7 @@ Deno.test({
     const problems: string[] = [];
     let checked = 0;
     for (const [key, result] of compiled) {
-      if (!key.startsWith("sm_90a ")) continue;
+      if (!key.startsWith("sm_90 ")) continue;
       const code = await disassemble(nvdisasm, result.cubin);
       for (const [name, symbol] of result.symbols) {
         const early = earlyAccess(code.get(symbol) ?? "");

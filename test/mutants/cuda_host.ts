@@ -29,8 +29,8 @@ export const CUDA_HOST: readonly Mutant[] = [
     [
       "plan-of-old-inputs",
       "gpu/step_executor.h",
-      "if (known->second.inputs_generation == inputs_->generation()) return known->second;",
-      "return known->second;",
+      "if (known->second.inputs_generation == inputs_->generation()) return used(known->second);",
+      "return used(known->second);",
     ],
     ["plan-of-an-old-workspace", "gpu/step_executor.h", "    plans_.clear();\n", ""],
     ["generation-of-inputs", "gpu/device_inputs.h", "    ++generation_;\n", ""],
@@ -87,8 +87,8 @@ export const CUDA_HOST: readonly Mutant[] = [
     [
       "overlap-behind-a-copy",
       "cuda/cuda_executor.cpp",
-      "cuda::enqueue(entries[i], gpu, (i > begin || follows_kernel) && !profile_);",
-      "cuda::enqueue(entries[i], gpu, !profile_);",
+      "cuda::enqueue(entries[i], gpu, (i > begin || follows_kernel) && !profile);",
+      "cuda::enqueue(entries[i], gpu, !profile);",
     ],
     [
       "overlap-where-a-graph-begins",

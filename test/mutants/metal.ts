@@ -65,7 +65,7 @@ export const METAL: readonly Mutant[] = [
     [
       "plan-of-old-inputs",
       "csrc/gpu/step_executor.h",
-      "if (known->second.inputs_generation == inputs_->generation()) return known->second;",
+      "if (known->second.inputs_generation == inputs_->generation()) return used(known->second);",
       "return known->second;",
     ],
     ["plan-of-an-old-workspace", "csrc/gpu/step_executor.h", "    plans_.clear();\n", ""],

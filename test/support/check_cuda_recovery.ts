@@ -1,6 +1,7 @@
 /**
- * The CUDA device after a failure that it survives: `check_cuda_recovery.ts capture|stream`,
- * injected by the stand-in for the driver. Run in a separate process.
+ * The CUDA device after a failure that it survives, injected by the stand-in for the driver
+ * (`check_cuda_recovery.ts capture|stream`), or with many shapes of steps (`shapes`). Run in a
+ * separate process.
  */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../src/errors.ts";
@@ -8,6 +9,7 @@ import { openDevice } from "./devices.ts";
 import { LogitSampler } from "./logit_sampler.ts";
 import { randomMatrix } from "./matrix.ts";
 import { Random } from "./random.ts";
+import { outputRow, StepGraph } from "./step_graph.ts";
 
 const gpu = { name: "cuda", kind: "cuda", selector: "" } as const;
 
@@ -36,6 +38,43 @@ async function checkCapture(): Promise<void> {
   sampler.release();
 }
 
+/** Runs of random shapes, more than are kept at once, in which each token's result stays the same. */
+async function checkShapes(): Promise<void> {
+  using device = openDevice(gpu);
+  const random = new Random("shapes");
+  const most = 32;
+  const limits = { maxTokens: most, maxOutputs: most, maxSequences: 1, maxPages: 1 };
+  const graph = new StepGraph(device, device.record(limits));
+  const logits = graph.input(randomMatrix(random, most, 40));
+  graph.recorder.sample(graph.recorder.gatherOutputs(logits), 1);
+  const step = await graph.recorder.finish();
+  const run = async (tokens: number[], runLength: number, outputs: number, nTop: number) => {
+    const results = await step.run({
+      tokens,
+      positions: tokens.map((_, i) => i % runLength),
+      sequences: tokens.map(() => 0),
+      pageTables: [[0]],
+      outputs: tokens.slice(0, outputs).map((_, row) => ({ ...outputRow(row), nTop })),
+    });
+    return results.map((result) => result instanceof ForgeError ? result.message : result.token);
+  };
+  const choices = await run(Array.from({ length: most }, (_, i) => i), 1, most, 0);
+  for (let round = 0; round < 300; round++) {
+    const tokens = Array.from(
+      { length: random.int(1, most) },
+      () => random.int(0, most - 1),
+    );
+    const outputs = random.int(1, tokens.length);
+    const runLength = 2 ** random.int(0, 5);
+    const nTop = random.int(0, 1);
+    for (let repeat = 0; repeat < 2; repeat++) {
+      const expected = tokens.slice(0, outputs).map((token) => choices[token]);
+      assertEquals(await run(tokens, runLength, outputs, nTop), expected);
+    }
+  }
+  step.release();
+}
+
 /** A device without a stream cannot be opened; opening one later succeeds. */
 function checkStream(): void {
   assertThrows(() => openDevice(gpu), ForgeError, "cuStreamCreate");
@@ -45,5 +84,6 @@ function checkStream(): void {
 
 const [failure] = Deno.args;
 if (failure === "capture") await checkCapture();
+else if (failure === "shapes") await checkShapes();
 else checkStream();
 console.log("recovered");

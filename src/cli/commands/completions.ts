@@ -43,7 +43,7 @@ function bash(all: readonly Command[]): string {
   // Flags with the same values share a line.
   const places = all.flatMap((command) =>
     specs(command).flatMap((spec) =>
-      flagsOf(spec).filter(() => spec.kind !== "flag").map((flag) => ({
+      flagsOf(spec).filter(() => takesNextWord(spec)).map((flag) => ({
         place: `'${command.name} ${flag}'`,
         values: choicesOf(spec) !== ""
           ? `values="${choicesOf(spec)}" files=`
@@ -126,6 +126,7 @@ function zshOption(spec: OptionSpec, flag: string): string {
   const choices = choicesOf(spec);
   const action = choices !== "" ? `(${choices})` : takesFile(spec) ? "_files" : " ";
   const value = spec.kind === "flag" ? "" : `:${zshText(spec.metavar)}:${action}`;
+  if (spec.kind === "optional") return `'*${flag}=-[${zshText(spec.help)}]:${value}'`;
   // With "=", zsh accepts the value after a space or an equals sign.
   const written = spec.kind !== "flag" && flag.startsWith("--") ? `${flag}=` : flag;
   return `'*${written}[${zshText(spec.help)}]${value}'`;
@@ -159,7 +160,7 @@ function fish(all: readonly Command[]): string {
           flag.startsWith("--") ? `-l ${flag.slice(2)}` : `-s ${flag.slice(1)}`
         );
         const choices = choicesOf(spec);
-        const value = spec.kind === "flag"
+        const value = !takesNextWord(spec)
           ? ""
           : choices !== ""
           ? ` -x -a '${choices}'`
@@ -183,6 +184,11 @@ function fishText(text: string): string {
 function choicesOf(spec: OptionSpec): string {
   if ("choices" in spec) return spec.choices.join(" ");
   return "suggestions" in spec ? spec.suggestions?.join(" ") ?? "" : "";
+}
+
+/** True if the word after a flag is its value. */
+function takesNextWord({ kind }: OptionSpec): boolean {
+  return kind !== "flag" && kind !== "optional";
 }
 
 function takesFile(spec: OptionSpec): boolean {

@@ -2,7 +2,7 @@
 import { ForgeError } from "../../errors.ts";
 import { isFile, reasonOf, Replacement } from "../../formats/file.ts";
 import { quote } from "../../formats/quote.ts";
-import type { GenerateOptions, GenerationEnd, Model } from "../../mod.ts";
+import type { GenerateOptions, GenerationEnd, Model, Profile } from "../../mod.ts";
 import type { BatchFlags } from "../batch/run_batch.ts";
 import type { Context } from "../command.ts";
 import { completionJson } from "../output/completion_json.ts";
@@ -15,13 +15,14 @@ import { BATCH_FLAGS } from "../options/flags.ts";
 import { generationOptions, loadOptions, speculationOptions } from "../options/library_options.ts";
 import { OPTIONS, type Options } from "../options/options.ts";
 import { longFlag } from "../options/types.ts";
-import { writeStderr, writeStdout } from "../output/streams.ts";
+import { writeBytes, writeStderr, writeStdout } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
+import { describeProfile } from "../output/profile_report.ts";
 import { describeSession, describeSpeed } from "../output/run_report.ts";
 import { isStdin, readTextFile, withoutFinalNewline } from "../input/text_source.ts";
 
 type RunOptions =
-  & Options<"prompt" | "file" | "promptCache" | "json">
+  & Options<"prompt" | "file" | "promptCache" | "json" | "profile">
   & BatchFlags;
 
 export async function run(
@@ -52,6 +53,7 @@ export async function run(
   const { promptCache } = options;
   const isSaved = promptCache !== undefined && isFile(promptCache);
   if (promptCache !== undefined && !isSaved) checkWritable(promptCache);
+  if (options.profile) checkWritable(options.profile);
   const prompt = await readPrompt(options, given.text, signal);
 
   using progress = new Progress();
@@ -77,6 +79,7 @@ export async function run(
     progress.update(`loading ${promptCache}`);
     await model.loadPrompt(promptCache);
   }
+  const profile = options.profile === undefined ? undefined : model.startProfile();
   progress.update("reading the prompt");
   const code = json
     ? await printCompletions(model, prompt, completions, request)
@@ -85,7 +88,18 @@ export async function run(
     progress.update(`writing ${promptCache}`);
     await model.savePrompt(promptCache, prompt, request);
   }
+  if (profile !== undefined) await reportProfile(profile, options.profile, model);
   return code;
+}
+
+/** Prints a profile, and writes its trace to a file unless the path is empty. */
+async function reportProfile(profile: Profile, path = "", model: Model): Promise<void> {
+  if (path !== "") {
+    using replacement = new Replacement(path);
+    await writeBytes(replacement.file, JSON.stringify(profile.trace()));
+    replacement.commit().close();
+  }
+  await writeStderr(`\n${describeProfile(profile, model.readBandwidth())}`);
 }
 
 /** Checks that a file can be written, before the work for it begins. */

@@ -42,6 +42,12 @@ interface TextSpec extends OptionBase {
   readonly suggestions?: readonly string[];
 }
 
+/** A flag that takes a value only after `=`; without one, the value is the empty text. */
+interface OptionalSpec extends OptionBase {
+  readonly kind: "optional";
+  readonly metavar: string;
+}
+
 /** A text that may be given more than once. */
 export interface ListSpec extends OptionBase {
   readonly kind: "list";
@@ -98,6 +104,7 @@ interface ChoiceOrIntegerSpec extends OptionBase {
 export type OptionSpec =
   | FlagSpec
   | TextSpec
+  | OptionalSpec
   | ListSpec
   | BiasesSpec
   | NumberSpec

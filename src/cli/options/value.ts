@@ -28,6 +28,7 @@ export function parseOptionValue(
   }
   switch (spec.kind) {
     case "text":
+    case "optional":
       return text;
     case "list":
       return appended(spec, text, previous);

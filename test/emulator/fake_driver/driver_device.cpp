@@ -119,6 +119,9 @@ Result cuDeviceGetAttribute(int* value, DeviceAttribute attribute, DeviceOrdinal
       // Few, so that grids are small.
       *value = 2;
       return kSuccess;
+    case DeviceAttribute::l2_cache_bytes:
+      *value = 256 << 10;
+      return kSuccess;
     case DeviceAttribute::max_shared_per_block_optin:
       *value = static_cast<int>(options().max_shared_bytes());
       return kSuccess;

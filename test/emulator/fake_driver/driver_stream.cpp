@@ -117,6 +117,8 @@ Result cuGraphInstantiateWithFlags(GraphExec* executable, Graph graph, unsigned 
     if (!context.graphs.contains(work)) misuse("a graph is instantiated that does not exist");
     auto* copy = new GraphWork(*work);
     context.graphs.insert(copy);
+    const uint64_t most = options().most_graphs;
+    if (most > 0 && context.graphs.size() > most) misuse("there are more than %lu graphs", most);
     *executable = reinterpret_cast<GraphExec>(copy);
     return kSuccess;
   });

@@ -25,6 +25,7 @@ const Options& options() {
                             {"early_only", &result.early_only},
                             {"lost", &result.lost},
                             {"fail_capture", &result.fail_capture},
+                            {"most_graphs", &result.most_graphs},
                             {"fail_stream", &result.fail_stream},
                             {"strict_exit", &result.strict_exit}});
     return result;

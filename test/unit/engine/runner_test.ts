@@ -2,6 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import {
   type Backend,
   type KvCache,
+  type OperationTime,
   Recorder,
   type StateCache,
   type StateShape,
@@ -59,6 +60,12 @@ class FakeStep implements Step {
 
   nativeTime(): number {
     return 1e6 * this.runs.length;
+  }
+
+  profile(): void {}
+
+  operationTimes(): OperationTime[] {
+    return [];
   }
 
   release(): void {}

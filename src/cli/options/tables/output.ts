@@ -18,6 +18,15 @@ export const OUTPUT_OPTIONS = {
     group: "Output",
     help: "with --json: log-probabilities of each token and of the N likeliest",
   },
+  profile: {
+    flags: "--profile",
+    kind: "optional",
+    metavar: "FILE",
+    group: "Output",
+    help:
+      "print to stderr where the time of each step went; with =FILE, also write every operation " +
+      "as a trace that Perfetto and Chrome open",
+  },
   ids: {
     flags: "--ids",
     kind: "flag",
