@@ -20,8 +20,24 @@ import type { Profile } from "./profile.ts";
 /** Tokens of a KV page: small enough to share prefixes finely, large enough to stream. */
 export const PAGE_TOKENS = 64;
 
-/** Most tokens of one run, of all sequences together; longer prompts are computed in chunks. */
+/**
+ * Most tokens of one run on a processor, of all sequences together; longer prompts are computed in
+ * chunks.
+ */
 export const MAX_CHUNK = 512;
+
+/**
+ * Most tokens of one run on a CUDA device. Each chunk reads the weights again, and all experts of a
+ * mixture: at 512 tokens that takes longer than computing with them, at 4,096 it is a tenth.
+ * Decoding sequences wait for a chunk, so more would be felt.
+ */
+const MAX_CUDA_CHUNK = 4096;
+
+/** Share of a CUDA device's memory that the activations of a chunk may take, about. */
+const CHUNK_MEMORY_SHARE = 1 / 32;
+
+/** Bytes of activations per token and per element of the hidden state, about, in most models. */
+const ACTIVATION_BYTES = 64;
 
 /** Output request without sampling, for tasks that only use logits or hidden states. */
 export const UNSAMPLED = {
@@ -154,7 +170,7 @@ export class Runner {
     const nPages = Math.ceil(cacheTokens / PAGE_TOKENS);
     const shape = { type: kvType, nPages, pageTokens: PAGE_TOKENS };
     const kv = lm.kvLayers.map((layer) => backend.createKv({ ...shape, ...layer }));
-    const limits = runLimits(lm.vocabSize, options);
+    const limits = runLimits(lm.vocabSize, options, maxChunk(backend, lm.hiddenSize));
     const { maxTokens, maxOutputs, maxSequences } = limits;
     const { nSlots = maxSequences + 1 } = options;
     const states = lm.stateLayers.map((layer) => backend.createState({ ...layer, nSlots }));
@@ -353,10 +369,18 @@ export class Runner {
   }
 }
 
+/** Returns the most tokens of one run: a power of two whose activations fit a CUDA device well. */
+function maxChunk(backend: Backend, hiddenSize: number): number {
+  if (backend.kind !== "cuda") return MAX_CHUNK;
+  const fitting = CHUNK_MEMORY_SHARE * backend.memory().total / (ACTIVATION_BYTES * hiddenSize);
+  const rounded = 2 ** Math.floor(Math.log2(Math.max(1, fitting)));
+  return Math.min(Math.max(MAX_CHUNK, rounded), MAX_CUDA_CHUNK);
+}
+
 /** Returns the limits of runs; outputs are bounded by the memory of their logits. */
-function runLimits(vocabSize: number, options: RunnerOptions): RunLimits {
+function runLimits(vocabSize: number, options: RunnerOptions, chunk: number): RunLimits {
   const { contextLength, maxSequences = 1 } = options;
-  const maxTokens = Math.min(MAX_CHUNK, contextLength * maxSequences);
+  const maxTokens = Math.min(chunk, contextLength * maxSequences);
   const outputs = Math.min(maxTokens, maxOutputs(vocabSize));
   return {
     maxTokens,

@@ -86,6 +86,7 @@ async function open(
   vocabSize = 100,
   options: Partial<RunnerOptions> = {},
   stateLayers: readonly StateMatrix[] = [],
+  device: Partial<Pick<Backend, "kind" | "memory">> = {},
 ) {
   const step = new FakeStep();
   const recorded: StepLimits[] = [];
@@ -116,6 +117,7 @@ async function open(
       return fakeRecorder(step);
     },
     close() {},
+    ...device,
   };
   const layer = { nKvHeads: 1, kHeadDim: 8, vHeadDim: 8 };
   const lm: CausalLm = {
@@ -188,6 +190,20 @@ Deno.test("a short context limits runs, a large vocabulary limits outputs", asyn
   const { limits } = (await open(1000, 2 ** 26, { maxSequences: 8 })).runner;
   assertEquals([limits.maxOutputs, limits.maxSequences], [1, 1]);
   assertEquals((await open(1000, 5)).runner.limits.maxTop, 5);
+});
+
+Deno.test("a CUDA device with much memory takes long chunks, others 512 tokens", async () => {
+  const limit = async (kind: Backend["kind"], total: number) => {
+    const memory = () => ({ total, free: total });
+    return (await open(10_000, 100, {}, [], { kind, memory })).runner.limits.maxTokens;
+  };
+  // 64 bytes for each of the 8 elements of a hidden state, in 1/32 of the memory.
+  assertEquals(await limit("cuda", 32 * 512 * 4096), 4096);
+  assertEquals(await limit("cuda", 32 * 512 * 3000), 2048);
+  assertEquals(await limit("cuda", 2 ** 40), 4096);
+  assertEquals(await limit("cuda", 2 ** 20), 512);
+  assertEquals(await limit("metal", 2 ** 40), 512);
+  assertEquals(await limit("cpu", 2 ** 40), 512);
 });
 
 Deno.test("a run passes each token's position, sequence and pages", async () => {
