@@ -12,7 +12,8 @@
 //   load<whole>(row, cols, chunk, codebooks)   reads chunk number `chunk` of a row of `cols`
 //                     weights; unless rows are `whole` chunks, weights from `cols` on are zeros
 //   run_start(chunk, r)                 the column of the first weight of run r
-//   four(c, r, j)     weights 4 j .. 4 j + 3 of run r, before scaling: small exact numbers
+//   four(c, r, j)     weights 4 j .. 4 j + 3 of run r, before scaling: small exact numbers, a power
+//                     of 2 too large where their bits are not shifted down
 //   scale(c, r), min(c, r)
 //
 // Neighbouring lanes read neighbouring chunks of 8 to 16 bytes. Blocks of 18, 34 and 210 bytes
@@ -45,7 +46,7 @@ inline float half_at(device const u8* p) { return float(*(device const half*)p);
 // Four bytes at an even address.
 inline uint word_at(device const u8* p) {
   device const ushort* halves = (device const ushort*)p;
-  return halves[0] | uint(halves[1]) << 16;
+  return as_type<uint>(ushort2(halves[0], halves[1]));
 }
 
 // F32, F16 and BF16: Four is four numbers in memory order.
@@ -166,9 +167,10 @@ struct FormatQ4_0 {
   }
   static uint run_start(uint chunk, uint r) { return chunk / 2 * 32 + r * 16 + chunk % 2 * 8; }
   static float4 four(thread const Chunk& c, uint r, uint j) {
-    return unsigned_bytes(c.bits[j] >> (4 * r) & 0x0f0f0f0f) - 8.0f;
+    return r == 0 ? bytes_of(c.bits[j], 0x000f000fu, 1032.0f)
+                  : bytes_of(c.bits[j], 0x00f000f0u, 1152.0f);  // times 16
   }
-  static float scale(thread const Chunk& c, uint) { return c.d; }
+  static float scale(thread const Chunk& c, uint r) { return r == 0 ? c.d : c.d * 0.0625f; }
   static float min(thread const Chunk&, uint) { return 0.0f; }
 };
 
@@ -207,9 +209,11 @@ struct FormatQ4_K {
     return chunk / 8 * 256 + chunk % 8 / 2 * 64 + r * 32 + chunk % 2 * 16;
   }
   static float4 four(thread const Chunk& c, uint r, uint j) {
-    return unsigned_bytes(c.bits[j] >> (4 * r) & 0x0f0f0f0f);
+    return bytes_of(c.bits[j], r == 0 ? 0x000f000fu : 0x00f000f0u, 1024.0f);
   }
-  static float scale(thread const Chunk& c, uint r) { return c.scales[r]; }
+  static float scale(thread const Chunk& c, uint r) {
+    return r == 0 ? c.scales[0] : c.scales[1] * 0.0625f;  // the second run is times 16
+  }
   static float min(thread const Chunk& c, uint r) { return c.mins[r]; }
 };
 
@@ -239,11 +243,20 @@ struct FormatQ6_K {
   static uint run_start(uint chunk, uint r) {
     return chunk / 8 * 128 + r * 32 + chunk % 8 * 4;
   }
-  static float4 four(thread const Chunk& c, uint r, uint) {
-    const uint low = c.low[r % 2] >> (4 * (r / 2)) & 0x0f0f0f0f;
-    const uint high = c.high >> (2 * r) & 0x03030303;
-    return unsigned_bytes(low | high << 4) - 32.0f;
+  // Runs 2 and 3 take the upper four bits where they are, so they are times 16.
+  static half2 pair(thread const Chunk& c, uint r, bool odd) {
+    const uint low = odd ? c.low[r % 2] >> 8 : c.low[r % 2];
+    const uint high = (odd ? c.high >> 8 : c.high) & 0x00ff00ffu;
+    const uint placed = r % 2 == 0 ? high << 4 : high << 2;
+    return r < 2 ? small_integers((low & 0x000f000fu) | (placed & 0x00300030u), 1056.0f)
+                 : small_integers((low & 0x00f000f0u) | (placed & 0x03000300u), 1536.0f);
   }
-  static float scale(thread const Chunk& c, uint r) { return c.scales[r]; }
+  static float4 four(thread const Chunk& c, uint r, uint) {
+    const half2 even = pair(c, r, false), odd = pair(c, r, true);
+    return float4(float(even.x), float(odd.x), float(even.y), float(odd.y));
+  }
+  static float scale(thread const Chunk& c, uint r) {
+    return r < 2 ? c.scales[r] : c.scales[r] * 0.0625f;
+  }
   static float min(thread const Chunk&, uint) { return 0.0f; }
 };

@@ -51,6 +51,22 @@ inline void convert(float x, device bf16& out) {
   out.bits = ushort(is_nan ? (bits >> 16 | 64) : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-// Four signed or unsigned bytes of a word.
-inline float4 unsigned_bytes(uint word) { return float4(as_type<uchar4>(word)); }
-inline float4 signed_bytes(uint word) { return float4(as_type<char4>(word)); }
+// Small integers in memory become floats without conversions, of which Apple's GPUs make a quarter
+// as many a cycle as other operations (P. Turner, "metal-benchmarks"), like shifts and extractions of
+// bytes. Both halves of `word` hold numbers of up to 10 bits; with the exponent of 1024 they are
+// exact half-precision numbers 1024 + n, and subtracting `base` leaves n - (base - 1024). Operands in
+// half precision cost a multiplication in float nothing.
+inline half2 small_integers(uint word, float base) {
+  return as_type<half2>(word | 0x64006400u) - half2(half(base), half(base));
+}
+
+// Four integers from the bytes of a word, each the bits of `mask` in its byte, plus 1024 - base.
+inline float4 bytes_of(uint word, uint mask, float base) {
+  const half2 even = small_integers(word & mask, base);
+  const half2 odd = small_integers(word >> 8 & mask, base);
+  return float4(float(even.x), float(odd.x), float(even.y), float(odd.y));
+}
+// Four signed bytes of a word.
+inline float4 signed_bytes(uint word) {
+  return bytes_of(word ^ 0x80808080u, 0x00ff00ffu, 1152.0f);
+}

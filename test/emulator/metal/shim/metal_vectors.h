@@ -58,12 +58,18 @@ inline Vector<uint, 4> operator<<(Vector<uint, 4> a, int by) {
   return {a.x << by, a.y << by, a.z << by, a.w << by};
 }
 
+// Each operation of half precision rounds its result.
+inline Vector<half, 2> operator-(Vector<half, 2> a, Vector<half, 2> b) {
+  return {half(a.x - b.x), half(a.y - b.y)};
+}
+
 typedef Vector<float, 2> float2;
 typedef Vector<float, 4> float4;
 typedef Vector<half, 2> half2;
 typedef Vector<half, 4> half4;
 typedef Vector<char, 4> char4;
 typedef Vector<uchar, 4> uchar4;
+typedef Vector<ushort, 2> ushort2;
 typedef Vector<ushort, 4> ushort4;
 typedef Vector<uint, 2> uint2;
 typedef Vector<uint, 3> uint3;
