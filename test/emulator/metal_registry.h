@@ -2,7 +2,8 @@
 
 // The Metal kernels of kernels/metal, compiled for the CPU (metal/translate.ts), and how to find
 // and run them. They run like CUDA kernels (emulator.h): one threadgroup at a time, each thread a
-// fiber, threadgroup memory filled with 0xff (NaN) before each threadgroup.
+// fiber, threadgroup memory filled with 0xff (NaN) before each threadgroup. Products and sums are
+// contracted and subnormal floats flushed to zero, as Metal allows.
 //
 // Link or load the shared library built by `buildMetalEmulator` (metal/build.ts). In addition to
 // the errors of emulator.h, threadgroup memory beyond 32 KB is reported by a line on stderr and
@@ -16,6 +17,7 @@ namespace emulator {
 struct MetalArgument {
   size_t bytes;      // of a struct passed by value (setBytes); 0: a buffer
   size_t alignment;  // of the buffer's elements
+  bool writable;     // true if the kernel may write the buffer
 };
 
 struct MetalLaunch {
@@ -33,7 +35,14 @@ struct MetalKernel {
   // Runs the whole grid and returns when it is done. `buffers` has a pointer for every index,
   // including structs passed by value; it must stay valid for the call only.
   void launch(const MetalLaunch& shape, void* const* buffers) const;
+  // Bytes of the threadgroup memory that the kernel declares.
+  size_t static_threadgroup_bytes() const;
 };
+
+// Memory of an array of threadgroup memory that a kernel declares.
+void* threadgroup_array(const void* declaration, size_t bytes);
+// Follows a kernel's last declaration of threadgroup memory.
+void end_threadgroup_arrays();
 
 // Finds a kernel by its name; null if there is none.
 const MetalKernel* find_metal_kernel(const std::string& name);

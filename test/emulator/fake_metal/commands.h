@@ -16,8 +16,7 @@ struct Binding {
   FakeBuffer* buffer = nullptr;  // retained
   NSUInteger offset = 0;
   std::vector<char> bytes;  // of setBytes, if there is no buffer
-
-  bool is_set() const { return buffer || !bytes.empty(); }
+  bool is_own = false;      // true if set for the current pipeline, false if left by another
 };
 
 }  // namespace fake_metal
@@ -47,7 +46,8 @@ struct Binding {
  @public
   FakePipeline* pipeline_;
   std::array<fake_metal::Binding, fake_metal::kBufferIndices>* bindings_;
-  NSUInteger threadgroupBytes_;
+  NSUInteger threadgroupBytes_;  // stays set when the pipeline changes
+  bool hasOwnThreadgroupBytes_;  // true if set for the current pipeline
 }
 @end
 

@@ -5,12 +5,32 @@
 #include <cstring>
 #include <mutex>
 #include <set>
+#include <string_view>
 
 using fake_metal::misuse;
 
 namespace {
 
+constexpr NSUInteger kMostThreadgroupBytes = 32 << 10;
+// The buffer that stands for missing arguments has this size at most.
+constexpr NSUInteger kFillerBytes = 16;
+
 std::atomic<uint64_t> command_buffers = 0;
+
+// True if a kernel may write an argument in place over another one.
+bool may_share(const std::string& kernel, size_t written, size_t other) {
+  struct Pair {
+    std::string_view kernel;
+    size_t written, other;
+  };
+  static constexpr Pair kPairs[] = {
+      {"fused_residual_rms_norm", 1, 4},  // the sum over the residual
+  };
+  for (const Pair& pair : kPairs) {
+    if (kernel == pair.kernel && written == pair.written && other == pair.other) return true;
+  }
+  return false;
+}
 
 const char* text_of(uint64_t code) {
   switch (code) {
@@ -171,9 +191,10 @@ void note_run(const std::string& kernel) {
   if (!state) misuse("no pipeline");
   pipeline_ = static_cast<FakePipeline*>(state);
   [self addWork:nullptr using:pipeline_];
-  // Metal keeps bindings, but a launch that relies on those of an earlier one counts as a mistake.
-  *bindings_ = {};
-  threadgroupBytes_ = 0;
+  // Metal keeps bindings and the length of threadgroup memory. A launch that reads what was set for
+  // an earlier one counts as a mistake.
+  for (fake_metal::Binding& each : *bindings_) each.is_own = false;
+  hasOwnThreadgroupBytes_ = false;
 }
 
 - (void)setBuffer:(id<MTLBuffer>)object offset:(NSUInteger)offset atIndex:(NSUInteger)index {
@@ -185,7 +206,7 @@ void note_run(const std::string& kernel) {
     misuse("offset %lu of a buffer of %lu bytes", offset, buffer->length_);
   }
   [self addWork:nullptr using:buffer];
-  (*bindings_)[index] = {buffer, offset, {}};
+  (*bindings_)[index] = {buffer, offset, {}, true};
 }
 
 - (void)setBytes:(const void*)bytes length:(NSUInteger)length atIndex:(NSUInteger)index {
@@ -193,15 +214,16 @@ void note_run(const std::string& kernel) {
   if (index >= bindings_->size()) misuse("bytes at index %lu", index);
   if (length == 0 || length > fake_metal::kMostBytes) misuse("setBytes of %lu bytes", length);
   const auto* begin = static_cast<const char*>(bytes);
-  (*bindings_)[index] = {nullptr, 0, {begin, begin + length}};
+  (*bindings_)[index] = {nullptr, 0, {begin, begin + length}, true};
 }
 
 - (void)setThreadgroupMemoryLength:(NSUInteger)length atIndex:(NSUInteger)index {
   [self requireOpen];
-  if (index != 0 || length == 0 || length % 16 != 0 || length > 32 << 10) {
+  if (index != 0 || length == 0 || length % 16 != 0 || length > kMostThreadgroupBytes) {
     misuse("%lu bytes of threadgroup memory at index %lu", length, index);
   }
   threadgroupBytes_ = length;
+  hasOwnThreadgroupBytes_ = true;
 }
 
 // Checks the bindings of a launch against the kernel's declaration.
@@ -210,11 +232,11 @@ void note_run(const std::string& kernel) {
   for (size_t i = 0; i < bindings_->size(); ++i) {
     const fake_metal::Binding& binding = (*bindings_)[i];
     if (i >= kernel->arguments.size()) {
-      if (binding.is_set()) misuse("%s takes no argument %zu", name, i);
+      if (binding.is_own) misuse("%s takes no argument %zu", name, i);
       continue;
     }
     const emulator::MetalArgument& argument = kernel->arguments[i];
-    if (!binding.is_set()) misuse("%s gets no argument %zu", name, i);
+    if (!binding.is_own) misuse("%s gets no argument %zu", name, i);
     if (argument.bytes != binding.bytes.size()) {
       misuse("%s takes %zu bytes as argument %zu, and gets %zu (0: a buffer)", name,
              argument.bytes, i, binding.bytes.size());
@@ -225,7 +247,22 @@ void note_run(const std::string& kernel) {
         misuse("%s reads argument %zu at multiples of %zu, which offset %lu is not", name, i,
                argument.alignment, binding.offset);
       }
+      if (argument.writable) [self checkApart:kernel argument:i];
     }
+  }
+}
+
+// A kernel may write one argument only where no other argument begins, since its threadgroups run
+// in any order, except for the pairs that kernels are written for.
+- (void)checkApart:(const emulator::MetalKernel*)kernel argument:(size_t)written {
+  const fake_metal::Binding& to = (*bindings_)[written];
+  for (size_t i = 0; i < kernel->arguments.size(); ++i) {
+    const fake_metal::Binding& other = (*bindings_)[i];
+    if (i == written || other.buffer != to.buffer || other.offset != to.offset) continue;
+    const bool is_filler = to.buffer->length_ <= kFillerBytes;
+    if (is_filler || may_share(kernel->name, written, i)) continue;
+    misuse("%s writes argument %zu, which is also its argument %zu", kernel->name.c_str(), written,
+           i);
   }
 }
 
@@ -242,14 +279,20 @@ void note_run(const std::string& kernel) {
   if (n_threads == 0 || n_threads > fake_metal::options().max_threads) {
     misuse("%s is dispatched with %lu threads a threadgroup", name, n_threads);
   }
-  if (kernel->takes_threadgroup_memory != (threadgroupBytes_ > 0)) {
-    misuse("%s gets %lu bytes of threadgroup memory", name, threadgroupBytes_);
+  if (kernel->takes_threadgroup_memory && !hasOwnThreadgroupBytes_) {
+    misuse("%s gets no threadgroup memory", name);
+  }
+  const NSUInteger declared = [pipeline_ staticThreadgroupMemoryLength];
+  if (declared + threadgroupBytes_ > kMostThreadgroupBytes) {
+    misuse("%s declares %lu bytes of threadgroup memory, and %lu more are set", name, declared,
+           threadgroupBytes_);
   }
   const auto dim = [](MTLSize size) {
     return emulator::Dim3{static_cast<unsigned>(size.width), static_cast<unsigned>(size.height),
                           static_cast<unsigned>(size.depth)};
   };
-  const emulator::MetalLaunch shape{dim(threadgroups), dim(threads), threadgroupBytes_};
+  const NSUInteger memory = kernel->takes_threadgroup_memory ? threadgroupBytes_ : 0;
+  const emulator::MetalLaunch shape{dim(threadgroups), dim(threads), memory};
   [self addWork:[kernel, shape, bindings = *bindings_] {
     std::vector<void*> buffers;
     for (const fake_metal::Binding& each : bindings) {

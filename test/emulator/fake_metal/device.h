@@ -27,6 +27,7 @@
 @interface FakePipeline : NSObject <MTLComputePipelineState> {
  @public
   const emulator::MetalKernel* kernel_;
+  NSUInteger declaredBytes_;  // of threadgroup memory
 }
 @end
 

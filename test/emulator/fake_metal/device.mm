@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <mutex>
 
 #include "commands.h"
@@ -26,6 +27,16 @@ const emulator::MetalKernel* kernel_in(const std::string& source, const std::str
   }
   if (source.find("void " + function + "(") == std::string::npos) return nullptr;
   return emulator::find_metal_kernel(function);
+}
+
+// Bytes of a kernel's own threadgroup memory, measured once.
+NSUInteger declared_bytes(const emulator::MetalKernel* kernel) {
+  static std::mutex mutex;
+  static std::map<const emulator::MetalKernel*, NSUInteger> known;
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(kernel);
+  if (found != known.end()) return found->second;
+  return known[kernel] = kernel->static_threadgroup_bytes();
 }
 
 }  // namespace
@@ -59,7 +70,7 @@ const emulator::MetalKernel* kernel_in(const std::string& source, const std::str
 }
 
 - (NSUInteger)staticThreadgroupMemoryLength {
-  return 0;
+  return declaredBytes_;
 }
 
 - (NSUInteger)threadExecutionWidth {
@@ -218,6 +229,7 @@ const emulator::MetalKernel* kernel_in(const std::string& source, const std::str
   }
   FakePipeline* pipeline = [[FakePipeline alloc] init];
   pipeline->kernel_ = static_cast<FakeFunction*>(function)->kernel_;
+  pipeline->declaredBytes_ = declared_bytes(pipeline->kernel_);
   return pipeline;
 }
 

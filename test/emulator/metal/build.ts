@@ -27,6 +27,10 @@ const kernelFlags = [
   "-Wno-unknown-pragmas", // those of clang
   "-Itest/emulator",
   `-I${shim}`,
+  // Apple's compiler contracts products and sums, as Metal allows without fast math.
+  "-ffp-contract=fast",
+  "-mfma",
+  "-mf16c",
 ];
 
 /** Options of {@linkcode buildMetalEmulator}. */

@@ -5,6 +5,8 @@
  *
  * - `threadgroup float partial[32];` becomes memory of the threadgroup,
  * - `uint lane [[thread_index_in_simdgroup]]` becomes a parameter of the type of that name,
+ * - the last such declaration of a kernel is followed by a mark, before which the kernel does
+ *   nothing else, so that the sizes can be measured,
  * - `threadgroup float* values [[threadgroup(0)]]` becomes the memory of the launch,
  * - other attributes are removed, and kernels that are not templates are registered like instances.
  */
@@ -52,11 +54,35 @@ function checkBuffers(file: string, kernel: Kernel): void {
   if (indices.length === 0) throw new Error(`${file}: ${kernel.name} takes no buffers`);
 }
 
+const KERNEL = /(?:\[\[kernel\b[^\]]*\]\]|\bkernel)\s+void\s+\w+\s*\(/g;
+const THREADGROUP_ARRAY = /^ *threadgroup [\w:<>, ]+ \w+(?:\[[^\]]*\])*;/gm;
+
+/** Marks the end of each kernel's declarations of threadgroup memory. */
+function withMarks(source: string): string {
+  const text = withoutComments(source);
+  const starts = Array.from(text.matchAll(KERNEL), (match) => match.index + match[0].length - 1);
+  const arrays = Array.from(
+    text.matchAll(THREADGROUP_ARRAY),
+    (match) => match.index + match[0].length,
+  );
+  const marks = starts.map((open, i) => {
+    const end = starts[i + 1] ?? text.length;
+    const last = arrays.findLast((at) => open < at && at < end);
+    return last ?? text.indexOf("{", open + parameters(text, open).length) + 1;
+  });
+  let result = "", done = 0;
+  for (const mark of marks) {
+    result += source.slice(done, mark) + " THREADGROUP_MEMORY_END;";
+    done = mark;
+  }
+  return result + source.slice(done);
+}
+
 /** Returns the C++ of a kernel file or header; `file` is its path, for reports. */
 export function translate(file: string, source: string): string {
   const kernels = kernelsOf(source);
   for (const kernel of kernels) checkBuffers(file, kernel);
-  const body = source
+  const body = withMarks(source)
     .replaceAll(
       /^( *)threadgroup ([\w:<>, ]+) (\w+)((?:\[[^\]]*\])*);/gm,
       "$1THREADGROUP_MEMORY(($2), $3, ($4));",

@@ -10,7 +10,8 @@
   static const char name##_declaration = 0;                       \
   typedef METAL_TYPE Type name##_memory METAL_TYPE dimensions;    \
   name##_memory& name = *static_cast<name##_memory*>(             \
-      emulator::shared_array(&name##_declaration, sizeof(name##_memory)))
+      emulator::threadgroup_array(&name##_declaration, sizeof(name##_memory)))
+#define THREADGROUP_MEMORY_END emulator::end_threadgroup_arrays()
 
 #define INSTANTIATE(...)
 #define INSTANCE(...)                                                                \
@@ -80,13 +81,13 @@ struct MetalParameter {
 template <class T>
 struct MetalParameter<T*> {
   static constexpr bool kIsBuffer = true, kIsMemory = false;
-  static MetalArgument argument() { return {0, alignof(T)}; }
+  static MetalArgument argument() { return {0, alignof(T), !std::is_const<T>::value}; }
   static T* make(void* buffer) { return static_cast<T*>(buffer); }
 };
 template <class T>
 struct MetalParameter<const T&> {
   static constexpr bool kIsBuffer = true, kIsMemory = false;
-  static MetalArgument argument() { return {sizeof(T), alignof(T)}; }
+  static MetalArgument argument() { return {sizeof(T), alignof(T), false}; }
   static const T& make(void* buffer) { return *static_cast<const T*>(buffer); }
 };
 template <class T>
