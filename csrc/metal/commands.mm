@@ -58,9 +58,8 @@ void Commands::launch(std::span<const Launch> launches, Place filler) {
     const std::vector<uint8_t>& scalars = launch.scalars();
     [encoder setBytes:scalars.data() length:scalars.size() atIndex:index];
     const Group group = launch.group();
-    // Threadgroup memory is allocated in units of 16 bytes.
-    const NSUInteger memory = padded_to(group.memory, 16);
-    if (memory > 0) [encoder setThreadgroupMemoryLength:memory atIndex:0];
+    // Set for every pipeline: the encoder would keep the length of an earlier one.
+    [encoder setThreadgroupMemoryLength:launch.set_threadgroup_bytes() atIndex:0];
     const Grid grid = launch.grid();
     [encoder dispatchThreadgroups:MTLSize{grid.x, grid.y, grid.z}
             threadsPerThreadgroup:MTLSize{group.threads, 1, 1}];

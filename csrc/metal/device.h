@@ -18,8 +18,8 @@ struct DeviceProperties {
   uint64_t max_threadgroup_bytes = 0;
 };
 
-// Properties of the system's GPU; empty if Metal has no device.
-std::optional<DeviceProperties> system_device();
+// Properties of the system's GPU; empty if forge cannot use it or Metal has no device.
+std::optional<DeviceProperties> usable_device();
 
 class Device {
  public:

@@ -15,13 +15,18 @@ DeviceProperties properties_of(id<MTLDevice> device) {
           .max_threadgroup_bytes = [device maxThreadgroupMemoryLength]};
 }
 
+// True if the device has the features that the kernels use. Virtual machines of macOS have a GPU of
+// the family Apple5.
+bool is_usable(id<MTLDevice> device) { return [device supportsFamily:MTLGPUFamilyApple7]; }
+
 }  // namespace
 
-std::optional<DeviceProperties> system_device() {
+std::optional<DeviceProperties> usable_device() {
   const AutoreleasePool pool;
-  const Object device(MTLCreateSystemDefaultDevice());
-  if (!device) return std::nullopt;
-  return properties_of(static_cast<id<MTLDevice>>(device.get()));
+  const Object object(MTLCreateSystemDefaultDevice());
+  id<MTLDevice> device = static_cast<id<MTLDevice>>(object.get());
+  if (!device || !is_usable(device)) return std::nullopt;
+  return properties_of(device);
 }
 
 Device::Device() {
@@ -32,7 +37,7 @@ Device::Device() {
   }
   id<MTLDevice> device = static_cast<id<MTLDevice>>(device_.get());
   properties_ = properties_of(device);
-  if (![device supportsFamily:MTLGPUFamilyApple7]) {
+  if (!is_usable(device)) {
     fail(FORGE_UNSUPPORTED, properties_.name,
          " is not of the GPU family Apple7; forge needs the GPU of an M1 or newer");
   }

@@ -60,9 +60,9 @@ class MetalBackend : public GpuBackend<MetalGpu> {
 
 const char* backend_name() { return "metal"; }
 
-// Empty if Metal has no device; opening it reports that.
+// Empty without a usable device; opening it gives the reason.
 std::string list_devices() {
-  const std::optional<metal::DeviceProperties> device = metal::system_device();
+  const std::optional<metal::DeviceProperties> device = metal::usable_device();
   if (!device) return "[]";
   JsonObject entry;
   entry.add("selector", "");

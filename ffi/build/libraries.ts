@@ -43,7 +43,8 @@ const cpp = {
 
 const sharedByGpus = [...cpp.shared, "csrc/gpu"];
 
-// Results must not depend on which products and sums a compiler contracts.
+// Results, such as those of --quantize, must not depend on which products and sums a compiler
+// contracts. Clang contracts for arm64, GCC for every processor with fused multiply-add.
 const noContraction = "-ffp-contract=off";
 
 /** All libraries. */
@@ -70,7 +71,7 @@ export const libraries: readonly Library[] = [
     shared: sharedByGpus,
     embedded: { folder: "kernels/cuda", extensions: [".cu", ".cuh"] },
     systems: ["linux"],
-    compileFlags: ["-O2"],
+    compileFlags: ["-O2", noContraction],
     linkFlags: ["-ldl"],
   },
   {
@@ -81,7 +82,7 @@ export const libraries: readonly Library[] = [
     embedded: { folder: "kernels/metal", extensions: [".metal", ".h"] },
     extensions: [".cpp", ".mm"],
     systems: ["darwin"],
-    compileFlags: ["-O2"],
+    compileFlags: ["-O2", noContraction],
     // A program without windows has no Metal device unless CoreGraphics is linked.
     linkFlags: [
       ...["Foundation", "Metal", "CoreGraphics"].flatMap((name) => ["-framework", name]),

@@ -171,12 +171,15 @@ template <>
 struct Decoder<39> {  // MXFP4: e, qs[16]
   CONSTANT uint kWeights = 32, kBytes = 17;
   static void decode(device const u8* block, uint, thread float* w, device const ulong*) {
-    // 2^(e - 128): half the scale, since the levels are doubled; subnormal for e of 0 and 1. 255
-    // is NaN.
+    // 2^(e - 128): half the scale, since the levels are doubled. For e of 0 and 1 that is subnormal,
+    // which GPUs may take for 0, so the levels carry a factor of 1/4. 255 is NaN.
     const uint e = block[0];
-    const uint number = e < 2 ? 0x00200000u << e : (e - 1) << 23;
-    const float scale = as_type<float>(e == 255 ? 0x7fc00000u : number);
-    for (uint i = 0; i < 32; ++i) w[i] = scale * float(kMxfp4Levels[half_nibble(block + 1, i)]);
+    const bool is_small = e < 2;
+    const float unit = is_small ? 0.25f : 1.0f;
+    const float scale = as_type<float>(e == 255 ? 0x7fc00000u : (is_small ? e + 1 : e - 1) << 23);
+    for (uint i = 0; i < 32; ++i) {
+      w[i] = scale * (unit * float(kMxfp4Levels[half_nibble(block + 1, i)]));
+    }
   }
 };
 

@@ -35,14 +35,14 @@
   if (chunk >= n_chunks) return;
   device const float* row = logits + ulong(output) * vocabulary;
   device const float* chosen = chosen_row(s, logits, adjusted, output, vocabulary);
-  const bool draws = s.temperature > 0 && s.forced_token < 0;
+  const bool has_draw = draws(s) && s.forced_token < 0;
   float sum = 0;
   ulong mass = 0;
   for (uint k = 0; k < kChunkRounds; ++k) {
     const uint i = chunk * kChunk + k * kLanes + lane;
     if (i >= vocabulary) break;
     sum += precise::exp(row[i] - largest);
-    if (draws && chosen[i] > -INFINITY) {
+    if (has_draw && chosen[i] > -INFINITY) {
       mass += mass_of(share_of(chosen[i], adjusted_largest, s.temperature));
     }
   }

@@ -222,7 +222,7 @@ inline uint argmax(thread const Row& row, threadgroup ChoiceMemory& memory, Plac
   if (bad == 0) {
     int token = row.s.forced_token;
     if (token < 0 && row.largest > -INFINITY) {
-      token = int(row.s.temperature > 0 ? draw(row, memory, p) : argmax(row, memory, p));
+      token = int(draws(row.s) ? draw(row, memory, p) : argmax(row, memory, p));
     }
     result.token = token;
     result.flags = token < 0 ? kNothingAllowed : 0;

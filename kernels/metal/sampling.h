@@ -62,6 +62,10 @@ inline device const float* chosen_row(Sampling s, device const float* logits,
   return (adjusts(s) ? adjusted : logits) + ulong(output) * vocabulary;
 }
 
+// True if tokens are drawn, false if the most probable one is chosen. Reads the temperature's bits,
+// since GPUs may take a subnormal number for 0.
+inline bool draws(Sampling s) { return as_type<uint>(s.temperature) << 1 != 0; }
+
 inline uint chunks_in(uint vocabulary) { return (vocabulary + kChunk - 1) / kChunk; }
 
 // A logit as sampling reads it: -infinity for NaN, and +0 for -0.

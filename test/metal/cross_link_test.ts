@@ -3,10 +3,14 @@
  * stubs (test/macos_sdk).
  */
 import { assertEquals } from "@std/assert";
+import { join } from "@std/path";
 import { buildLibraries } from "../../build.ts";
 import { exportedFunctions, headerText } from "../../ffi/build/exports.ts";
+import { commonCompileFlags, libraries } from "../../ffi/build/libraries.ts";
 import { machoExports } from "../macos_sdk/macho.ts";
+import { outputOf } from "../macos_sdk/programs.ts";
 import { macosCompiler, macosSdkUnavailable } from "../macos_sdk/sdk.ts";
+import { ROOT } from "../support/checkout.ts";
 
 const unavailable = macosSdkUnavailable();
 if (unavailable !== undefined) console.error(`skipping: ${unavailable}`);
@@ -15,17 +19,35 @@ Deno.test({
   name: "the libraries of macOS link on Linux, and export the functions of forge.h and no others",
   ignore: unavailable !== undefined,
   fn: async () => {
-    const { libraries } = await buildLibraries({
+    const built = await buildLibraries({
       platform: { os: "darwin", arch: "aarch64" },
       only: ["cpu", "metal"],
       strict: true,
       cxx: await macosCompiler(),
     });
-    assertEquals(libraries.map(({ name }) => name), ["cpu", "metal"]);
+    assertEquals(built.libraries.map(({ name }) => name), ["cpu", "metal"]);
     const wanted = exportedFunctions(headerText("csrc/forge.h")).sort();
-    for (const { name, path } of libraries) {
+    for (const { name, path } of built.libraries) {
       const { cpu, exported } = machoExports(Deno.readFileSync(path));
       assertEquals([name, cpu, exported], [name, "arm64", wanted]);
+    }
+  },
+});
+
+Deno.test({
+  name: "the scales of quantised weights contract no products and sums in any library of macOS",
+  ignore: unavailable !== undefined,
+  fn: async () => {
+    const [program = "", ...target] = (await macosCompiler()).split(" ");
+    for (
+      const { name, compileFlags } of libraries.filter(({ systems }) => systems.includes("darwin"))
+    ) {
+      for (const file of ["fit", "k_quants"]) {
+        const source = join(ROOT, `csrc/common/quant/${file}.cpp`);
+        const flags = [...commonCompileFlags, ...compileFlags, "-S", "-o", "-"];
+        const assembly = outputOf(program, [...target, ...flags, source]);
+        assertEquals(assembly.match(/\bfn?m(add|sub|la|ls)\b.*/g), null, `${name}: ${file}.cpp`);
+      }
     }
   },
 });

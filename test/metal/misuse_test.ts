@@ -8,6 +8,11 @@ import { emulatedMetalUnavailable } from "./emulated_metal.ts";
 const ignore = emulatedMetalUnavailable() !== undefined;
 const SIGABRT = 134;
 
+/** A prompt of more tokens than a decode kernel takes, for kernels with much memory of their own. */
+const LONG_PROMPT = "Once upon a time there was a little dog who lived in a big red house. ".repeat(
+  2,
+);
+
 const mistakes: readonly (readonly [what: string, said: string, change: HostChange])[] = [
   ["an encoder that is left open", "endEncoding", {
     file: "commands.mm",
@@ -31,8 +36,23 @@ const mistakes: readonly (readonly [what: string, said: string, change: HostChan
   }],
   ["threadgroup memory that is not given", "threadgroup memory", {
     file: "commands.mm",
-    from: "if (memory > 0) [encoder setThreadgroupMemoryLength",
-    to: "if (memory > 1 << 20) [encoder setThreadgroupMemoryLength",
+    from: "[encoder setThreadgroupMemoryLength:",
+    to: "if (launch.scalars().empty()) [encoder setThreadgroupMemoryLength:",
+  }],
+  ["threadgroup memory left by an earlier pipeline", "more are set", {
+    file: "commands.mm",
+    from: "[encoder setThreadgroupMemoryLength:launch.set_threadgroup_bytes() atIndex:0];",
+    to: "if (group.memory > 0) [encoder setThreadgroupMemoryLength:24 << 10 atIndex:0];",
+  }],
+  ["a buffer left by an earlier pipeline", "gets no argument", {
+    file: "commands.mm",
+    from: "const Place bound = place ? place : filler;",
+    to: "const Place bound = place ? place : filler; if (!place) { ++index; continue; }",
+  }],
+  ["a norm that overwrites its own input", "which is also its argument", {
+    file: "plan_rows.cpp",
+    from: "{value(op.out), value(op.x), floats_of(op.weight), value(op.residual), n_rows(op.x)}",
+    to: "{value(op.x), value(op.x), floats_of(op.weight), value(op.residual), n_rows(op.x)}",
   }],
   ["an object that is released twice", "after its release", {
     file: "object.mm",
@@ -58,7 +78,7 @@ for (const [what, said, change] of mistakes) {
     ignore,
     fn: async () => {
       const env = { FORGE_LIBRARY_PATH: await buildFakeMetal(change) };
-      const args = ["run", "--device", "metal", "-m", bundledModel(), "-p", "Once", "-n", "2"];
+      const args = ["run", "--device", "metal", "-m", bundledModel(), "-p", LONG_PROMPT, "-n", "2"];
       const { code, stderr } = await forge([...args, "--temp", "0"], { env });
       assertEquals(code, SIGABRT, stderr);
       assertStringIncludes(stderr, said);

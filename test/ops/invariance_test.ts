@@ -1,11 +1,22 @@
 /**
- * The bits of the logits of a sequence do not depend on the rest of the batch, the division of its
- * prompt into runs, its pages, or the number of threads.
+ * The bits of the logits of a sequence do not depend on the rest of the batch, its pages, or the
+ * number of threads. On the CPU they do not depend on the division of its prompt into runs either;
+ * GPUs have other kernels for runs of up to 16 tokens than for longer ones.
  */
-import { devices, deviceTest, openDevice } from "../support/devices.ts";
+import type { Backend } from "../../src/backend.ts";
+import { devices, deviceTest, isGpu, openDevice } from "../support/devices.ts";
 import { assertSameBits, type Matrix, matrixOfRows, rowOf, stack } from "../support/matrix.ts";
 import { Random } from "../support/random.ts";
-import { randomTinyWeights, TinyDecoder, type TinyLimits } from "../support/tiny_decoder.ts";
+import {
+  randomTinyWeights,
+  TinyDecoder,
+  type TinyInputs,
+  type TinyLimits,
+} from "../support/tiny_decoder.ts";
+
+/** Devices that compute a token in the same way in runs of any length. */
+const uniform = devices.filter((device) => !isGpu(device));
+const gpus = devices.filter(isGpu);
 
 const pageTokens = 16;
 const limits: TinyLimits = {
@@ -63,7 +74,7 @@ deviceTest("logits are the same alone and in a batch", async (device, random) =>
     matrixOfRows(order.length, expected.cols, (row) => rowOf(expected, order[row]!)),
     "a batch in random order",
   );
-});
+}, uniform);
 
 deviceTest(
   "logits are the same in a batch and in chunks with Q8_0 caches",
@@ -85,6 +96,7 @@ deviceTest(
       assertSameBits(logits, expected[2]!, `chunks of ${chunk}`);
     }
   },
+  uniform,
 );
 
 deviceTest("logits are the same for every way to cut a prompt", async (device, random) => {
@@ -100,7 +112,7 @@ deviceTest("logits are the same for every way to cut a prompt", async (device, r
       assertSameBits(logits, expected[i]!, `${tokens.length} tokens in chunks of ${chunk}`);
     }
   }
-});
+}, uniform);
 
 deviceTest("logits are the same decoded together, at different lengths", async (device, random) => {
   const model = await TinyDecoder.load(device, randomTinyWeights(random), limits);
@@ -131,7 +143,7 @@ deviceTest("logits are the same decoded together, at different lengths", async (
       `a run of ${tokens.length} tokens`,
     );
   }
-});
+}, uniform);
 
 for (const device of devices.filter(({ kind }) => kind === "cpu")) {
   const name = "logits are the same for every number of threads";
@@ -150,4 +162,114 @@ for (const device of devices.filter(({ kind }) => kind === "cpu")) {
       assertSameBits(logits, expected ??= logits, `${threads} threads`);
     }
   });
+}
+
+const GPU_PAGES = 20;
+
+/** Tokens of a sequence: its prompt, and tokens decoded one at a time. */
+interface Sequence {
+  readonly prompt: readonly number[];
+  readonly decoded: readonly number[];
+  readonly pages: readonly number[];
+}
+
+/** Consecutive tokens of a sequence. */
+interface Piece {
+  readonly sequence: Sequence;
+  readonly begin: number;
+  readonly end: number;
+}
+
+function inputsOf(pieces: readonly Piece[]): TinyInputs {
+  const tokens: number[] = [], positions: number[] = [], sequences: number[] = [];
+  pieces.forEach(({ sequence, begin, end }, i) => {
+    const all = [...sequence.prompt, ...sequence.decoded];
+    for (let position = begin; position < end; position++) {
+      tokens.push(all[position]!);
+      positions.push(position);
+      sequences.push(i);
+    }
+  });
+  return { tokens, positions, sequences, pageTables: pieces.map(({ sequence }) => sequence.pages) };
+}
+
+function randomPrompts(random: Random, lengths: readonly number[]): Sequence[] {
+  const pages = random.permutation(GPU_PAGES);
+  const tokens = (n: number) =>
+    Array.from({ length: n }, () => random.int(0, TinyDecoder.vocabulary - 1));
+  return lengths.map((length) => ({
+    prompt: tokens(length),
+    decoded: tokens(3),
+    pages: pages.splice(0, Math.ceil((length + 3) / pageTokens)),
+  }));
+}
+
+async function checkNeighbours(
+  device: Backend,
+  random: Random,
+  maxSequences: number,
+): Promise<void> {
+  const model = await TinyDecoder.load(device, randomTinyWeights(random), {
+    maxTokens: 70,
+    maxSequences,
+    maxPages: 8,
+    nPages: GPU_PAGES,
+    pageTokens: pageTokens,
+  });
+  const sequences = randomPrompts(random, [45, 17, 20]);
+  const last = sequences.at(-1)!;
+
+  const alone: Matrix[] = [];
+  for (const sequence of sequences) {
+    const { length } = sequence.prompt;
+    const parts = [await model.run(inputsOf([{ sequence, begin: 0, end: length }]))];
+    for (let begin = length; begin < length + sequence.decoded.length; begin++) {
+      parts.push(await model.run(inputsOf([{ sequence, begin, end: begin + 1 }])));
+    }
+    alone.push(stack(parts));
+  }
+  const expected = (pieces: readonly Piece[]) => {
+    const rows = pieces.flatMap(({ sequence, begin, end }) =>
+      Array.from(
+        { length: end - begin },
+        (_, i) => rowOf(alone[sequences.indexOf(sequence)]!, begin + i),
+      )
+    );
+    return matrixOfRows(rows.length, TinyDecoder.vocabulary, (row) => rows[row]!);
+  };
+  const compare = async (what: string, pieces: readonly Piece[]) =>
+    assertSameBits(
+      await model.run(inputsOf(pieces)),
+      expected(pieces),
+      `${what}, at most ${maxSequences} sequences`,
+    );
+
+  const next = (sequence: Sequence, n: number): Piece => {
+    const begin = sequence.prompt.length + n;
+    return { sequence, begin, end: begin + 1 };
+  };
+  await compare("decoded together", sequences.map((sequence) => next(sequence, 0)));
+  await compare("decoded beside a prompt", [
+    ...sequences.slice(0, -1).map((sequence) => next(sequence, 1)),
+    { sequence: last, begin: 0, end: last.prompt.length },
+  ]);
+  const [first] = sequences as [Sequence];
+  const cut = 21;
+  await compare("the beginning of a prompt beside another", [
+    { sequence: last, begin: 0, end: last.prompt.length },
+    { sequence: first, begin: 0, end: cut },
+  ]);
+  await compare("the rest of a prompt beside a decoded token", [
+    next(last, 2),
+    { sequence: first, begin: cut, end: first.prompt.length },
+  ]);
+}
+
+// Few sequences and many sequences use different product kernels.
+for (const maxSequences of [5, 12]) {
+  deviceTest(
+    `decoded tokens and long pieces of prompts are the same with others, of ${maxSequences}`,
+    (device, random) => checkNeighbours(device, random, maxSequences),
+    gpus,
+  );
 }

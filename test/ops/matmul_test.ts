@@ -152,3 +152,19 @@ matmulTest(
   // for which half of the tolerance of a sum suffices.
   8,
 );
+
+// 2^-127 and 2^-126 times levels of 2 and more: the scales are subnormal or almost, the weights are
+// not. GPUs may take subnormal numbers for 0.
+matmulTest(
+  "matmul with the smallest scales of MXFP4",
+  (random) =>
+    ([[1, 9, 64], [3, 33, 32]] as const).map((shape) => {
+      const { x, weight } = product(random, "MXFP4", shape);
+      const bytes = weight.bytes.map((byte, i) => i % 17 === 0 ? byte & 1 : byte | 0x44);
+      return {
+        x: { ...x, data: x.data.map((value) => value * 2 ** 100) },
+        weight: { ...weight, bytes },
+        alpha: 2 ** 24,
+      };
+    }),
+);

@@ -120,6 +120,21 @@ deviceTest("draws follow the distribution", async (device) => {
   sampler.release();
 });
 
+deviceTest("the smallest temperature draws among the largest logits", async (device) => {
+  // A subnormal number, which a GPU may take for 0.
+  const sampling = { temperature: 2 ** -149, seed: 1n };
+  const logits = Float32Array.of(1, 4, 2, 4, 3);
+  const sampler = await LogitSampler.record(
+    device,
+    { rows: 1, cols: logits.length, data: logits },
+    { maxOutputs: 16 },
+  );
+  const requests = Array.from({ length: 16 }, (_, position) => ({ sampling, position }));
+  const tokens = (await sampler.sample(requests)).map(({ token }) => token);
+  assertEquals([...new Set(tokens)].sort(), [1, 3]);
+  sampler.release();
+});
+
 /**
  * A request with random options. Penalties and biases keep logits in multiples of {@linkcode GRID}
  * exact in float32 and float64, so that the order of two tokens does not depend on rounding.

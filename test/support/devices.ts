@@ -66,12 +66,17 @@ export function openDevice(device: TestDevice, threads: number = defaultThreads)
   return NativeBackend.open({ kind: device.kind, selector: device.selector, threads });
 }
 
-/** Registers a test for each device; its random numbers depend only on the seed and its name. */
+/**
+ * Registers a test for each device; its random numbers depend only on the seed and its name.
+ *
+ * @param only the devices
+ */
 export function deviceTest(
   name: string,
   fn: (device: NativeBackend, random: Random) => Promise<void> | void,
+  only: readonly TestDevice[] = devices,
 ): void {
-  for (const device of devices) {
+  for (const device of only) {
     Deno.test(`${name} (${device.name})`, async () => {
       using backend = openDevice(device);
       await fn(backend, new Random(name));
