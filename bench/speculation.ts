@@ -50,9 +50,9 @@ export async function benchSpeculation(options: BenchOptions): Promise<void> {
     for (let round = 0; round < rounds; round++) {
       // Alternate the order, since the second run finds the machine in another state.
       const models = round % 2 === 0 ? [plain, speculating] : [speculating, plain];
-      const told = new Map<Model, Measured>();
-      for (const model of models) told.set(model, await measure(model, each, nGen, round));
-      const [expected, actual] = [told.get(plain)!, told.get(speculating)!];
+      const measured = new Map<Model, Measured>();
+      for (const model of models) measured.set(model, await measure(model, each, nGen, round));
+      const [expected, actual] = [measured.get(plain)!, measured.get(speculating)!];
       without.push(expected.speed);
       speculative.push(actual.speed);
       if (`${ids(actual.answers)}` !== `${ids(expected.answers)}`) {

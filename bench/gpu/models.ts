@@ -47,10 +47,10 @@ function* bundledChecks(tokens: number): Generator<readonly [string, () => Promi
   for (const [name, chain] of Object.entries(chains)) {
     const answers = async (options: LoadOptions) => {
       await using model = await load(bundledModel(), { ...options, parallel: 2 });
-      const told = await Promise.all(
+      const generated = await Promise.all(
         prompts.map((prompt) => model.complete(prompt, { ...chain, maxTokens: tokens })),
       );
-      return told.map(({ tokenIds }) => [...tokenIds]);
+      return generated.map(({ tokenIds }) => [...tokenIds]);
     };
     yield [`the bundled model, ${name}`, async () => {
       const expected = await answers({ device: "cpu", kvType: "F32" });
@@ -100,9 +100,9 @@ function* storyChecks(): Generator<readonly [string, () => Promise<void>]> {
     yield [`stories260K ${file || "as a folder"}`, async () => {
       const path = sharedPath("models", "stories260K", file);
       await using model = await load(path, { device: "cuda", kvType: "F32" });
-      const told = await model.complete("", { raw: true, temperature: 0, maxTokens: 256 });
-      const parting = greedy_ids.findIndex((id, i) => told.tokenIds[i] !== id);
-      if (parting >= 0) throw new Error(`token ${parting} is ${told.tokenIds[parting]}`);
+      const generated = await model.complete("", { raw: true, temperature: 0, maxTokens: 256 });
+      const parting = greedy_ids.findIndex((id, i) => generated.tokenIds[i] !== id);
+      if (parting >= 0) throw new Error(`token ${parting} is ${generated.tokenIds[parting]}`);
     }];
   }
 }

@@ -11,8 +11,7 @@ import {
   type Variant,
 } from "./graph.ts";
 import { libraries, type Library, type LibraryName } from "./libraries.ts";
-import { findNvcc, howToInstallNvcc } from "./nvcc.ts";
-import { nvccGraph } from "./nvcc.ts";
+import { findNvcc, howToInstallNvcc, nvccGraph } from "./nvcc.ts";
 import { FileSignatures, isCurrent } from "./record.ts";
 import { hostPlatform, type Platform } from "./targets.ts";
 import { ForgeError } from "../../src/errors.ts";

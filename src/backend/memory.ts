@@ -9,8 +9,8 @@ export interface Weight {
   readonly rows: number;
   readonly cols: number;
   /**
-   * `[1 or nExperts, cols]`: the column of `x` that each column is multiplied with, where it is not the
-   * same one. Only products follow it; a weight that has it cannot be used otherwise.
+   * `[1 or nExperts, cols]`: the column of `x` that each column is multiplied with, if their orders
+   * differ. Only products support it.
    */
   readonly columnOrder?: Weight | undefined;
 }

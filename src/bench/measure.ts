@@ -47,7 +47,7 @@ export async function* measure(
   if (nParallel > maxSequences) {
     throw new ForgeError(
       "usage",
-      `--parallel is ${nParallel}; this model can decode at most ${maxSequences} sequences at once`,
+      `--parallel is ${nParallel}; valid for this model is 1 to ${maxSequences}`,
     );
   }
   const batch = Math.min(maxTokens, workload.nBatch ?? maxTokens);

@@ -38,7 +38,7 @@ export function parseCommandLine(args: readonly string[]): Invocation {
   if (!first.startsWith("-") && !COMMANDS.some(({ name }) => name === first)) {
     throw new ForgeError("usage", `unknown command ${quote(first)}; ${commandAdvice(first)}`);
   }
-  refuseForeignFlags(args);
+  rejectForeignFlags(args);
   let text = "";
   let invocation: Invocation = { kind: "nothing", text: programHelp() };
   const configure = (parser: Parser, help: () => string) =>
@@ -77,7 +77,7 @@ export function parseCommandLine(args: readonly string[]): Invocation {
 }
 
 /** @throws {ForgeError} `usage` for a foreign flag that would parse as a short flag with a value. */
-function refuseForeignFlags(args: readonly string[]): void {
+function rejectForeignFlags(args: readonly string[]): void {
   const end = args.indexOf("--");
   for (const arg of end < 0 ? args : args.slice(0, end)) {
     if (!Object.hasOwn(SHORT_FLAG_ALIASES, arg)) continue;

@@ -39,7 +39,7 @@ export class InputFile implements Disposable {
     } catch (error) {
       throw ioError(path, error);
     }
-    if (size <= MAX_POINTER_BYTES) refusePointer(file);
+    if (size <= MAX_POINTER_BYTES) rejectPointer(file);
     return file;
   }
 
@@ -76,7 +76,7 @@ export class InputFile implements Disposable {
 }
 
 /** Closes and rejects a Git LFS pointer. @throws {ForgeError} `bad_model` */
-function refusePointer(file: InputFile): void {
+function rejectPointer(file: InputFile): void {
   const start = new Uint8Array(Math.min(file.size, POINTER_START.length));
   file.readAt(0, start);
   if (new TextDecoder().decode(start) !== POINTER_START) return;

@@ -148,12 +148,12 @@ function checkJsonShape(bytes: Uint8Array, source: string): void {
     }
   }
   const { jsonDepth, jsonContainers, jsonValues } = LIMITS;
-  const refuse = (what: string, most: number) => {
+  const reject = (what: string, most: number) => {
     throw new ForgeError("bad_model", `${source} ${what}; at most ${most} are read`);
   };
-  if (deepest > jsonDepth) refuse(`nests ${deepest} arrays and objects`, jsonDepth);
-  if (containers > jsonContainers) refuse(`has ${containers} arrays and objects`, jsonContainers);
-  if (values > jsonValues) refuse(`has ${values} values`, jsonValues);
+  if (deepest > jsonDepth) reject(`nests ${deepest} arrays and objects`, jsonDepth);
+  if (containers > jsonContainers) reject(`has ${containers} arrays and objects`, jsonContainers);
+  if (values > jsonValues) reject(`has ${values} values`, jsonValues);
 }
 
 /**
@@ -185,7 +185,7 @@ export function findDuplicateKey(text: string): string | undefined {
 
 /** Names the kind of a JSON value for an error message. */
 export function kindOf(value: JsonValue | undefined): string {
-  if (value === undefined) return "nothing";
+  if (value === undefined) return "missing";
   if (value === null) return "null";
   if (Array.isArray(value)) return "an array";
   return typeof value === "object" ? "an object" : `a ${typeof value}`;

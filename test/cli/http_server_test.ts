@@ -183,7 +183,7 @@ Deno.test("http server: a client that leaves aborts its request, an answered one
   assertEquals(signals.map(({ aborted }) => aborted), [false, true]);
 });
 
-Deno.test("http server: a stream that fails is cut off, which its reader can tell", async () => {
+Deno.test("http server: a failed stream is cut off, so that its reader notices", async () => {
   await using server = await listen(() => {
     const body = new ReadableStream<Uint8Array>({
       start: (controller) => controller.enqueue(new Uint8Array(8)),

@@ -78,13 +78,13 @@ Deno.test("run: -p, -f, - and a pipe give the same prompt", async () => {
 Deno.test("run: the same seed gives the same text, another seed a different one", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path);
-  const tell = async (seed: string) => {
+  const generate = async (seed: string) => {
     const args = ["run", "-m", folder.path, "-p", "a", "-n", "20", "--temp", "2", "-s", seed];
     return (await forge([...args, "--top-k", "0", "--top-p", "1", "--min-p", "0"])).stdout;
   };
-  const first = await tell("7");
-  assertEquals(await tell("7"), first);
-  assert(await tell("8") !== first);
+  const first = await generate("7");
+  assertEquals(await generate("7"), first);
+  assert(await generate("8") !== first);
 });
 
 Deno.test("run: stop strings end the text and are not part of it", async () => {

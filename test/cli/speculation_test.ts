@@ -19,10 +19,10 @@ Deno.test("speculate: the text is the same, and the timings count draft tokens",
   const { drafted, accepted } = actual.timings;
   assert(accepted > 0 && accepted <= drafted, `${accepted} of ${drafted}`);
 
-  const told = await forge([...ASK, "--verbose", "--speculate", "4"]);
-  assertEquals(told.stdout, expected.text);
+  const answer = await forge([...ASK, "--verbose", "--speculate", "4"]);
+  assertEquals(answer.stdout, expected.text);
   assertStringIncludes(
-    told.stderr,
+    answer.stderr,
     `${drafted} tokens, ${accepted} accepted (${(100 * accepted / drafted).toFixed(0)}%)`,
   );
   const silent = await forge([...ASK, "--verbose", "--speculate", "OFF"]);

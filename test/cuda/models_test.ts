@@ -27,9 +27,9 @@ Deno.test({
       env: await emulatedGpu(),
     });
     assertEquals([code, stderr], [0, ""]);
-    const told = stdout.trimEnd();
-    assertEquals(told, text.slice(0, told.length));
-    assertStringIncludes(told, "Once upon a time");
+    const generated = stdout.trimEnd();
+    assertEquals(generated, text.slice(0, generated.length));
+    assertStringIncludes(generated, "Once upon a time");
   },
 });
 
@@ -121,7 +121,11 @@ Deno.test({
   ignore: unavailable,
   fn: async () => {
     // The operation tests compare all formats; a few models suffice here.
-    const some = ["test/models/packed_folders_test.ts", "--filter", "/FP8 with blocks|an order/"];
+    const some = [
+      "test/models/weights/packed_folders_test.ts",
+      "--filter",
+      "/FP8 with blocks|an order/",
+    ];
     const output = await runOnEmulatedGpu(["test", "-A", "--quiet", "--no-check", ...some]);
     assertStringIncludes(output, "(cuda)");
   },

@@ -26,9 +26,9 @@ Deno.test({
       env: await emulatedMetal(),
     });
     assertEquals([code, stderr], [0, ""]);
-    const told = stdout.trimEnd();
-    assertEquals(told, text.slice(0, told.length));
-    assertStringIncludes(told, "Once upon a time");
+    const generated = stdout.trimEnd();
+    assertEquals(generated, text.slice(0, generated.length));
+    assertStringIncludes(generated, "Once upon a time");
   },
 });
 
@@ -118,7 +118,11 @@ Deno.test({
   ignore: unavailable,
   fn: async () => {
     // The operation tests compare all formats; a few models suffice here.
-    const some = ["test/models/packed_folders_test.ts", "--filter", "/FP8 with blocks|an order/"];
+    const some = [
+      "test/models/weights/packed_folders_test.ts",
+      "--filter",
+      "/FP8 with blocks|an order/",
+    ];
     const output = await runOnEmulatedMetal(["test", "-A", "--quiet", "--no-check", ...some]);
     assertStringIncludes(output, "(metal)");
   },

@@ -1,6 +1,7 @@
-/** Compares a model with the results of an independent program for the same weights. */
+/** Compares models with the results of independent programs for the same weights. */
 import { assert } from "@std/assert";
-import { load, type LoadOptions, type Model } from "../../src/mod.ts";
+import { load, type LoadOptions, type Model, type Pooling } from "../../src/mod.ts";
+import embeddings from "./engine/embedding_vectors.json" with { type: "json" };
 
 /** Results of the other program for one model and prompt. */
 export interface Reference {
@@ -89,4 +90,29 @@ async function assertSameGreedy(model: Model, prompt: Int32Array, expected: read
     gap < CLOSE_RACE,
     `token ${parting} is ${tokenIds[parting]}, not ${expected[parting]}, ahead by ${gap}`,
   );
+}
+
+/** Folder names of the models with stored embeddings. */
+export const EMBEDDED: readonly string[] = Object.keys(embeddings.models);
+
+/**
+ * Fails if a model's embeddings differ from those that transformers computed.
+ *
+ * @param path a folder or GGUF file of one of {@linkcode EMBEDDED}
+ * @param tolerance maximum relative error of a vector
+ */
+export async function assertEmbeds(
+  path: string,
+  options: LoadOptions,
+  tolerance: number,
+): Promise<void> {
+  const [, expected] = Object.entries(embeddings.models)
+    .find(([name]) => path.split("/").includes(name))!;
+  const tokens = Int32Array.from(embeddings.tokens);
+  await using model = await load(path, options);
+  for (const [pooling, vector] of Object.entries(expected) as [Pooling, number[]][]) {
+    const [embedding] = await model.embed([tokens], { pooling, normalize: false });
+    const error = relativeError(embedding!.vector, vector);
+    assert(error < tolerance, `${path} on ${options.device}, ${pooling}: off by ${error}`);
+  }
 }

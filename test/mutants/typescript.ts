@@ -5,8 +5,8 @@ import type { Mutant } from "./mutant.ts";
 type Part = readonly [name: string, file: string, find: string, replace: string, tests: string];
 
 /** Tests that run sequences together. */
-const STEPS = "engine/scheduler engine/page_accounting engine/mixes engine/concurrency " +
-  "engine/generate engine/cancel";
+const STEPS = "engine/schedule/scheduler engine/schedule/mixes engine/schedule/concurrency " +
+  "engine/cache/page_accounting engine/generation/generate engine/generation/cancel";
 
 const group = (area: string, ...parts: readonly Part[]): Mutant[] =>
   parts.map(([name, file, find, replace, tests]) => ({
@@ -34,14 +34,14 @@ export const TYPESCRIPT: readonly Mutant[] = [
       "engine/schedule/scheduler",
       "for (const { sequence } of planned) sequence.cache.invalidateState();",
       "",
-      "engine/recurrent_state",
+      "engine/cache/recurrent_state",
     ],
     [
       "state-ahead-is-published",
       "engine/cache/sequence_cache",
       "if (accepted < ahead.length) this.invalidateState();",
       "",
-      "engine/recurrent_state",
+      "engine/cache/recurrent_state",
     ],
     [
       "room-of-the-others",
@@ -69,7 +69,7 @@ export const TYPESCRIPT: readonly Mutant[] = [
       "engine/cache/kv_pages",
       "return Math.ceil(length / this.pageTokens);",
       "return Math.floor(length / this.pageTokens) + 1;",
-      "engine/kv_pages",
+      "engine/cache/kv_pages",
     ],
     [
       "page-that-is-cut",
@@ -83,28 +83,28 @@ export const TYPESCRIPT: readonly Mutant[] = [
       "engine/cache/prefix_cache",
       "if (node === undefined || !isSame(node.tokens, page)) break;",
       "if (node === undefined) break;",
-      "engine/page_accounting",
+      "engine/cache/page_accounting",
     ],
     [
       "state-of-a-whole-page",
       "engine/cache/prefix_cache",
       "const count = rest === 0 ? pageTokens : rest;",
       "const count = rest;",
-      "engine/recurrent_state",
+      "engine/cache/recurrent_state",
     ],
     [
       "stop-that-begins-first",
       "engine/generation/stop_matcher",
       "end < found.end ||",
       "end <= found.end ||",
-      "engine/stop_matcher",
+      "engine/generation/stop_matcher",
     ],
     [
       "held-part-of-a-stop",
       "engine/generation/stop_matcher",
       "stop.length - 1));",
       "stop.length - 2));",
-      "engine/stop_matcher",
+      "engine/generation/stop_matcher",
     ],
     [
       "outputs-of-a-score",
@@ -118,21 +118,21 @@ export const TYPESCRIPT: readonly Mutant[] = [
       "engine/request/sampling",
       "const recent = tokens.view(Math.max(0, tokens.length - most));",
       "const recent = tokens.view(0);",
-      "engine/sampling",
+      "engine/request/sampling",
     ],
     [
       "default-without-sampling",
       "engine/request/sampling",
       "if (generationConfig?.do_sample === false) defaults.temperature = 0;",
       "",
-      "engine/sampling",
+      "engine/request/sampling",
     ],
     [
       "bias-past-the-vocabulary",
       "engine/request/sampling",
       "id >= vocabSize) {",
       "id > vocabSize) {",
-      "engine/sampling",
+      "engine/request/sampling",
     ],
   ),
   ...group(
@@ -397,7 +397,7 @@ export const TYPESCRIPT: readonly Mutant[] = [
       "this.#inProgress += 1;",
       "load",
     ],
-    ["end-is-told-twice", "service", "entered = 0;", "", "load"],
+    ["end-is-reported-twice", "service", "entered = 0;", "", "load"],
     [
       "prompts-count-once",
       "openai/response",

@@ -38,8 +38,8 @@ function valuesOf(device: Backend, { type, rows, cols, bytes }: TestWeight): Mat
 }
 
 /**
- * The allowed change of each activation of a row: half a step, if the largest of 32 becomes 124 or
- * more.
+ * Returns the largest rounding error of each activation of a row: half a step, if the largest of 32
+ * becomes 124 or more.
  */
 function roundingErrors(x: Float32Array): Float64Array {
   return Float64Array.from(x, (_, col) => {
@@ -143,7 +143,7 @@ deviceTest("the largest fields by the largest activations", async (device, rando
 });
 
 deviceTest(
-  "an activation that is no number spoils its row and no other",
+  "a NaN or infinite activation changes only its own row",
   async (device, random) => {
     for (const type of quantizedTypes) {
       for (const tokens of [1, 3, 11]) {

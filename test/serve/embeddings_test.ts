@@ -88,7 +88,7 @@ Deno.test("serve: input that cannot be embedded is rejected by name", async () =
   await withClient(async (client) => {
     for (
       const [body, message, param] of [
-        [{}, "input is nothing; valid is a text, a list of token ids, or a list", "input"],
+        [{}, "input is missing; valid is a text, a list of token ids, or a list", "input"],
         [{ input: [] }, "input is an array", "input"],
         [{ input: ["a", 1] }, "input is an array", "input"],
         [{ input: [[1], "a"] }, "input is an array", "input"],

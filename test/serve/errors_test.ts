@@ -27,8 +27,8 @@ const BAD_CHATS: readonly (readonly [body: unknown, message: string, param: stri
   ["[]", "the body holds an array", null],
   ['{"messages": [], "messages": []}', 'duplicate key "messages"', "messages"],
   [`{"a": ${"[".repeat(1e6)}`, "the body nests deeper than 200 levels", null],
-  [{}, "messages is nothing; valid is a list", "messages"],
-  [{ messages: [{ role: "user" }] }, "messages[0].content is nothing", "messages[0].content"],
+  [{}, "messages is missing; valid is a list", "messages"],
+  [{ messages: [{ role: "user" }] }, "messages[0].content is missing", "messages[0].content"],
   [{ messages, temprature: 1 }, "did you mean temperature?", "temprature"],
   [{ messages, system: "x" }, 'unknown key "system"', "system"],
   [{ messages, functions: [] }, "did you mean tools?", "functions"],
@@ -58,7 +58,7 @@ Deno.test("serve: a bad request is rejected by key before anything is generated"
   }
   for (
     const [body, message] of [
-      [{}, "prompt is nothing"],
+      [{}, "prompt is missing"],
       [{ prompt: [] }, "prompt is an array"],
       [{ prompt: ["a", 1] }, "prompt is an array"],
       [{ prompt: [99999] }, "token 0 of the prompt is 99999"],

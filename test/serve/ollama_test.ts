@@ -193,9 +193,9 @@ Deno.test("serve: Ollama's endpoints name rejected keys in Ollama's format", asy
   for (
     const [path, body, message] of [
       ["/api/chat", "{", "the body is not valid JSON"],
-      ["/api/chat", {}, "messages is nothing; valid is a list of messages"],
+      ["/api/chat", {}, "messages is missing; valid is a list of messages"],
       ["/api/chat", { messages, prompt: "x" }, 'unknown key "prompt"'],
-      ["/api/chat", { messages: [{ role: "user" }] }, "messages[0].content is nothing"],
+      ["/api/chat", { messages: [{ role: "user" }] }, "messages[0].content is missing"],
       ["/api/chat", { messages, options: [] }, "options is an array; valid is an object"],
       ["/api/chat", { messages, options: { temprature: 1 } }, "did you mean temperature?"],
       ["/api/chat", { messages, options: { temperature: "hot" } }, 'temperature is "hot"'],

@@ -57,8 +57,11 @@ Deno.test("serve: the reasoning effort sets the template's own variable", async 
     assertEquals([response.status, error.param], [400, "reasoning_effort"]);
     return error.message;
   };
-  using told = new TempFolder();
-  await using levels = await open(told, "{{ 'aaaaaaaaa' if reasoning_effort == 'high' else 'a' }}");
+  using folder = new TempFolder();
+  await using levels = await open(
+    folder,
+    "{{ 'aaaaaaaaa' if reasoning_effort == 'high' else 'a' }}",
+  );
   assertEquals(await promptTokens(levels, "high") - await promptTokens(levels, "low"), 8);
   assertEquals(await promptTokens(levels, null), await promptTokens(levels, "medium"));
   const unknown = await refusal(levels, { reasoning_effort: "minimal" });

@@ -68,8 +68,8 @@ Deno.test("serve: calls in the format of Hermes and Qwen, next to content", asyn
 function callEvents(parts: readonly Answer[]): string[] {
   return parts.flatMap(({ choices }) => choices.flatMap(({ delta }) => delta?.tool_calls ?? []))
     .map((call) => {
-      const { index, function: told } = call;
-      return "id" in call ? `${index} ${call.function.name}` : `${index} ${told.arguments}`;
+      const { index, function: called } = call;
+      return "id" in call ? `${index} ${call.function.name}` : `${index} ${called.arguments}`;
     });
 }
 
@@ -388,7 +388,7 @@ Deno.test("serve: invalid tools are rejected", async () => {
     const [body, message] of [
       [{ ...ASK, tools: {} }, "tools is an object; valid is a list of tools"],
       [{ ...ASK, tools: [{ type: "web_search" }] }, 'tools[0].type is "web_search"'],
-      [f({}), "tools[0].function.name is nothing"],
+      [f({}), "tools[0].function.name is missing"],
       [f({ name: "a b" }), 'tools[0].function.name is "a b"'],
       [f({ name: "a", code: "" }), 'unknown key "code"'],
       [{ ...ASK, tools: [TOOLS[1], TOOLS[1]] }, 'two functions named "now"'],

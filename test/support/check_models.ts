@@ -2,8 +2,13 @@
  * Compares models on a device with results of independent programs: `check_models.ts DEVICE KV_TYPE
  * FOLDER...`. Run in a separate process.
  */
-import { assertEmbeds, EMBEDDED } from "../models/embedding_check.ts";
-import { assertMatchesReference, readJson, type Reference } from "../models/reference_check.ts";
+import {
+  assertEmbeds,
+  assertMatchesReference,
+  EMBEDDED,
+  readJson,
+  type Reference,
+} from "../models/reference_check.ts";
 
 const [device = "", kvType, ...folders] = Deno.args;
 if (kvType !== "F32" && kvType !== "F16") throw new Error(`unknown type of KV cache ${kvType}`);

@@ -3,7 +3,7 @@ import { join, resolve } from "@std/path";
 
 export const ROOT = resolve(import.meta.dirname ?? ".", "..", "..");
 
-/** All files below a folder of the checkout that end in `ending`, as paths relative to the checkout. */
+/** Returns the files below a folder that end in `ending`, as paths relative to the checkout. */
 export function filesBelow(folder: string, ending: string): string[] {
   return Array.from(Deno.readDirSync(join(ROOT, folder))).flatMap(({ name, isDirectory }) => {
     const path = `${folder}/${name}`;

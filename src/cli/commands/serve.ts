@@ -40,7 +40,7 @@ export async function run(
   const speculation = await speculationOptions(flags, stop);
 
   // Loading takes time, so an address in use is reported before it.
-  let handler: Handler = refuseUntilLoaded;
+  let handler: Handler = rejectUntilLoaded;
   const handle: Handler = (request) => handler(request);
   const { host = DEFAULT_HOST, port = DEFAULT_PORT } = flags;
   await using server = await HttpServer.listen(
@@ -78,7 +78,7 @@ function serveOptions(flags: ServeFlags, verbose: boolean): ServeOptions {
   };
 }
 
-const refuseUntilLoaded: Handler = () =>
+const rejectUntilLoaded: Handler = () =>
   Promise.resolve(errorResponse(
     new HttpError(503, "the model is loading; try again in a moment", {
       code: "loading",

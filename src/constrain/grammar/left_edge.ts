@@ -26,7 +26,7 @@ export class LeftEdge {
    *
    * @throws {ForgeError} `unsupported`, naming the rules
    */
-  refuseLeftRecursion(): void {
+  rejectLeftRecursion(): void {
     const state = new Map<number, "open" | "done">();
     for (const first of this.#grammar.bodies.keys()) {
       if (state.has(first)) continue;
@@ -43,13 +43,13 @@ export class LeftEdge {
           state.set(top.rule, "done");
           path.pop();
         } else if (state.get(value) === "open") {
-          this.#refuse(path.slice(path.findIndex(({ rule }) => rule === value)));
+          this.#reject(path.slice(path.findIndex(({ rule }) => rule === value)));
         } else if (!state.has(value)) enter(value);
       }
     }
   }
 
-  #refuse(cycle: readonly { readonly rule: number }[]): never {
+  #reject(cycle: readonly { readonly rule: number }[]): never {
     const names = cycle.flatMap(({ rule }) => this.#grammar.names.get(rule) ?? []);
     const subject = names.length === 0
       ? "a repeat of a part that can be empty"

@@ -33,7 +33,7 @@ export function translate(spec: ConstraintSpec, stripsLeadingSpace: boolean): Tr
   const grammar = new Grammar();
   const inner = compile(grammar, spec);
   const edge = new LeftEdge(grammar);
-  edge.refuseLeftRecursion();
+  edge.rejectLeftRecursion();
   const pruned = prune(grammar, inner);
   return {
     ...pruned,

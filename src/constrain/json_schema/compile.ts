@@ -69,7 +69,7 @@ export class SchemaCompiler {
     const values = namedValues(this.reader, base);
     if (values !== undefined) {
       checkLimit("the number of values of an enum", values.length, LIMITS.values);
-      this.#refuseBesideValues(base);
+      this.#rejectNextToValues(base);
       return values.map(literal);
     }
     return generatedTypes(this.reader, base).map((type) => this.#typed(type, base));
@@ -117,7 +117,7 @@ export class SchemaCompiler {
     return `${name} ${JSON.stringify(rules)}`;
   }
 
-  #refuseBesideValues(base: Conjunction): void {
+  #rejectNextToValues(base: Conjunction): void {
     for (const schema of base) {
       for (const keyword of Object.keys(this.reader.keywords(schema))) {
         if (TYPE_OF_KEYWORD[keyword] === undefined) continue;

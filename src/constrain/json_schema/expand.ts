@@ -50,7 +50,7 @@ function expandOne(reader: SchemaReader, schema: Schema, within: readonly string
     const alternatives = options.flat();
     const crossed = cross(result, alternatives);
     // Alternatives are compared pairwise, so `cross` checks their number first.
-    if (keyword === "oneOf") refuseOverlaps(reader, schema, options);
+    if (keyword === "oneOf") rejectOverlaps(reader, schema, options);
     result = crossed;
   }
   return result;
@@ -72,7 +72,7 @@ function distinct(schemas: Conjunction): Conjunction {
 }
 
 /** Rejects `oneOf` unless its alternatives exclude each other, because their union is generated. */
-function refuseOverlaps(
+function rejectOverlaps(
   reader: SchemaReader,
   schema: Schema,
   options: readonly (readonly Conjunction[])[],

@@ -42,7 +42,7 @@ export class PublishedPrefix {
  * Finds pages of other sequences that begin with the same tokens. The pages form a tree: a page is
  * looked up by its parent and the hash of its tokens, then its tokens are compared.
  *
- * The cache is no user of its pages: it keeps them for their content and drops a page when it is
+ * The cache does not count as a user of its pages: it keeps them for their content until they are
  * reused. A page becomes idle after those that follow it, so that the first one reused is always a
  * leaf.
  */

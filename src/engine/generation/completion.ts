@@ -15,7 +15,7 @@ export interface TokenLogprobs extends TextLogprob {
   readonly top: readonly TextLogprob[];
 }
 
-/** A finished generation. `forge run --json` prints it, by OpenAI's names of its members. */
+/** A finished generation. `forge run --json` prints it with OpenAI's keys. */
 export interface Completion extends GenerationEnd {
   /** The answer. */
   readonly text: string;

@@ -225,8 +225,8 @@ export class Generation implements Task<StepResult>, Lookahead {
   }
 
   /**
-   * With log-probabilities, the model computes every token. A banned token is left to the model to
-   * refuse.
+   * True if a forced token may be appended without sampling. With log-probabilities, the model
+   * computes every token. A banned token is sampled, which reports the contradiction.
    */
   #mayForce(token: number): boolean {
     const { logprobs, logitBias } = this.#request;

@@ -86,7 +86,7 @@ export function neededLibraries(device: string): BackendKind[] {
  * Returns the reason for which a library must be built, if any: no file was found, or the sources
  * of its interface have changed since it was built here.
  *
- * @throws {ForgeError} `device` for a file that is no library.
+ * @throws {ForgeError} `device` for a file that is not a library.
  */
 export function lacksBuild(kind: BackendKind): "missing" | "outdated" | undefined {
   const path = findLibrary(kind);

@@ -139,7 +139,7 @@ function unknownOption(name: string, key: string, known: readonly string[]): For
     .filter(([, meant]) => known.includes(meant.split(":", 1)[0]!));
   const nearest = nearestName(key, known, Object.fromEntries(aliases));
   const hint = nearest === undefined ? `valid are ${known.join(", ")}` : `did you mean ${nearest}?`;
-  return new ForgeError("usage", `${quote(key)} is no option of ${name}; ${hint}`);
+  return new ForgeError("usage", `${name} has no option ${quote(key)}; ${hint}`);
 }
 
 /**

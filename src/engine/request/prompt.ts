@@ -16,7 +16,7 @@ export interface PromptOptions {
   /** A system message before a text or conversation that has none. */
   readonly system?: string | undefined;
   /**
-   * Beginning of the answer. It follows the prompt, rendered or raw, and is no part of the
+   * Beginning of the answer. It follows the prompt, rendered or raw, and is not part of the
    * generated text.
    */
   readonly answerStart?: string | undefined;

@@ -178,7 +178,7 @@ export class Scheduler {
       } else if (this.#active.length > 0) {
         return;
       } else {
-        this.#refuse(sequence);
+        this.#reject(sequence);
       }
     }
   }
@@ -195,7 +195,7 @@ export class Scheduler {
   }
 
   /** Fails a sequence that does not fit the cache even alone. */
-  #refuse({ task, length }: Sequence): void {
+  #reject({ task, length }: Sequence): void {
     const { nPages, pageTokens } = this.#runner.pages;
     task.fail(
       new ForgeError(
@@ -216,7 +216,7 @@ export class Scheduler {
       while (this.#active.includes(sequence) && !sequence.cache.table.reserve(end)) {
         isComplete = false;
         if (this.#active.length === 1) {
-          this.#refuse(sequence);
+          this.#reject(sequence);
           return [];
         }
         const idlers = this.#active.filter(({ task }) => task.isPaused);

@@ -96,7 +96,7 @@ function checkPart(part: GgufHeader, file: string, index: number, count: number)
   if (number !== index || ofCount !== count) {
     const says = typeof number === "number" && typeof ofCount === "number"
       ? `part ${number + 1} of ${ofCount}`
-      : "no part at all";
+      : "not part of a split model";
     throw new ForgeError(
       "bad_model",
       `${quote(file)} should be part ${index + 1} of ${count}, and says that it is ${says} ` +

@@ -25,13 +25,15 @@ export function* byteMatrices({ path, settings, tensors }: PackedFolder): Iterab
   for (const codes of tensors.values()) {
     if ((codes.type !== "F8_E4M3" && codes.type !== "I8") || codes.shape.length < 2) continue;
     if (codes.name.endsWith("_scale")) {
-      throw unknownPacking(path, "quantized to 4-bit floats whose scales are 8-bit ones (NVFP4)");
+      throw unknownPacking(path, "quantized to 4-bit floats with 8-bit scales (NVFP4)");
     }
     const scales = tensors.get(`${codes.name}_scale_inv`) ?? tensors.get(`${codes.name}_scale`);
     if (scales === undefined) {
       throw new ForgeError(
         "bad_model",
-        `${quote(path)} has no ${quote(`${codes.name}_scale`)} for its bytes, nor "…_inv"`,
+        `${quote(path)} has neither ${
+          quote(`${codes.name}_scale`)
+        } nor "…_scale_inv" for the matrix`,
       );
     }
     const { name, shape, file, offset } = codes;
@@ -90,8 +92,10 @@ function groupsOf(
   }
   throw new ForgeError(
     "bad_model",
-    `${quote(scales.file)}: scales ${quote(scales.name)} have the shape [${scales.shape}]; for ` +
-      `[${codes.shape}] one is needed, one a row, or one a block of ${blockRows} x ${blockCols}`,
+    `${quote(scales.file)}: scales ${
+      quote(scales.name)
+    } have the shape [${scales.shape}]; valid for ` +
+      `[${codes.shape}] is one scale, one per row, or one per block of ${blockRows} x ${blockCols}`,
   );
 }
 
@@ -109,7 +113,7 @@ function blockOf(settings: JsonObject, path: string): readonly [number, number] 
     "bad_model",
     `${quote(path)}: quantization_config has the block ${
       quote(JSON.stringify(named))
-    }; two sizes are needed`,
+    }; valid is a list of two sizes`,
   );
 }
 

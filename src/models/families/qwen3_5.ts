@@ -93,6 +93,7 @@ function hybridConfig(config: ConfigReader): DecoderConfig {
 }
 
 const EXPERT_SIZE = ["moe_intermediate_size", "expert_feed_forward_length"] as const;
+
 /**
  * Returns true for each layer with linear attention: those in `layer_types`, else all but the last
  * of every `full_attention_interval` layers.

@@ -30,7 +30,7 @@ export class CompletionFormat implements AnswerFormat {
   readonly #choices: readonly Choice[];
   readonly #perPrompt: number;
   readonly #includeUsage: boolean;
-  /** Choices with news for the stream. */
+  /** Choices that changed since the last message of the stream. */
   #changed: readonly Choice[];
 
   /**

@@ -95,7 +95,7 @@ export class MergeTable implements PairTable {
   }
 }
 
-/** The contents of a list of merges. */
+/** Contents of a list of merges. */
 interface Merges {
   /** The pairs; the position in the list is the rank. */
   readonly table: MergeTable;

@@ -15,20 +15,20 @@ const MOST_CHOICES = 12;
  *
  * @throws PatternError
  */
-export function refuseExponential(node: Node): void {
-  refuseAmbiguousRepeats(node);
+export function rejectExponential(node: Node): void {
+  rejectAmbiguousRepeats(node);
   const choices = choicesInARow(node);
   if (choices > MOST_CHOICES) {
     throw new PatternError(`it has ${choices} choices in a row; at most ${MOST_CHOICES} are safe`);
   }
 }
 
-function refuseAmbiguousRepeats(node: Node): void {
+function rejectAmbiguousRepeats(node: Node): void {
   if (node.kind === "repeat" && node.max > 1 && !isRigid(node.body)) {
     new Determinism().check(node);
     return;
   }
-  for (const child of childrenOf(node)) refuseAmbiguousRepeats(child);
+  for (const child of childrenOf(node)) rejectAmbiguousRepeats(child);
 }
 
 function childrenOf(node: Node): readonly Node[] {
@@ -86,7 +86,7 @@ class Determinism {
       }
       case "anchor":
       case "look":
-        if (node.kind === "look") refuseAmbiguousRepeats(node.body);
+        if (node.kind === "look") rejectAmbiguousRepeats(node.body);
         return { first: [], last: [], nullable: true };
       case "case":
         return this.#ends(node.body, node.ignore);

@@ -2,7 +2,7 @@ import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
 import { emitPattern, emitSet } from "./emit.ts";
 import { parsePattern } from "./parse.ts";
-import { refuseExponential } from "./safety.ts";
+import { rejectExponential } from "./safety.ts";
 import { type Node, PatternError } from "./ast.ts";
 
 /** Maximum length of a pattern, far above that of any known one. */
@@ -21,7 +21,7 @@ export function translateRegex(pattern: string, where: string): RegExp {
   }
   try {
     const node = parsePattern(pattern);
-    refuseExponential(node);
+    rejectExponential(node);
     return new RegExp(runStart(node) + emitPattern(node), "gu");
   } catch (error) {
     if (!(error instanceof PatternError || error instanceof SyntaxError)) throw error;

@@ -1,3 +1,4 @@
+/** Layout of text for people: the filters `wordwrap`, `pprint` and `urlize`. */
 import { PRICES, type TemplateBudget } from "./budget.ts";
 import { SPACES } from "./lexer.ts";
 import {
@@ -17,8 +18,6 @@ import {
   Tuple,
   type Value,
 } from "./values.ts";
-
-/** Layout of text for people: the filters `wordwrap`, `pprint` and `urlize`. */
 
 /** Line breaking rules of `wordwrap`. */
 interface WrapOptions {

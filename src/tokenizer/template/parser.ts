@@ -662,12 +662,12 @@ class Parser {
       const { kind, text, at } = this.#token;
       const isNamed = kind === "name" && this.#tokens[this.#position + 1]?.text === "=" &&
         this.#tokens[this.#position + 1]?.kind === "operator";
-      const refuse = (condition: boolean) => {
+      const reject = (condition: boolean) => {
         if (condition) throw faultAt(at, "the arguments of a call are in the wrong order");
       };
-      refuse(namedSpread !== undefined);
+      reject(namedSpread !== undefined);
       if (this.#skipOperator("*")) {
-        refuse(spread !== undefined);
+        reject(spread !== undefined);
         spread = this.#parseExpression();
       } else if (this.#skipOperator("**")) {
         namedSpread = this.#parseExpression();
@@ -678,7 +678,7 @@ class Parser {
         }
         named.push([text, this.#parseExpression()]);
       } else {
-        refuse(spread !== undefined || named.length > 0);
+        reject(spread !== undefined || named.length > 0);
         positional.push(this.#parseExpression());
       }
     });

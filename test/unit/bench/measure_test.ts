@@ -126,6 +126,10 @@ Deno.test("measure: a batch size cuts prompts; too many sequences are rejected",
     const workload = { nPrompt: 1, nGen: 0, nDepth: 0, nParallel: 2 };
     for await (const _ of measure(runner, workload, 1));
   };
-  const error = await assertRejects(work, ForgeError, "at most 1 sequences at once");
+  const error = await assertRejects(
+    work,
+    ForgeError,
+    "--parallel is 2; valid for this model is 1 to 1",
+  );
   assertEquals(error.code, "usage");
 });

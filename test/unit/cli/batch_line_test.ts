@@ -108,7 +108,7 @@ Deno.test("batch line: a constraint replaces that of the batch", () => {
   assertStringIncludes(refusal({ prompt: "x", json_schema: "{}" }), 'json_schema is "{}"');
   assertStringIncludes(refusal({ prompt: "x", response_format: { type: "xml" } }), "xml");
   const bare = { type: "json_schema", json_schema: {} };
-  assertStringIncludes(refusal({ prompt: "x", response_format: bare }), "schema is nothing");
+  assertStringIncludes(refusal({ prompt: "x", response_format: bare }), "schema is missing");
 });
 
 Deno.test("batch line: the envelope of OpenAI's batch API", () => {
@@ -128,7 +128,7 @@ Deno.test("batch line: the envelope of OpenAI's batch API", () => {
   assertStringIncludes(refusal({ ...chat, url: "/v1/embeddings", body: {} }), "/v1/embeddings");
   assertStringIncludes(refusal({ ...chat, method: "GET", body: {} }), "GET");
   assertStringIncludes(refusal({ id: "x", body: { prompt: "a" } }), '"id"');
-  assertStringIncludes(refusal({ custom_id: "x" }), "body is nothing");
+  assertStringIncludes(refusal({ custom_id: "x" }), "body is missing");
   assertStringIncludes(refusal({ ...chat, body: { id: 1, prompt: "a" } }), '"id"');
 });
 
@@ -144,7 +144,7 @@ Deno.test("batch line: errors name the wrong value and the valid ones", () => {
     [{ prompt: [1, -1] }, "prompt is an array"],
     [{ messages: [] }, "messages"],
     [{ messages: ["a"] }, "messages[0] is"],
-    [{ messages: [{ role: "user" }] }, "messages[0].content is nothing"],
+    [{ messages: [{ role: "user" }] }, "messages[0].content is missing"],
     [{ messages: [{ content: "x" }] }, "messages[0].role"],
     [{ messages: [{ role: "user", content: [{ type: "image_url" }] }] }, "image_url"],
     [{ prompt: "a", id: 1.5 }, "id is 1.5"],

@@ -100,7 +100,7 @@ Deno.test("chat: a conversation is restored from its file, and an invalid file i
   assertEquals(Deno.readTextFileSync(other), "my notes");
   const bad: [unknown, string][] = [
     ["", "not valid JSON"],
-    [{}, "messages is nothing"],
+    [{}, "messages is missing"],
     [[], "at least one"],
     [[{ role: "user" }], "messages[0].content"],
   ];

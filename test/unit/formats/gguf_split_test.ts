@@ -75,7 +75,7 @@ Deno.test("parts that do not belong together are rejected", () => {
   writePart(folder, 1, 2, { "split.count": ["u16", 3] });
   assertRefused(path, "bad_model", "it is part 2 of 3");
   Deno.copyFileSync(writePart(folder, 0, 1, { "split.count": ["string", "2"] }), second);
-  assertRefused(path, "bad_model", "it is no part at all");
+  assertRefused(path, "bad_model", "it is not part of a split model");
   writePart(folder, 1, 2, {}, "tensor 0");
   assertRefused(path, "bad_model", 'tensor "tensor 0" is both');
   writePart(folder, 1, 2);

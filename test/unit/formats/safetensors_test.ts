@@ -171,7 +171,7 @@ Deno.test("an index with wrong paths is rejected", () => {
   }
   index({ a: 5 }, "bad_model", "a number, not a file name");
   index([], "bad_model", '"weight_map" is an array');
-  index(undefined, "bad_model", '"weight_map" is nothing');
+  index(undefined, "bad_model", '"weight_map" is missing');
   index({ a: "none.safetensors" }, "not_found", "none.safetensors");
   index({ a: shard, b: shard }, "bad_model", `tensor "b" is in "${shard}", but it is not`);
 });

@@ -140,34 +140,34 @@ Deno.test("readers: calls of every format, in any pieces", () => {
 
 Deno.test("readers: a call is reported as soon as it is recognised", () => {
   const reader = new CallReader(HERMES, TOOLS, Infinity, false);
-  const told = (text: string) => reader.push(text);
-  assertEquals(told('a <tool_call>{"name": "f'), [{ kind: "content", text: "a" }]);
-  assertEquals(told('", "arguments" : '), []);
-  assertEquals(told(' { "x"'), [{ kind: "call", name: "f" }, { kind: "arguments", text: '{"x"' }]);
-  assertEquals(told(' : "y z'), [{ kind: "arguments", text: ':"y z' }]);
-  assertEquals(told('" }'), [{ kind: "arguments", text: '"}' }]);
-  assertEquals(told("}\n</tool"), [{ kind: "called" }]);
-  assertEquals(told('_call><tool_call>{"arguments": {"b": 1}, "name": "g"'), [
+  const push = (text: string) => reader.push(text);
+  assertEquals(push('a <tool_call>{"name": "f'), [{ kind: "content", text: "a" }]);
+  assertEquals(push('", "arguments" : '), []);
+  assertEquals(push(' { "x"'), [{ kind: "call", name: "f" }, { kind: "arguments", text: '{"x"' }]);
+  assertEquals(push(' : "y z'), [{ kind: "arguments", text: ':"y z' }]);
+  assertEquals(push('" }'), [{ kind: "arguments", text: '"}' }]);
+  assertEquals(push("}\n</tool"), [{ kind: "called" }]);
+  assertEquals(push('_call><tool_call>{"arguments": {"b": 1}, "name": "g"'), [
     { kind: "call", name: "g" },
     { kind: "arguments", text: '{"b":1}' },
   ]);
-  assertEquals([...told("}</tool_call>"), ...reader.end()], [{ kind: "called" }]);
+  assertEquals([...push("}</tool_call>"), ...reader.end()], [{ kind: "called" }]);
 });
 
 Deno.test("readers: string values are streamed, other values are given whole", () => {
   const reader = new CallReader(XML, TOOLS, Infinity, false);
-  const told = (text: string) => reader.push(text);
-  assertEquals(told("<tool_call><function=f><parameter=t>"), []);
-  assertEquals(told('\nA "b'), [
+  const push = (text: string) => reader.push(text);
+  assertEquals(push("<tool_call><function=f><parameter=t>"), []);
+  assertEquals(push('\nA "b'), [
     { kind: "call", name: "f" },
     { kind: "arguments", text: '{"t":"' },
     { kind: "arguments", text: 'A \\"b' },
   ]);
-  assertEquals(told("\n</param"), []);
-  assertEquals(told("s\n"), [{ kind: "arguments", text: "\\n</params" }]);
-  assertEquals(told("</parameter><parameter=n>[1"), [{ kind: "arguments", text: '"' }]);
-  assertEquals(told(", 2]</parameter>"), [{ kind: "arguments", text: ',"n":[1,2]' }]);
-  assertEquals(told("</function>"), [{ kind: "arguments", text: "}" }, { kind: "called" }]);
+  assertEquals(push("\n</param"), []);
+  assertEquals(push("s\n"), [{ kind: "arguments", text: "\\n</params" }]);
+  assertEquals(push("</parameter><parameter=n>[1"), [{ kind: "arguments", text: '"' }]);
+  assertEquals(push(", 2]</parameter>"), [{ kind: "arguments", text: ',"n":[1,2]' }]);
+  assertEquals(push("</function>"), [{ kind: "arguments", text: "}" }, { kind: "called" }]);
 });
 
 Deno.test("readers: messages in channels, in any pieces", () => {

@@ -1,4 +1,4 @@
-// The two kernels that choose tokens if all outputs are plainly greedy.
+// The two kernels that choose tokens if no output needs more than the largest logit.
 
 #include <algorithm>
 

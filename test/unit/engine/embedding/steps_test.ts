@@ -25,7 +25,7 @@ class Bench {
     this.scheduler = new Scheduler(this.runner);
   }
 
-  async tell(prompt: readonly number[], maxTokens: number): Promise<number[]> {
+  async generate(prompt: readonly number[], maxTokens: number): Promise<number[]> {
     const tokens: number[] = [];
     const request = fakeRequest(prompt, maxTokens);
     for await (const { token } of new Generation(noTokenizer, request).run(this.scheduler)) {
@@ -75,12 +75,12 @@ Deno.test("steps that embed and steps that generate alternate", async () => {
   const bench = new Bench({ maxTokens: 8 });
   const prompt = numbers(3, 500);
   const text = numbers(40, 0);
-  const [told, other, state] = await Promise.all([
-    bench.tell(prompt, 6),
-    bench.tell(numbers(2, 700), 6),
+  const [answer, other, state] = await Promise.all([
+    bench.generate(prompt, 6),
+    bench.generate(numbers(2, 700), 6),
     bench.embed(text),
   ]);
-  assertEquals([told, other.length, state], [fakeAnswer(prompt, 6), 6, stateOf(text)]);
+  assertEquals([answer, other.length, state], [fakeAnswer(prompt, 6), 6, stateOf(text)]);
   assertEquals(bench.kinds.slice(0, 6), ["g3+2", "e8", "g1+1", "e8", "g1+1", "e8"]);
   assertEquals(bench.kinds.filter((kind) => kind.startsWith("e")).length, 5);
   await bench.end();
@@ -90,7 +90,7 @@ Deno.test("the mean covers every token despite chunks and preemption", async () 
   // Too few pages for both texts, so that one is preempted and restarts.
   const bench = new Bench({ nPages: 6, maxTokens: 2, maxOutputs: 1 });
   const texts = [numbers(16, 0), numbers(14, 400)];
-  const generated = bench.tell(numbers(4, 900), 8);
+  const generated = bench.generate(numbers(4, 900), 8);
   const means = await Promise.all(texts.map((text) => bench.embed(text, "mean")));
   const expected = texts.map((text) => {
     const states = text.map((_, i) => stateOf(text.slice(0, i + 1)));
@@ -111,7 +111,7 @@ Deno.test("a request after many texts waits for two of their steps, not for all"
   const texts = Array.from({ length: 30 }, (_, i) => Int32Array.from(numbers(8, 10 * i)));
   const embedded = embedder.embed(texts, { normalize: false });
   while (bench.kinds.length < 2) await Promise.resolve();
-  assertEquals(await bench.tell(numbers(3, 900), 2), fakeAnswer(numbers(3, 900), 2));
+  assertEquals(await bench.generate(numbers(3, 900), 2), fakeAnswer(numbers(3, 900), 2));
   assert(bench.kinds.length < 10, String(bench.kinds));
   const states = (await embedded).map(({ vector }) => vector[0]!);
   assertEquals(states, texts.map((text) => stateOf([...text])));
@@ -129,12 +129,12 @@ Deno.test("a failed embedding step fails only its own texts", async () => {
     }
     return Promise.reject(new ForgeError("device", "no memory"));
   };
-  const [told, ...embedded] = await Promise.allSettled([
-    bench.tell(prompt, 5),
+  const [answer, ...embedded] = await Promise.allSettled([
+    bench.generate(prompt, 5),
     bench.embed(numbers(4, 0)),
     bench.embed(numbers(4, 50)),
   ]);
-  assertEquals(told, { status: "fulfilled", value: fakeAnswer(prompt, 5) });
+  assertEquals(answer, { status: "fulfilled", value: fakeAnswer(prompt, 5) });
   for (const each of embedded) {
     assertEquals([each.status, each.status === "rejected" && each.reason.message], [
       "rejected",
@@ -154,10 +154,10 @@ Deno.test("first-token pooling computes only the first token", async () => {
 Deno.test("embedding does not evict the prefixes of chats", async () => {
   const bench = new Bench({ nPages: 8 });
   const prompt = numbers(12, 0);
-  await bench.tell(prompt, 1);
+  await bench.generate(prompt, 1);
   for (let i = 0; i < 5; i++) await bench.embed(numbers(12, 100 * (i + 1)));
   const before = bench.kinds.length;
-  await bench.tell([...prompt, 77], 1);
+  await bench.generate([...prompt, 77], 1);
   assertEquals(bench.kinds.slice(before), ["g1"]);
   await bench.end();
 });

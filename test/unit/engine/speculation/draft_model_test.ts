@@ -98,16 +98,16 @@ Deno.test("load accepts a draft model; tokens, log-probabilities and ends stay",
     { seed: 5, maxTokens: 60, regex: "[a-z ]{3,50}(one|two){4}!{3}" },
     { seed: 6, maxTokens: 60, jsonObject: true, logitBias: { 40: 2 } },
   ];
-  const tell = async (options: Parameters<typeof load>[1]) => {
+  const generate = async (options: Parameters<typeof load>[1]) => {
     await using model = await load(large.path, { device: "cpu", threads: 1, ...options });
     const answers = await Promise.all(
       requests.map((request) => model.complete(PROMPT, { raw: true, ...request })),
     );
     return { answers, memory: model.memory };
   };
-  const plain = await tell({ speculate: "off" });
+  const plain = await generate({ speculate: "off" });
   for (const speculate of [undefined, "on", 3] as const) {
-    const { answers, memory } = await tell({ speculate, draftModel: small.path });
+    const { answers, memory } = await generate({ speculate, draftModel: small.path });
     assertEquals(
       answers.map(({ timings: _, ...answer }) => answer),
       plain.answers.map(({ timings: _, ...answer }) => answer),

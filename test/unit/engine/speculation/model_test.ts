@@ -133,14 +133,14 @@ Deno.test("draft tokens change no answer of a model with a sliding window", asyn
   using folder = new TempFolder();
   const config = { model_type: "mistral", sliding_window: 24 };
   writeRandomLlama(folder.path, { contextLength: 400, config });
-  const tell = async (speculate: LoadOptions["speculate"]) => {
+  const generate = async (speculate: LoadOptions["speculate"]) => {
     await using model = await load(folder.path, { device: "cpu", threads: 1, speculate });
     const options = { raw: true, temperature: 0.4, seed: 2, maxTokens: 250, logprobs: 2 };
     return await model.complete("abcabcabcabc", options);
   };
-  const plain = await tell("off");
+  const plain = await generate("off");
   for (const length of [1, 5, 17]) {
-    const answer = await tell(length);
+    const answer = await generate(length);
     assertEquals(essence(answer), essence(plain));
     assert(answer.timings.drafted > 30, `only ${answer.timings.drafted} drafted`);
   }

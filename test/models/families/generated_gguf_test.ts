@@ -1,0 +1,568 @@
+/**
+ * Writes GGUF files with the weights of `generated.ts`, in the names and layouts of llama.cpp's
+ * converter, and compares their logits with those of transformers. Covers families for which the
+ * shared models have no converted file.
+ */
+import type { GgufField } from "../../../src/formats/gguf/writer.ts";
+import { float32Tensor } from "../../../src/formats/tensor_data.ts";
+import { syntheticTokenizer } from "../../../src/bench/synthetic/tokenizer.ts";
+import { load } from "../../../src/mod.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
+import { generated, generatedTensors, published, publishedTensors } from "./generated.ts";
+import { assertClose } from "../reference_check.ts";
+import { type FloatTensor, splitKeysAndValues } from "./tiny_gguf.ts";
+import { encodeGguf } from "../../support/parts.ts";
+
+interface Converted {
+  /** A model of `published.json`, or of `generated.json`. */
+  readonly model: string;
+  /** Describes the variant of a model that is converted in several ways. */
+  readonly form?: string;
+  readonly architecture: string;
+  readonly settings: Readonly<Record<string, GgufField>>;
+  /** Converts a tensor except for its name. Experts are stacked separately. */
+  readonly convert?: (tensor: FloatTensor) => readonly FloatTensor[];
+}
+
+/** Parts of tensor names; the first match applies. */
+const NAMES: readonly (readonly [huggingFace: string, gguf: string])[] = [
+  ["post_self_attn_layernorm", "post_attention_norm"],
+  ["post_mlp_layernorm", "post_ffw_norm"],
+  ["self_attn.q_norm", "attn_q_norm"],
+  ["self_attn.k_norm", "attn_k_norm"],
+  ["self_attn.q_a_proj", "attn_q_a"],
+  ["self_attn.q_a_layernorm", "attn_q_a_norm"],
+  ["self_attn.q_b_proj", "attn_q_b"],
+  ["self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa"],
+  ["self_attn.kv_a_layernorm", "attn_kv_a_norm"],
+  ["mlp.gate.e_score_correction_bias", "exp_probs_b.bias"],
+  ["mlp.shared_expert_gate.", "ffn_gate_inp_shexp."],
+  ["mlp.shared_expert.gate_proj", "ffn_gate_shexp"],
+  ["mlp.shared_expert.up_proj", "ffn_up_shexp"],
+  ["mlp.shared_expert.down_proj", "ffn_down_shexp"],
+  ["mlp.gate_up_proj", "ffn_up"],
+  ["block_sparse_moe.router.layer", "ffn_gate_inp"],
+  ["block_sparse_moe.output_linear", "ffn_down_exps"],
+  ["shared_mlp.output_linear", "ffn_down_shexp"],
+  ["linear_attn.in_proj_ba", "ssm_ba"],
+  ["linear_attn.conv1d", "ssm_conv1d"],
+  ["linear_attn.A_log", "ssm_a"],
+  ["linear_attn.dt_bias", "ssm_dt.bias"],
+  ["linear_attn.norm", "ssm_norm"],
+  ["linear_attn.out_proj", "ssm_out"],
+  ["model.embed_tokens.", "token_embd."],
+  ["model.embedding_norm.", "token_embd_norm."],
+  ["model.norm.", "output_norm."],
+  ["lm_head.", "output."],
+  ["model.layers.", "blk."],
+  ["input_layernorm", "attn_norm"],
+  ["operator_norm", "attn_norm"],
+  ["post_attention_layernorm", "ffn_norm"],
+  ["self_attn.query_layernorm", "attn_q_norm"],
+  ["self_attn.key_layernorm", "attn_k_norm"],
+  ["self_attn.q_layernorm", "attn_q_norm"],
+  ["self_attn.k_layernorm", "attn_k_norm"],
+  ["self_attn.q_proj", "attn_q"],
+  ["self_attn.k_proj", "attn_k"],
+  ["self_attn.v_proj", "attn_v"],
+  ["self_attn.o_proj", "attn_output"],
+  ["self_attn.out_proj", "attn_output"],
+  [".conv.conv.", ".shortconv.conv."],
+  [".conv.in_proj.", ".shortconv.in_proj."],
+  [".conv.out_proj.", ".shortconv.out_proj."],
+  ["mlp.moe_statics.e_score_correction_bias", "exp_probs_b.bias"],
+  ["feed_forward.expert_bias", "exp_probs_b.bias"],
+  ["mlp.gate.", "ffn_gate_inp."],
+  ["feed_forward.gate.", "ffn_gate_inp."],
+  ["feed_forward.router.", "ffn_gate_inp."],
+  ["mlp.shared_experts.gate_proj", "ffn_gate_shexp"],
+  ["mlp.shared_experts.up_proj", "ffn_up_shexp"],
+  ["mlp.shared_experts.down_proj", "ffn_down_shexp"],
+  ["feed_forward.shared_expert.gate_proj", "ffn_gate_shexp"],
+  ["feed_forward.shared_expert.up_proj", "ffn_up_shexp"],
+  ["feed_forward.shared_expert.down_proj", "ffn_down_shexp"],
+  ["mlp.gate_proj", "ffn_gate"],
+  ["mlp.up_proj", "ffn_up"],
+  ["mlp.down_proj", "ffn_down"],
+  ["feed_forward.gate_proj", "ffn_gate"],
+  ["feed_forward.up_proj", "ffn_up"],
+  ["feed_forward.down_proj", "ffn_down"],
+  ["feed_forward.w1", "ffn_gate"],
+  ["feed_forward.w3", "ffn_up"],
+  ["feed_forward.w2", "ffn_down"],
+];
+
+function renamed(tensor: FloatTensor): FloatTensor {
+  const name = NAMES.reduce((name, [from, to]) => name.replace(from, to), tensor.name);
+  return { ...tensor, name };
+}
+
+const EXPERT_PARTS: Readonly<Record<string, string>> = { w1: "gate", w3: "up", w2: "down" };
+
+/** Gathers the experts of each layer into one tensor. */
+function stackExperts(tensors: readonly FloatTensor[]): FloatTensor[] {
+  const stacks = new Map<string, FloatTensor[]>();
+  const result: FloatTensor[] = [];
+  for (const tensor of tensors) {
+    const [, layer, part] = /^(.*)\.(?:mlp|feed_forward)\.experts\.\d+\.(\w+?)(?:_proj)?\.weight$/
+      .exec(tensor.name) ?? [];
+    if (layer === undefined || part === undefined) {
+      result.push(tensor);
+      continue;
+    }
+    const name = `${layer}.ffn_${EXPERT_PARTS[part] ?? part}_exps.weight`;
+    stacks.set(name, [...stacks.get(name) ?? [], tensor]);
+  }
+  for (const [name, experts] of stacks) {
+    const values = Float32Array.from(experts.flatMap((expert) => [...expert.values]));
+    result.push({ name, shape: [experts.length, ...experts[0]!.shape], values });
+  }
+  return result;
+}
+
+/** Reorders the rows of each head: row `row` is taken from row `from(row)`. */
+function reordered(
+  tensor: FloatTensor,
+  headDim: number,
+  from: (row: number) => number,
+): FloatTensor {
+  const cols = tensor.shape[1] ?? 1;
+  const values = tensor.values.map((_, i) => {
+    const row = Math.floor(i / cols), inHead = row % headDim;
+    return tensor.values[(row - inHead + from(inHead)) * cols + i % cols]!;
+  });
+  return { ...tensor, values };
+}
+
+/** Reorders the rows of each head from halves (Hugging Face) to pairs of neighbours. */
+function interleaved(tensor: FloatTensor, headDim: number): FloatTensor {
+  const half = headDim / 2;
+  return reordered(tensor, headDim, (row) => (row % 2) * half + Math.floor(row / 2));
+}
+
+/** Reorders the rotated rows of each head from pairs of neighbours (Hugging Face) to halves. */
+function halved(tensor: FloatTensor, headDim: number, rotated: number): FloatTensor {
+  const half = rotated / 2;
+  return reordered(tensor, headDim, (row) => {
+    return row >= rotated ? row : row < half ? 2 * row : 2 * (row - half) + 1;
+  });
+}
+
+/** Splits the dimension before the last, which holds gate and up, into two tensors. */
+function splitGateUp(tensor: FloatTensor, [gate, up]: readonly [string, string]): FloatTensor[] {
+  const [rows = 0, cols = 0] = tensor.shape.slice(-2);
+  const block = rows / 2 * cols;
+  const shape = [...tensor.shape.slice(0, -2), rows / 2, cols];
+  return [gate, up].map((name, part) => ({
+    name: tensor.name.replace(/(block_sparse_moe|shared_mlp)\.input_linear/, name),
+    shape,
+    values: tensor.values.filter((_, i) => Math.floor(i / block) % 2 === part),
+  }));
+}
+
+/** Splits `[nExperts, cols, rows]` by rows into tensors `[nExperts, rows / names, cols]`. */
+function transposedRows(tensor: FloatTensor, names: readonly string[]): FloatTensor[] {
+  const [nExperts = 0, cols = 0, allRows = 0] = tensor.shape;
+  const rows = allRows / names.length;
+  return names.map((name, part) => ({
+    name: tensor.name.replace(/feed_forward\.experts\.\w+$/, `${name}.weight`),
+    shape: [nExperts, rows, cols],
+    values: Float32Array.from({ length: nExperts * rows * cols }, (_, i) => {
+      const expert = Math.floor(i / (rows * cols)), row = Math.floor(i / cols) % rows;
+      return tensor.values[(expert * cols + i % cols) * allRows + part * rows + row]!;
+    }),
+  }));
+}
+
+const HEAD_DIM = 8;
+
+const RMS: Readonly<Record<string, GgufField>> = {
+  "attention.layer_norm_rms_epsilon": ["f32", 1e-5],
+  "attention.key_length": ["u32", HEAD_DIM],
+  "attention.value_length": ["u32", HEAD_DIM],
+  "rope.dimension_count": ["u32", HEAD_DIM],
+};
+
+const EXPERTS = (count: number, used: number): Readonly<Record<string, GgufField>> => ({
+  expert_count: ["u32", count],
+  expert_used_count: ["u32", used],
+  expert_feed_forward_length: ["u32", 16],
+});
+
+/** Removes the dimension of size 1 from the weight of a convolution. */
+function squeezed(tensor: FloatTensor): FloatTensor[] {
+  return [{ ...tensor, shape: tensor.shape.filter((size) => size !== 1) }];
+}
+
+const FILES: readonly Converted[] = [
+  {
+    model: "hunyuan_v1_dense",
+    architecture: "hunyuan-dense",
+    settings: { ...RMS, "rope.freq_base": ["f32", 10_000 * 50 ** (HEAD_DIM / (HEAD_DIM - 2))] },
+  },
+  {
+    model: "lfm2",
+    architecture: "lfm2",
+    settings: {
+      ...RMS,
+      block_count: ["u32", 4],
+      feed_forward_length: ["u32", 32],
+      "attention.head_count_kv": ["array", "u32", [0, 0, 2, 0]],
+      "shortconv.l_cache": ["u32", 3],
+      "rope.freq_base": ["f32", 1_000_000],
+    },
+    convert: squeezed,
+  },
+  {
+    model: "lfm2_moe",
+    architecture: "lfm2moe",
+    settings: {
+      ...RMS,
+      ...EXPERTS(5, 2),
+      "attention.head_count_kv": ["array", "u32", [0, 2, 0]],
+      "shortconv.l_cache": ["u32", 3],
+      "rope.freq_base": ["f32", 1_000_000],
+      leading_dense_block_count: ["u32", 1],
+      expert_weights_scale: ["f32", 1.5],
+      expert_gating_func: ["u32", 2],
+    },
+    convert: squeezed,
+  },
+  {
+    model: "ernie4_5_moe",
+    architecture: "ernie4_5-moe",
+    settings: {
+      ...RMS,
+      ...EXPERTS(6, 2),
+      block_count: ["u32", 4],
+      expert_shared_count: ["u32", 2],
+      leading_dense_block_count: ["u32", 1],
+      interleave_moe_layer_step: ["u32", 1],
+      "rope.freq_base": ["f32", 500_000],
+    },
+    convert: (tensor) => tensor.name.includes("e_score") ? squeezed(tensor) : [tensor],
+  },
+  {
+    model: "llama4_text",
+    architecture: "llama4",
+    settings: {
+      ...RMS,
+      ...EXPERTS(4, 1),
+      block_count: ["u32", 4],
+      interleave_moe_layer_step: ["u32", 2],
+      "rope.freq_base": ["f32", 500_000],
+    },
+    convert: (tensor) => {
+      if (tensor.name.endsWith("experts.gate_up_proj")) {
+        return transposedRows(tensor, ["ffn_gate_exps", "ffn_up_exps"]);
+      }
+      return tensor.name.endsWith("experts.down_proj")
+        ? transposedRows(tensor, ["ffn_down_exps"])
+        : [tensor];
+    },
+  },
+  {
+    model: "arcee",
+    architecture: "arcee",
+    settings: RMS,
+    convert: (tensor) => [/[qk]_proj/.test(tensor.name) ? interleaved(tensor, HEAD_DIM) : tensor],
+  },
+  {
+    model: "nemotron",
+    architecture: "nemotron",
+    settings: {
+      ...RMS,
+      "attention.layer_norm_epsilon": ["f32", 1e-5],
+      "rope.dimension_count": ["u32", HEAD_DIM / 2],
+    },
+    convert: (tensor) => {
+      if (!/norm\.weight$/.test(tensor.name)) return [tensor];
+      return [{ ...tensor, values: tensor.values.map((value) => value + 1) }];
+    },
+  },
+];
+
+/** Sizes of `qwen3_next` in `published.json`. */
+const DELTA_NET = { keyHeads: 2, keyRows: 8, valueRows: 16 };
+
+/**
+ * Regroups the rows of a projection, which Hugging Face orders by key head: queries, keys and
+ * values of all heads go to one matrix, gates to another.
+ */
+function splitByKind(tensor: FloatTensor): FloatTensor[] {
+  const cols = tensor.shape[1]!;
+  const { keyHeads, keyRows, valueRows } = DELTA_NET;
+  const step = 2 * (keyRows + valueRows);
+  const rowsOf = (first: number, count: number) =>
+    Array.from({ length: keyHeads }, (_, head) => {
+      const start = (head * step + first) * cols;
+      return [...tensor.values.subarray(start, start + count * cols)];
+    }).flat();
+  const make = (name: string, values: number[]) => ({
+    name: tensor.name.replace("linear_attn.in_proj_qkvz", name),
+    shape: [values.length / cols, cols],
+    values: Float32Array.from(values),
+  });
+  return [
+    make("attn_qkv", [
+      ...rowsOf(0, keyRows),
+      ...rowsOf(keyRows, keyRows),
+      ...rowsOf(2 * keyRows, valueRows),
+    ]),
+    make("attn_gate", rowsOf(2 * keyRows + valueRows, valueRows)),
+  ];
+}
+
+function asQwen3Next(tensor: FloatTensor): FloatTensor[] {
+  const { name, values } = tensor;
+  if (name.includes("in_proj_qkvz")) return splitByKind(tensor);
+  if (name.includes("conv1d")) return squeezed(tensor);
+  if (name.endsWith("A_log")) {
+    return [{
+      ...tensor,
+      values: values.map((value) => -Math.exp(value)),
+    }];
+  }
+  // The converter adds RMSNorm's 1 to the weights, except in linear attention.
+  const isPlain = name.endsWith("norm.weight") && !name.includes("linear_attn");
+  const own = isPlain ? { ...tensor, values: values.map((value) => value + 1) } : tensor;
+  return [{
+    ...own,
+    name: name.replace("post_attention_layernorm", "post_attention_norm"),
+  }];
+}
+
+/** GLM-4.7-Flash, without the key of normalised weights. */
+const GLM_FLASH: Readonly<Record<string, GgufField>> = {
+  "attention.head_count_kv": ["u32", 1],
+  "attention.layer_norm_rms_epsilon": ["f32", 1e-5],
+  "attention.q_lora_rank": ["u32", 24],
+  "attention.kv_lora_rank": ["u32", 16],
+  "attention.key_length": ["u32", 20],
+  "attention.value_length": ["u32", 16],
+  "attention.key_length_mla": ["u32", 12],
+  "attention.value_length_mla": ["u32", 8],
+  "rope.dimension_count": ["u32", 4],
+  "rope.freq_base": ["f32", 10_000],
+  expert_count: ["u32", 4],
+  expert_used_count: ["u32", 2],
+  expert_feed_forward_length: ["u32", 16],
+  expert_shared_count: ["u32", 1],
+  expert_group_count: ["u32", 1],
+  expert_group_used_count: ["u32", 1],
+  expert_weights_scale: ["f32", 1.8],
+  expert_gating_func: ["u32", 2],
+  leading_dense_block_count: ["u32", 1],
+};
+
+function asGlmFlash(tensor: FloatTensor): FloatTensor[] {
+  const name = tensor.name.replace("self_attn.kv_b_proj", "attn_kv_b");
+  return splitKeysAndValues({ ...tensor, name }, { heads: 4, plain: 8, value: 8, rank: 16 });
+}
+
+/** Adds a layer for multi-token prediction after the last layer. */
+function withPredictor(tensor: FloatTensor): FloatTensor[] {
+  if (!tensor.name.startsWith("model.layers.2.")) return asGlmFlash(tensor);
+  const own = { ...tensor, name: tensor.name.replace("layers.2.", "layers.3.") };
+  const projection = { name: "blk.3.nextn.eh_proj.weight", shape: [32, 64] };
+  const extra = tensor.name.includes("input_layernorm")
+    ? [{ ...projection, values: new Float32Array(32 * 64) }]
+    : [];
+  return [...asGlmFlash(tensor), ...asGlmFlash(own), ...extra];
+}
+
+const GRANITE: Readonly<Record<string, GgufField>> = {
+  ...RMS,
+  "attention.layer_norm_rms_epsilon": ["f32", 1e-6],
+  "attention.scale": ["f32", 0.3],
+  embedding_scale: ["f32", 2],
+  residual_scale: ["f32", 0.5],
+  logit_scale: ["f32", 2],
+};
+
+const ERNIE_MOE: Readonly<Record<string, GgufField>> = {
+  ...RMS,
+  ...EXPERTS(4, 2),
+  expert_shared_count: ["u32", 2],
+  leading_dense_block_count: ["u32", 1],
+  interleave_moe_layer_step: ["u32", 1],
+  "rope.freq_base": ["f32", 500_000],
+};
+
+/** Files that the converter writes for the folders of `published.json`. */
+const PUBLISHED: readonly Converted[] = [
+  {
+    model: "qwen2_moe",
+    architecture: "qwen2moe",
+    settings: {
+      ...RMS,
+      ...EXPERTS(4, 2),
+      "attention.layer_norm_rms_epsilon": ["f32", 1e-6],
+      expert_feed_forward_length: ["u32", 20],
+      expert_shared_feed_forward_length: ["u32", 24],
+    },
+  },
+  {
+    model: "qwen3_next",
+    architecture: "qwen3next",
+    settings: {
+      ...RMS,
+      ...EXPERTS(4, 2),
+      block_count: ["u32", 4],
+      "attention.layer_norm_rms_epsilon": ["f32", 1e-6],
+      "attention.key_length": ["u32", 16],
+      "attention.value_length": ["u32", 16],
+      "rope.dimension_count": ["u32", 4],
+      expert_feed_forward_length: ["u32", 20],
+      expert_shared_feed_forward_length: ["u32", 24],
+      "ssm.conv_kernel": ["u32", 4],
+      "ssm.state_size": ["u32", 8],
+      "ssm.group_count": ["u32", 2],
+      "ssm.time_step_rank": ["u32", 4],
+      "ssm.inner_size": ["u32", 32],
+      full_attention_interval: ["u32", 4],
+    },
+    convert: asQwen3Next,
+  },
+  { model: "ernie4_5_moe", architecture: "ernie4_5-moe", settings: ERNIE_MOE },
+  { model: "ernie4_5_moe with biases", architecture: "ernie4_5-moe", settings: ERNIE_MOE },
+  {
+    model: "ernie4_5 with biases",
+    architecture: "ernie4_5",
+    settings: { ...RMS, "rope.freq_base": ["f32", 500_000] },
+  },
+  {
+    model: "cohere with norms of heads",
+    architecture: "command-r",
+    settings: {
+      ...RMS,
+      "attention.layer_norm_epsilon": ["f32", 1e-5],
+      "rope.freq_base": ["f32", 500_000],
+      "rope.scaling.type": ["string", "none"],
+      logit_scale: ["f32", 0.0625],
+    },
+  },
+  {
+    model: "granitemoeshared",
+    architecture: "granitemoe",
+    settings: {
+      ...GRANITE,
+      expert_count: ["u32", 4],
+      expert_used_count: ["u32", 2],
+      expert_shared_feed_forward_length: ["u32", 24],
+    },
+    convert: (tensor) => {
+      if (tensor.name.includes("block_sparse_moe.input_linear")) {
+        return splitGateUp(tensor, ["ffn_gate_exps", "ffn_up_exps"]);
+      }
+      if (tensor.name.includes("shared_mlp.input_linear")) {
+        return splitGateUp(tensor, ["ffn_gate_shexp", "ffn_up_shexp"]);
+      }
+      return [/[qk]_proj/.test(tensor.name) ? interleaved(tensor, HEAD_DIM) : tensor];
+    },
+  },
+  {
+    model: "glm4",
+    architecture: "glm4",
+    settings: {
+      ...RMS,
+      "attention.layer_norm_rms_epsilon": ["f32", 1.5625e-7],
+      "rope.dimension_count": ["u32", 4],
+    },
+  },
+  {
+    model: "glm4",
+    form: "of a multimodal model",
+    architecture: "glm4",
+    settings: {
+      ...RMS,
+      "attention.layer_norm_rms_epsilon": ["f32", 1.5625e-7],
+      "rope.dimension_count": ["u32", 4],
+      "rope.dimension_sections": ["array", "i32", [1, 1, 0, 0]],
+    },
+    convert: (tensor) => [/[qk]_proj/.test(tensor.name) ? halved(tensor, HEAD_DIM, 4) : tensor],
+  },
+  {
+    model: "glm4_moe_lite",
+    form: "with a layer that predicts further tokens",
+    architecture: "deepseek2",
+    settings: {
+      ...GLM_FLASH,
+      expert_weights_norm: ["bool", true],
+      block_count: ["u32", 4],
+      nextn_predict_layers: ["u32", 1],
+    },
+    convert: withPredictor,
+  },
+  {
+    model: "glm4_moe_lite, weights of experts as they are",
+    architecture: "deepseek2",
+    settings: GLM_FLASH,
+    convert: asGlmFlash,
+  },
+  {
+    model: "llama with YaRN's attention factor",
+    architecture: "llama",
+    settings: {
+      ...RMS,
+      "attention.layer_norm_rms_epsilon": ["f32", 1e-6],
+      "rope.scaling.type": ["string", "yarn"],
+      "rope.scaling.factor": ["f32", 4],
+      "rope.scaling.original_context_length": ["u32", 16],
+      "rope.scaling.yarn_attn_factor": ["f32", 1.7],
+    },
+    convert: (tensor) => [/[qk]_proj/.test(tensor.name) ? interleaved(tensor, HEAD_DIM) : tensor],
+  },
+];
+
+function asItIs(tensor: FloatTensor): FloatTensor[] {
+  return [tensor];
+}
+
+/** Settings that the generated models share. */
+const SETTINGS: Readonly<Record<string, GgufField>> = {
+  block_count: ["u32", 3],
+  context_length: ["u32", 64],
+  embedding_length: ["u32", 32],
+  feed_forward_length: ["u32", 48],
+  "attention.head_count": ["u32", 4],
+  "attention.head_count_kv": ["u32", 2],
+  vocab_size: ["u32", 128],
+};
+
+interface Source {
+  readonly logits: readonly number[];
+  readonly tensors: () => readonly FloatTensor[];
+}
+
+function check(
+  { model, form, architecture, settings, convert = asItIs }: Converted,
+  source: Source,
+) {
+  const what = form === undefined ? model : `${model} ${form}`;
+  Deno.test(`${what} as a generated GGUF file agrees with transformers`, async () => {
+    using folder = new TempFolder();
+    const tensors = stackExperts(source.tensors()).flatMap(convert).map(renamed)
+      .map(({ name, shape, values }) => float32Tensor(name, shape, Float32Array.from(values)));
+    const named = Object.entries({ ...SETTINGS, ...settings })
+      .map(([key, field]) => [`${architecture}.${key}`, field]);
+    const metadata = {
+      "general.architecture": ["string", architecture] as const,
+      ...Object.fromEntries(named),
+      ...syntheticTokenizer(128),
+    };
+    const path = folder.write("model.gguf", encodeGguf({ metadata, tensors }));
+    await using loaded = await load(path, { device: "reference", kvType: "F32" });
+    const last = await loaded.logits(Int32Array.from(generated.prompt_ids));
+    assertClose(last.filter((_, i) => i % 4 === 0), source.logits, 1e-5);
+  });
+}
+
+for (const file of FILES) {
+  const { config, logits } = generated.models[file.model]!;
+  check(file, { logits, tensors: () => generatedTensors(file.model, config) });
+}
+for (const file of PUBLISHED) {
+  const { logits } = published.models[file.model]!;
+  check(file, { logits, tensors: () => publishedTensors(file.model) });
+}

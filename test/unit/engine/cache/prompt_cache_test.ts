@@ -1,0 +1,202 @@
+/** Tests saved prompts: reuse with the same model, and rejection of files that do not match. */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import {
+  ForgeError,
+  type GenerateOptions,
+  load,
+  type LoadOptions,
+  type Model,
+} from "../../../../src/mod.ts";
+import { Random } from "../../../support/random.ts";
+import { TempFolder } from "../../../support/temp_folder.ts";
+import { type TinyLlamaOptions, writeRandomLlama } from "../../../support/tiny_llama.ts";
+
+const CONTEXT = 400;
+const PROMPT = Int32Array.from({ length: 200 }, (_, i) => 2 + (i * i + 3 * i) % 90);
+const OPTIONS: GenerateOptions = { seed: 3, maxTokens: 20, logprobs: 2 };
+
+async function withModel<T>(
+  folder: TempFolder,
+  fn: (model: Model) => Promise<T>,
+  options: LoadOptions = {},
+): Promise<T> {
+  await using model = await load(folder.path, { device: "cpu", ...options });
+  return await fn(model);
+}
+
+function writeModel(folder: TempFolder, options: TinyLlamaOptions = {}, seed = 1): void {
+  writeRandomLlama(folder.path, { contextLength: CONTEXT, ...options }, seed);
+}
+
+for (const device of ["cpu", "reference"]) {
+  Deno.test(`a saved prompt is not recomputed and changes no token on ${device}`, async () => {
+    using folder = new TempFolder();
+    writeModel(folder);
+    const path = folder.at("prompt.kv");
+    const expected = await withModel(folder, async (model) => {
+      const answer = await model.complete(PROMPT, OPTIONS);
+      await model.savePrompt(path, PROMPT);
+      return answer;
+    }, { device });
+    await withModel(folder, async (model) => {
+      assertEquals(await model.loadPrompt(path), PROMPT);
+      // Loading it a second time changes nothing.
+      assertEquals(await model.loadPrompt(path), PROMPT);
+      const answer = await model.complete(PROMPT, OPTIONS);
+      assertEquals(answer.cachedPromptTokens, PROMPT.length - 1);
+      assertEquals([answer.tokenIds, answer.logprobs], [expected.tokenIds, expected.logprobs]);
+      // Prompts with a shared prefix reuse that prefix.
+      const other = PROMPT.with(150, 7);
+      assertEquals((await model.complete(other, OPTIONS)).cachedPromptTokens, 150);
+    }, { device });
+    assertEquals([...Deno.readDirSync(folder.path)].filter(({ name }) => /part/.test(name)), []);
+  });
+}
+
+Deno.test("a prompt can be computed and saved during a generation", async () => {
+  using folder = new TempFolder();
+  writeModel(folder);
+  const path = folder.at("prompt.kv");
+  const [expected, again] = await withModel(folder, async (model) => {
+    const alone = await model.complete(PROMPT.slice(5), OPTIONS);
+    const [together] = await Promise.all([
+      model.complete(PROMPT.slice(5), { ...OPTIONS, maxTokens: 40 }),
+      model.savePrompt(path, PROMPT),
+    ]);
+    assertEquals(together.tokenIds.slice(0, 20), alone.tokenIds);
+    return [await model.complete(PROMPT, OPTIONS), alone];
+  });
+  await withModel(folder, async (model) => {
+    const generating = model.complete(PROMPT.slice(5), OPTIONS);
+    await model.loadPrompt(path);
+    assertEquals((await generating).tokenIds, again.tokenIds);
+    const answer = await model.complete(PROMPT, OPTIONS);
+    assertEquals([answer.tokenIds, answer.cachedPromptTokens], [expected.tokenIds, 199]);
+  });
+});
+
+/** Writes a model and a prompt that it saved. Returns the prompt's path. */
+async function saved(folder: TempFolder): Promise<string> {
+  writeModel(folder);
+  const path = folder.at("prompt.kv");
+  await withModel(folder, (model) => model.savePrompt(path, PROMPT));
+  return path;
+}
+
+async function assertRefused(folder: TempFolder, path: string, why: string, options?: LoadOptions) {
+  await withModel(folder, async (model) => {
+    const error = await assertRejects(() => model.loadPrompt(path), ForgeError, why);
+    assert(error.message.includes(JSON.stringify(path)), error.message);
+    assertEquals(error.code, "bad_input");
+    // No part of the file is used.
+    assertEquals((await model.complete(PROMPT, OPTIONS)).cachedPromptTokens, 0);
+  }, options);
+}
+
+Deno.test("a file of another model or option is rejected, naming the difference", async () => {
+  using folder = new TempFolder();
+  const path = await saved(folder);
+  await assertRefused(folder, path, "another KV type (F16 instead of F32)", { kvType: "F32" });
+  await assertRefused(folder, path, "another device (cpu:", { device: "reference", kvType: "F16" });
+  writeModel(folder, {}, 2);
+  await assertRefused(folder, path, "another model; delete it");
+  writeModel(folder, { config: { rope_theta: 5000 } });
+  await assertRefused(folder, path, "another model; delete it");
+  // Another context length is accepted: the positions are the same.
+  writeModel(folder);
+  await withModel(folder, async (model) => {
+    assertEquals((await model.loadPrompt(path)).length, PROMPT.length);
+  }, { contextLength: 300 });
+});
+
+Deno.test("a file depends on the context length if positions do", async () => {
+  using folder = new TempFolder();
+  const rope_scaling = {
+    type: "longrope",
+    attention_factor: 1,
+    short_factor: Array(8).fill(1),
+    long_factor: Array(8).fill(4),
+  };
+  writeModel(folder, { config: { rope_scaling, original_max_position_embeddings: 300 } });
+  const path = folder.at("prompt.kv");
+  const short = { contextLength: 300 };
+  await withModel(folder, (model) => model.savePrompt(path, PROMPT), short);
+  await assertRefused(folder, path, "another context length (300 instead of 400)");
+  await withModel(folder, (model) => model.loadPrompt(path), short);
+});
+
+Deno.test("a damaged file is rejected wherever the damage is", async () => {
+  using folder = new TempFolder();
+  const path = await saved(folder);
+  const good = Deno.readFileSync(path);
+  const random = new Random("damaged prompt cache");
+  await withModel(folder, async (model) => {
+    const refused = async (bytes: Uint8Array, what: string) => {
+      Deno.writeFileSync(path, bytes);
+      const error = await assertRejects(() => model.loadPrompt(path), ForgeError);
+      assert(["bad_input", "bad_model"].includes(error.code), `${what}: ${error.message}`);
+      assert(error.message.includes(JSON.stringify(path)), error.message);
+    };
+    for (const cut of [0, 5, 15, 16, 100, 300, 1000, good.length - 40, good.length - 1]) {
+      await refused(good.slice(0, cut), `cut to ${cut} bytes`);
+    }
+    await refused(Uint8Array.from([...good, 0]), "a byte more");
+    for (let i = 0; i < 60; i++) {
+      const at = i < 30 ? random.int(0, 600) : random.int(0, good.length - 1);
+      const bytes = good.slice();
+      bytes[at]! ^= 1 << random.int(0, 7);
+      await refused(bytes, `byte ${at}`);
+    }
+    await refused(random.bytes(5000), "noise");
+    const free = await model.complete(PROMPT, OPTIONS);
+    assertEquals(free.cachedPromptTokens, 0);
+    Deno.writeFileSync(path, good);
+    await model.loadPrompt(path);
+  });
+});
+
+Deno.test("a file with a huge token count causes no huge allocation", async () => {
+  using folder = new TempFolder();
+  const path = await saved(folder);
+  const text = new TextDecoder("latin1").decode(Deno.readFileSync(path));
+  for (const count of ["999", "2147483647", "-1", "1e3", '"x"', "null"]) {
+    const header = text.slice(16, text.indexOf("}") + 1).replace(
+      /"tokens":200/,
+      `"tokens":${count}`,
+    );
+    const bytes = new Uint8Array(16 + header.length);
+    bytes.set(Deno.readFileSync(path).subarray(0, 16));
+    new DataView(bytes.buffer).setUint32(12, header.length, true);
+    bytes.set(new TextEncoder().encode(header), 16);
+    Deno.writeFileSync(path, bytes);
+    await assertRefused(folder, path, "is damaged");
+    await saved(folder);
+  }
+});
+
+Deno.test("a file larger than the cache is rejected", async () => {
+  using folder = new TempFolder();
+  const path = await saved(folder);
+  const small = { contextLength: 100, parallel: 1 };
+  await withModel(folder, async (model) => {
+    const error = await assertRejects(() => model.loadPrompt(path), ForgeError, "no room");
+    assertEquals(error.code, "bad_input");
+  }, small);
+});
+
+Deno.test("a file that cannot be written or found is named in the error", async () => {
+  using folder = new TempFolder();
+  writeModel(folder);
+  await withModel(folder, async (model) => {
+    const path = folder.at("no such folder/prompt.kv");
+    for (const use of [() => model.savePrompt(path, PROMPT), () => model.loadPrompt(path)]) {
+      const error = await assertRejects(use, ForgeError, JSON.stringify(path));
+      assertEquals(error.code, "not_found");
+    }
+    const signal = AbortSignal.abort();
+    const stopped = () => model.savePrompt(folder.at("prompt.kv"), PROMPT, { signal });
+    assertEquals((await assertRejects(stopped, ForgeError)).code, "cancelled");
+    assertEquals((await model.complete(PROMPT, OPTIONS)).completionTokens, 20);
+  });
+  assertEquals([...Deno.readDirSync(folder.path)].filter(({ name }) => /kv/.test(name)), []);
+});

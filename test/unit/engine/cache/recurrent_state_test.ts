@@ -1,0 +1,287 @@
+/** Tests prefix sharing in models with recurrent state, which cannot be truncated as pages can. */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { Generation } from "../../../../src/engine/generation/generation.ts";
+import type { GenerationEnd } from "../../../../src/engine/generation/request.ts";
+import { sizeCaches } from "../../../../src/engine/cache/memory.ts";
+import { Scheduler } from "../../../../src/engine/schedule/scheduler.ts";
+import { StepPace } from "../../../../src/engine/schedule/ahead.ts";
+import { scoreTokens } from "../../../../src/engine/generation/score.ts";
+import { ForgeError } from "../../../../src/errors.ts";
+import { load, type Model } from "../../../../src/mod.ts";
+import type { Tokenizer } from "../../../../src/tokenizer/tokenizer.ts";
+import {
+  FAKE_VOCABULARY,
+  fakeAnswer,
+  type FakeOptions,
+  fakeRequest,
+  FakeRunner,
+  noTokenizer,
+} from "../../../support/fake_runner.ts";
+import { TempFolder } from "../../../support/temp_folder.ts";
+import { writeRandomHybrid } from "../../../support/tiny_hybrid.ts";
+import { EOS, writeRandomLlama } from "../../../support/tiny_llama.ts";
+
+function prompt(length: number, first: number): number[] {
+  return Array.from({ length }, (_, i) => first + i);
+}
+
+/** A fake model with recurrent state, whose pages hold 4 tokens. */
+class Bench {
+  readonly runner: FakeRunner;
+  readonly scheduler: Scheduler;
+
+  constructor(options: Partial<FakeOptions> = {}, pace: StepPace = new StepPace(1)) {
+    this.runner = new FakeRunner({ nPages: 100, nSlots: 8, ...options });
+    this.scheduler = new Scheduler(this.runner, undefined, pace);
+  }
+
+  /** Generates an answer and checks its tokens; returns them and the end. */
+  async generate(
+    prompt: readonly number[],
+    maxTokens: number,
+    signal?: AbortSignal,
+  ): Promise<{ tokens: number[]; end: GenerationEnd }> {
+    const tokens: number[] = [];
+    const request = fakeRequest(prompt, maxTokens, { signal });
+    for await (const { token, end } of new Generation(noTokenizer, request).run(this.scheduler)) {
+      if (token !== undefined) tokens.push(token);
+      if (end === undefined) continue;
+      assertEquals(tokens, fakeAnswer(prompt, maxTokens).slice(0, tokens.length));
+      return { tokens, end };
+    }
+    throw new Error("no end");
+  }
+
+  async cached(prompt: readonly number[], maxTokens = 1): Promise<number> {
+    return (await this.generate(prompt, maxTokens)).end.cachedPromptTokens;
+  }
+
+  /** Chunk lengths of each step so far, joined by "+". */
+  get steps(): string[] {
+    return this.runner.runs.map((chunks) => chunks.map(({ tokens }) => tokens.length).join("+"));
+  }
+
+  /** Checks that all pages and slots are released. */
+  async end(): Promise<void> {
+    await this.scheduler.idle();
+    this.runner.checkPages();
+    assertEquals(this.runner.slots!.free, this.runner.slots!.size);
+  }
+}
+
+Deno.test("a chat continues from the state at the end of its last turn", async () => {
+  const bench = new Bench();
+  const first = prompt(6, 0);
+  const { tokens } = await bench.generate(first, 9);
+  // The last token of the answer was sampled, but not computed.
+  assertEquals(await bench.cached([...first, ...tokens, 700, 701, 702]), 14);
+  await bench.end();
+});
+
+Deno.test("a prompt that differs near its end continues from the last whole page", async () => {
+  const bench = new Bench();
+  const shared = prompt(11, 0);
+  await bench.generate(shared, 6);
+  assertEquals(bench.steps.slice(0, 2), ["8", "3"]);
+  assertEquals(await bench.cached([...shared.slice(0, 10), 500, 501]), 8);
+  // More of its pages are cached, but no state is.
+  assertEquals(await bench.cached([...shared.slice(0, 7), 500, 501]), 0);
+  await bench.end();
+});
+
+Deno.test("completions of one prompt share everything before its last page", async () => {
+  const bench = new Bench();
+  const answers = await Promise.all([0, 1, 2].map(() => bench.generate(prompt(43, 0), 3)));
+  assertEquals(answers.map(({ end }) => end.cachedPromptTokens), [0, 40, 40]);
+  assertEquals(bench.steps, ["16", "16", "8", "3+3+3", "1+1+1", "1+1+1"]);
+  await bench.end();
+});
+
+Deno.test("sequences wait for a free slot", async () => {
+  const bench = new Bench({ nSlots: 2 });
+  await Promise.all([1, 2, 3, 4, 5].map((i) => bench.generate(prompt(9, 100 * i), 4)));
+  assert(bench.runner.runs.every((chunks) => chunks.length <= 2), String(bench.steps));
+  await bench.end();
+});
+
+Deno.test("one slot suffices, and its last state is continued", async () => {
+  const bench = new Bench({ nSlots: 1 });
+  const first = prompt(6, 0);
+  const { tokens } = await bench.generate(first, 5);
+  const next = [...first, ...tokens, 700];
+  assertEquals(await bench.cached(next), 10);
+  assertEquals(bench.runner.stateCopies, 0);
+  // The state was moved, not copied.
+  assertEquals(await bench.cached([...first, ...tokens, 800]), 0);
+  await bench.end();
+});
+
+Deno.test("the least recently used state is evicted first", async () => {
+  const bench = new Bench({ nSlots: 4 });
+  const chats = [0, 100, 200].map((first) => prompt(3, first));
+  const answers: number[][] = [];
+  for (const chat of chats) answers.push([...chat, ...(await bench.generate(chat, 3)).tokens, 900]);
+  assertEquals(await bench.cached(answers[0]!), 5);
+  await bench.generate(prompt(3, 300), 1);
+  assertEquals([await bench.cached(answers[2]!), await bench.cached(answers[1]!)], [5, 0]);
+  await bench.end();
+});
+
+Deno.test("a stopped run publishes no state", async () => {
+  const bench = new Bench();
+  const first = prompt(6, 0);
+  const { tokens } = await bench.generate(first, 2);
+  const controller = new AbortController();
+  const next = [...first, ...tokens, 700, 701];
+  bench.runner.onRun = () => {
+    controller.abort();
+    return new Promise(() => {});
+  };
+  await bench.generate(next, 5, controller.signal);
+  assertEquals(bench.runner.cancels, 1);
+  bench.runner.onRun = () => Promise.resolve(undefined);
+  // Continues from the previous turn, whose state was copied.
+  assertEquals(await bench.cached([...next, 800]), 7);
+  await bench.end();
+});
+
+for (const [how, error] of [["is stopped", undefined], ["fails", new Error("no power")]] as const) {
+  Deno.test(`the state of a run that ${how} in the middle of a prompt is not reused`, async () => {
+    const bench = new Bench();
+    // The prompt takes three runs; the second one leaves an undefined state in the slot.
+    const long = prompt(40, 0);
+    const controller = new AbortController();
+    bench.runner.onRun = () => {
+      if (bench.runner.runs.length === 0) return Promise.resolve(undefined);
+      if (error !== undefined) return Promise.reject(error);
+      controller.abort();
+      return new Promise(() => {});
+    };
+    const answers = bench.generate(long, 5, controller.signal);
+    if (error === undefined) await answers;
+    else await assertRejects(() => answers, Error, error.message);
+    bench.runner.onRun = () => Promise.resolve(undefined);
+    // The fake model checks the state at the start of each run.
+    assertEquals(await bench.cached([...long.slice(0, 16), 800, 801]), 0);
+    await bench.end();
+  });
+}
+
+/** Tokenizer that spells each token of the fake model as `<id>`. */
+const spellingTokenizer = {
+  vocabSize: FAKE_VOCABULARY,
+  tokenBytes: (id: number) => new TextEncoder().encode(`<${id}>`),
+  isSpecial: () => false,
+} as unknown as Tokenizer;
+
+Deno.test("a state that includes tokens after a stop string is not reused", async () => {
+  class EightSteps extends StepPace {
+    override steps(): number {
+      return 8;
+    }
+  }
+  const bench = new Bench({}, new EightSteps());
+  const first = prompt(6, 0);
+  const answer = fakeAnswer(first, 12);
+  const request = fakeRequest(first, 12, { stop: [`<${answer[4]}>`] });
+  let reason: string | undefined;
+  for await (const { end } of new Generation(spellingTokenizer, request).run(bench.scheduler)) {
+    reason = end?.finishReason ?? reason;
+  }
+  assertEquals(reason, "stop");
+  // The run continued to the eighth token, so the state includes tokens after the stop string.
+  assert(bench.runner.nSteps > 5, String(bench.runner.nSteps));
+  for (const length of [3, 4, 5, 6, 7, 8]) {
+    await bench.cached([...first, ...answer.slice(0, length), 900]);
+  }
+  await bench.end();
+});
+
+Deno.test("a state is evicted with its pages", async () => {
+  const bench = new Bench({ nPages: 6 });
+  const first = prompt(6, 0);
+  const { tokens } = await bench.generate(first, 3);
+  await bench.generate(prompt(20, 100), 3);
+  assertEquals(await bench.cached([...first, ...tokens, 700]), 0);
+  await bench.end();
+});
+
+Deno.test("scores neither use nor publish states", async () => {
+  const bench = new Bench();
+  await bench.generate(prompt(10, 0), 2);
+  await scoreTokens(bench.scheduler, prompt(10, 0));
+  await scoreTokens(bench.scheduler, prompt(10, 300));
+  assertEquals(await bench.cached([...prompt(9, 300), 900]), 0);
+  await bench.end();
+});
+
+Deno.test("slots: two per sequence of a step, in at most half of the memory", () => {
+  const stateLayers = [{ rows: 3, cols: 100 }, { rows: 64, cols: 50 }];
+  const bytes = 4 * (300 + 3200);
+  const shape = { contextLength: 64, kvType: "F16", kvLayers: [] } as const;
+  const slots = (maxSequences: number, layers: typeof stateLayers, budget: number) =>
+    sizeCaches({ ...shape, maxSequences, stateLayers: layers }, budget).nSlots;
+  assertEquals(slots(8, stateLayers, 1e9), 16);
+  assertEquals(slots(8, stateLayers, 2 * 5 * bytes), 5);
+  assertEquals(slots(8, stateLayers, 0), 2);
+  assertEquals(slots(1, [], 1e9), 2);
+});
+
+const PROMPT = Int32Array.from({ length: 200 }, (_, i) => 2 + (i * i + 3 * i) % 90);
+const OPTIONS = { seed: 3, maxTokens: 20, logprobs: 2, logitBias: { [EOS]: -Infinity } };
+
+async function withModel<T>(folder: TempFolder, fn: (model: Model) => Promise<T>): Promise<T> {
+  await using model = await load(folder.path, { device: "cpu" });
+  return await fn(model);
+}
+
+Deno.test("a model with recurrent state gets no draft tokens and drafts none", async () => {
+  using hybrid = new TempFolder();
+  using plain = new TempFolder();
+  writeRandomHybrid(hybrid.path, { contextLength: 400 });
+  writeRandomLlama(plain.path, { contextLength: 400 });
+  const { timings } = await withModel(hybrid, (model) => model.complete(PROMPT, OPTIONS));
+  assertEquals(timings.drafted, 0);
+  for (
+    const [path, options] of [
+      [hybrid.path, { speculate: "on" }],
+      [hybrid.path, { speculate: 3 }],
+      [hybrid.path, { draftModel: plain.path }],
+      [plain.path, { draftModel: hybrid.path }],
+    ] as const
+  ) {
+    await assertRejects(() => load(path, { device: "cpu", ...options }), ForgeError, "recurrent");
+  }
+});
+
+Deno.test("a saved prompt carries its state, and changes nothing", async () => {
+  using folder = new TempFolder();
+  writeRandomHybrid(folder.path, { contextLength: 400 });
+  const path = folder.at("prompt.kv");
+  const longer = Int32Array.from([...PROMPT, 5, 6, 7]);
+  const expected = await withModel(folder, async (model) => {
+    await model.savePrompt(path, PROMPT);
+    return [await model.complete(PROMPT, OPTIONS), await model.complete(longer, OPTIONS)];
+  });
+  await withModel(folder, async (model) => {
+    // The last token is computed in any case.
+    assertEquals(await model.loadPrompt(path), PROMPT.slice(0, -1));
+    for (const [i, prompt] of [PROMPT, longer].entries()) {
+      const answers = await model.complete(prompt, OPTIONS);
+      assertEquals(answers.cachedPromptTokens, 199);
+      assertEquals([answers.tokenIds, answers.logprobs], [
+        expected[i]!.tokenIds,
+        expected[i]!.logprobs,
+      ]);
+    }
+    assert(model.memory.states > 0);
+  });
+  // The last bytes before the checksum belong to the state.
+  const bytes = Deno.readFileSync(path);
+  bytes[bytes.length - 40]! ^= 1;
+  Deno.writeFileSync(path, bytes);
+  await withModel(folder, async (model) => {
+    const error = await model.loadPrompt(path).catch((error) => error);
+    assert(error instanceof ForgeError && /checksum is wrong/.test(error.message), String(error));
+  });
+});

@@ -1,0 +1,119 @@
+/** Tests that the library rejects unknown options by name at run time. */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { ForgeError, load, type Model } from "../../../../src/mod.ts";
+import { createHandler } from "../../../../src/serve/mod.ts";
+import { TempFolder } from "../../../support/temp_folder.ts";
+import { writeEndlessLlama } from "../../../support/tiny_llama.ts";
+
+const TEMPLATE = "{% for m in messages %}{{ m.role }}:{{ m.content }}{% if m.role == 'sage' %}!" +
+  "{% endif %}{% endfor %}";
+
+// deno-lint-ignore no-explicit-any -- JavaScript programs may pass any value
+type Anything = any;
+
+async function withModel(test: (model: Model) => Promise<void>): Promise<void> {
+  using folder = new TempFolder();
+  writeEndlessLlama(folder.at("model"), { chatTemplate: TEMPLATE });
+  await using model = await load(folder.at("model"), { device: "reference" });
+  await test(model);
+}
+
+async function assertRefused(run: () => unknown, code: string, ...parts: string[]) {
+  // deno-lint-ignore require-await -- turns a synchronous throw into a rejection
+  const error = await assertRejects(async () => run(), ForgeError);
+  assertEquals(error.code, code, error.message);
+  for (const part of parts) assert(error.message.includes(part), error.message);
+  assert(!error.message.includes("\n"), error.message);
+}
+
+Deno.test("unknown options and wrong types are rejected by name", async () => {
+  await withModel(async (model) => {
+    const cases: readonly (readonly [Anything, ...string[]])[] = [
+      [{ max_tokens: 3 }, 'a generation has no option "max_tokens"', "did you mean maxTokens?"],
+      [{ max_new_tokens: 3 }, "did you mean maxTokens?"],
+      [{ tools: [] }, '"tools"', "templateVariables: { tools }"],
+      [{ nonsense: 1 }, '"nonsense"', "valid are temperature, "],
+      [{ maxTokens: "3" }, "maxTokens is 3"],
+      [{ stop: [1] }, "stop is an array; valid is a string or an array of strings"],
+      [{ raw: "yes" }, 'raw is "yes"; valid is true or false'],
+      [{ system: 5 }, "system is 5; valid is a string"],
+      [{ signal: {} }, "signal is an object; valid is an AbortSignal"],
+      [{ onPrefill: 1 }, "onPrefill is 1; valid is a function"],
+      [{ templateVariables: [] }, "templateVariables is an array; valid is an object"],
+      [{ shownTokens: ["a"] }, "shownTokens is an array; valid is an array of token ids"],
+      [null, "a generation is null; valid is an object of options"],
+    ];
+    for (const [options, ...parts] of cases) {
+      await assertRefused(() => model.complete("hi", options), "usage", ...parts);
+      await assertRefused(() => model.completeMany("hi", 2, options), "usage", ...parts);
+    }
+    await assertRefused(() => model.generate("hi", cases[0]![0]).next(), "usage", "max_tokens");
+    await assertRefused(
+      () => model.encodePrompt("hi", { sytem: "x" } as Anything),
+      "usage",
+      "system",
+    );
+    await assertRefused(() => model.embed(["a"], { pool: "cls" } as Anything), "usage", '"pool"');
+    await assertRefused(
+      () => model.batch([], { order: true } as Anything).next(),
+      "usage",
+      "order",
+    );
+    await assertRefused(
+      () => createHandler(model, { api_key: "x" } as Anything),
+      "usage",
+      "did you mean apiKey?",
+    );
+    const { completionTokens } = await model.complete("hi", { maxTokens: 1, stop: undefined });
+    assertEquals(completionTokens, 1);
+  });
+  await assertRefused(() => load("x", { ctx: 5 } as Anything), "usage", '"ctx"', "contextLength");
+});
+
+Deno.test("invalid prompts and unknown roles are rejected", async () => {
+  await withModel(async (model) => {
+    const cases: readonly (readonly [Anything, ...string[]])[] = [
+      [[1, 2, 3], "list of numbers", "Int32Array.from(ids)"],
+      [new Uint32Array([1, 2]), "list of numbers"],
+      [[], "the conversation is empty"],
+      [{ role: "user", content: "hi" }, "the prompt is an object; valid is a string, an array"],
+      [undefined, "the prompt is undefined"],
+      [["hi"], 'messages[0] is "hi"; valid is an object with role and content'],
+      [[{ role: "robot", content: "hi" }], 'messages[0].role is "robot"; valid are "system"'],
+      [[{ content: "hi" }], "messages[0].role is undefined"],
+      [
+        [{ role: "user", content: "hi" }, { role: "user", content: null }],
+        "messages[1].content is null; valid is a string",
+      ],
+    ];
+    for (const [prompt, ...parts] of cases) {
+      await assertRefused(() => model.complete(prompt, { maxTokens: 1 }), "bad_input", ...parts);
+    }
+    for (const role of ["system", "tool", "sage"]) {
+      await model.complete([{ role, content: "hi" }], { maxTokens: 1 });
+    }
+  });
+});
+
+Deno.test("a batch rejects an invalid request and continues", async () => {
+  await withModel(async (model) => {
+    const requests: Anything[] = [
+      { id: 1, prompt: "a", maxTokens: 1 },
+      { id: 2, prompt: "a", maxTokens: 1, messages: [] },
+      { id: 3, prompt: "a", max_tokens: 1 },
+      { id: 4, prompt: [1, 2], maxTokens: 1 },
+      null,
+    ];
+    const errors: (string | undefined)[] = [];
+    for await (const { error } of model.batch(requests, { ordered: true })) {
+      errors.push(error?.message.split(";")[0]);
+    }
+    assertEquals(errors, [
+      undefined,
+      'a request of a batch has no option "messages"',
+      'a request of a batch has no option "max_tokens"',
+      "the prompt is a list of numbers",
+      "request 4 of the batch is null",
+    ]);
+  });
+});

@@ -1,0 +1,121 @@
+import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { openTokenizer } from "../../../../src/engine/load/tokenizer.ts";
+import {
+  encodePrompt,
+  type Prompt,
+  type PromptOptions,
+} from "../../../../src/engine/request/prompt.ts";
+import { ForgeError } from "../../../../src/errors.ts";
+import { openCheckpoint } from "../../../../src/formats/checkpoint.ts";
+import { ChatTemplate } from "../../../../src/tokenizer/chat_template.ts";
+import type { Tokenizer } from "../../../../src/tokenizer/tokenizer.ts";
+import { TempFolder } from "../../../support/temp_folder.ts";
+import { BOS, type TinyLlamaOptions, writeRandomLlama } from "../../../support/tiny_llama.ts";
+
+function tokenizerOf(options: TinyLlamaOptions = {}): Tokenizer {
+  using folder = new TempFolder();
+  return openTokenizer(openCheckpoint(writeRandomLlama(folder.path, options).folder));
+}
+
+const tokenizer = tokenizerOf();
+const withoutBos = tokenizerOf({ tokenizerConfig: { add_bos_token: false } });
+const template = new ChatTemplate(
+  "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}" +
+    "{% if mood %}({{ mood }}){% endif %}{% if add_generation_prompt %}>{% endif %}",
+);
+
+/** Returns the tokens of a prompt as text, with BOS as "<s>". */
+function encoded(
+  prompt: Prompt,
+  options: PromptOptions = {},
+  chat: ChatTemplate | undefined = template,
+) {
+  const { tokens } = encodePrompt(prompt, options, tokenizer, chat);
+  return Array.from(tokens, (id) => id === BOS ? "<s>" : tokenizer.decode([id])).join("");
+}
+
+function assertRefused(
+  prompt: Prompt,
+  options: PromptOptions,
+  message: string,
+  chat?: ChatTemplate,
+) {
+  const error = assertThrows(() => encodePrompt(prompt, options, tokenizer, chat), ForgeError);
+  assertEquals([error.code, error.message], ["bad_input", message]);
+}
+
+Deno.test("a text becomes one user message if the model has a template", () => {
+  assertEquals(encoded("hi"), "<s>[user]hi>");
+});
+
+Deno.test("a raw text, or a text without a template, is used unchanged", () => {
+  assertEquals(encoded("hi", { raw: true }), "<s>hi");
+  assertEquals(encodePrompt("hi", {}, tokenizer, undefined).tokens, tokenizer.encode("hi"));
+});
+
+Deno.test("a system message goes before a text or a conversation without one", () => {
+  assertEquals(encoded("hi", { system: "be" }), "<s>[system]be[user]hi>");
+  const talk = [{ role: "user", content: "a" }, { role: "assistant", content: "b" }];
+  assertEquals(encoded(talk, { system: "be" }), "<s>[system]be[user]a[assistant]b>");
+  assertEquals(encoded([{ role: "system", content: "own" }], { system: "be" }), "<s>[system]own>");
+});
+
+Deno.test("an unusable system message is rejected", () => {
+  const why = "a system message cannot be used: ";
+  assertRefused("hi", { system: "be", raw: true }, `${why}a raw prompt has no messages`, template);
+  assertRefused("hi", { system: "be" }, `${why}the model has no chat template`);
+});
+
+Deno.test("a conversation needs a template", () => {
+  const message = "the model has no chat template; give the prompt as a text";
+  assertRefused([{ role: "user", content: "a" }], {}, message);
+});
+
+Deno.test("template variables reach the template", () => {
+  assertEquals(encoded("hi", { templateVariables: { mood: "glad" } }), "<s>[user]hi(glad)>");
+});
+
+Deno.test("a prompt never has BOS twice", () => {
+  assertEquals(encoded("<s>hi", { raw: true }), "<s>hi");
+  // The template writes BOS and the tokenizer would add it. A template without BOS gives none.
+  assertEquals(encoded("hi").match(/<s>/g)?.length, 1);
+  assertEquals(encoded("hi", {}, new ChatTemplate("{{ messages[0].content }}")), "hi");
+});
+
+Deno.test("ids are used unchanged", () => {
+  const ids = Int32Array.of(5, 6);
+  assertEquals(encodePrompt(ids, {}, tokenizer, template), { tokens: ids, startsText: false });
+});
+
+Deno.test("an answer starts a new text unless it continues one", () => {
+  const startsText = (prompt: Prompt, options: PromptOptions = {}) =>
+    encodePrompt(prompt, options, tokenizer, template).startsText;
+  assertEquals(startsText("hi"), true);
+  assertEquals(startsText("hi", { raw: true }), false);
+  assertEquals(startsText("", { raw: true }), true);
+});
+
+Deno.test("a given beginning of the answer follows the prompt", () => {
+  assertEquals(encoded("hi", { answerStart: "yes" }), `${encoded("hi")}yes`);
+  assertEquals(encoded("hi", { raw: true, answerStart: "yes" }), "<s>hiyes");
+  const { startsText } = encodePrompt("hi", { answerStart: "yes" }, tokenizer, template);
+  assertEquals(startsText, false);
+  const ids = () => encodePrompt(Int32Array.of(5), { answerStart: "yes" }, tokenizer, template);
+  assertThrows(ids, ForgeError, "answerStart is for texts and conversations, not for token ids");
+});
+
+Deno.test("a prompt without tokens is rejected", () => {
+  assertEquals(encoded("", { raw: true }), "<s>");
+  assertRefused(new Int32Array(), {}, "the prompt is empty");
+  const empty = () => encodePrompt("", { raw: true }, withoutBos, undefined);
+  assertThrows(empty, ForgeError, "the prompt is empty, and the model has no BOS token to start");
+});
+
+Deno.test("a conversation with more messages than context tokens is not rendered", () => {
+  const messages = Array.from({ length: 65 }, () => ({ role: "user", content: "x" }));
+  const rendering = new ChatTemplate("{{ raise_exception('rendered') }}");
+  const encode = (context: number) => encodePrompt(messages, {}, tokenizer, rendering, context);
+  const error = assertThrows(() => encode(64), ForgeError);
+  assertEquals(error.message, "the conversation has 65 messages; the context holds 64 tokens");
+  assertStringIncludes(assertThrows(() => encode(65), ForgeError).message, "rendered");
+});

@@ -1,0 +1,178 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import {
+  describeSampling,
+  modelDefaults,
+  penaltyHistories,
+  type ResolvedSampling,
+  resolveLogitBias,
+  resolveSampling,
+  SAMPLING_DEFAULTS,
+  SAMPLING_RANGES,
+  type SamplingOptions,
+  samplingParams,
+} from "../../../../src/engine/request/sampling.ts";
+import { TokenList } from "../../../../src/engine/token_list.ts";
+import { ForgeError } from "../../../../src/errors.ts";
+import type { GgufValue } from "../../../../src/formats/gguf/types.ts";
+import type { JsonObject } from "../../../../src/formats/json.ts";
+import { fakeCheckpoint } from "../../models/fakes.ts";
+
+function resolved(options: SamplingOptions): ResolvedSampling {
+  return resolveSampling({ seed: 1, ...options }, SAMPLING_DEFAULTS);
+}
+
+function jsonDefaults(generationConfig: JsonObject) {
+  return modelDefaults({ ...fakeCheckpoint({}), generationConfig });
+}
+
+function ggufDefaults(metadata: Readonly<Record<string, GgufValue>>) {
+  return modelDefaults(fakeCheckpoint({ metadata }));
+}
+
+Deno.test("every option has a default", () => {
+  assertEquals(resolved({}), { ...SAMPLING_DEFAULTS, seed: 1 });
+  assertEquals(SAMPLING_DEFAULTS, {
+    temperature: 0.8,
+    topK: 40,
+    topP: 0.95,
+    minP: 0.05,
+    repeatPenalty: 1,
+    repeatLastN: 64,
+    presencePenalty: 0,
+    frequencyPenalty: 0,
+  });
+});
+
+Deno.test("an undefined option counts as missing", () => {
+  assertEquals(resolved({ temperature: undefined, topK: undefined }), resolved({}));
+});
+
+Deno.test("a missing seed is drawn and is valid", () => {
+  const draw = () => resolveSampling({}, SAMPLING_DEFAULTS).seed;
+  const seeds = Array.from({ length: 20 }, draw);
+  assert(new Set(seeds).size > 10);
+  for (const seed of seeds) assertEquals(resolved({ seed }).seed, seed);
+});
+
+Deno.test("options accept the ends of their ranges and nothing beyond", () => {
+  for (const name of Object.keys(SAMPLING_RANGES) as (keyof SamplingOptions)[]) {
+    const { min, max, integer } = SAMPLING_RANGES[name];
+    for (const value of [min, max]) assertEquals(resolved({ [name]: value })[name], value);
+    const bad = [min - 1, max + 1, NaN, Infinity, -Infinity, "1", null, ...(integer ? [0.5] : [])];
+    for (const value of bad) {
+      const error = assertThrows(
+        () => resolved({ [name]: value } as SamplingOptions),
+        ForgeError,
+        `${name} is ${value}; valid is ${integer ? "a whole number" : "a number"} from ${min} to`,
+      );
+      assertEquals(error.code, "usage");
+    }
+  }
+});
+
+Deno.test("options override the model's defaults, which override forge's", () => {
+  const json = jsonDefaults({ temperature: 0.6, top_k: 20, top_p: 0.9, repetition_penalty: 1.1 });
+  assertEquals(json, {
+    ...SAMPLING_DEFAULTS,
+    temperature: 0.6,
+    topK: 20,
+    topP: 0.9,
+    repeatPenalty: 1.1,
+  });
+  const gguf = ggufDefaults({ "general.sampling.temp": 0.6, "general.sampling.min_p": 0.1 });
+  assertEquals(gguf, { ...SAMPLING_DEFAULTS, temperature: 0.6, minP: 0.1 });
+  assertEquals(resolveSampling({ temperature: 1, seed: 1 }, json).temperature, 1);
+});
+
+Deno.test("a model that does not sample is greedy", () => {
+  assertEquals(jsonDefaults({ do_sample: false, temperature: 0.6 }).temperature, 0);
+  assertEquals(jsonDefaults({ do_sample: true }).temperature, 0.8);
+});
+
+Deno.test("invalid defaults of a model are ignored", () => {
+  const bad = { temperature: -1, top_k: 1.5, top_p: "0.9", repetition_penalty: null };
+  assertEquals(jsonDefaults(bad), SAMPLING_DEFAULTS);
+  assertEquals(ggufDefaults({ "general.sampling.temp": NaN }), SAMPLING_DEFAULTS);
+});
+
+Deno.test("penalties cover the last tokens, all tokens or none", () => {
+  const tokens = [1, 2, 3, 4];
+  const histories = (options: SamplingOptions, draft: number[] = []) =>
+    penaltyHistories(new TokenList(tokens), draft, resolved(options)).map((ids) => [...ids]);
+  const history = (options: SamplingOptions) => histories(options)[0];
+  assertEquals(history({}), []);
+  assertEquals(history({ repeatPenalty: 1.1 }), tokens);
+  assertEquals(history({ repeatPenalty: 1.1, repeatLastN: 2 }), [3, 4]);
+  assertEquals(history({ presencePenalty: 1, repeatLastN: -1 }), tokens);
+  assertEquals(history({ frequencyPenalty: -1, repeatLastN: 0 }), []);
+  // A draft token counts like any other token.
+  const draft = [5, 6];
+  assertEquals(histories({}, draft), [[], [], []]);
+  assertEquals(histories({ repeatPenalty: 1.1, repeatLastN: 3 }, draft), [
+    [2, 3, 4],
+    [3, 4, 5],
+    [4, 5, 6],
+  ]);
+  assertEquals(histories({ repeatPenalty: 1.1, repeatLastN: 1 }, draft), [[4], [5], [6]]);
+  assertEquals(histories({ presencePenalty: 1, repeatLastN: -1 }, [9]), [tokens, [...tokens, 9]]);
+});
+
+Deno.test("the device gets the whole seed", () => {
+  const { seed, temperature } = samplingParams(
+    resolved({ seed: Number.MAX_SAFE_INTEGER }),
+    undefined,
+  );
+  assertEquals([seed, temperature], [2n ** 53n - 1n, 0.8]);
+});
+
+Deno.test("the chain is described in the order it is applied", () => {
+  assertEquals(
+    describeSampling(resolved({
+      repeatPenalty: 1.1,
+      presencePenalty: 0.5,
+      frequencyPenalty: 0.25,
+    })),
+    "repeat_penalty 1.1 → presence_penalty 0.5 → frequency_penalty 0.25 over 64 tokens → " +
+      "temperature 0.8 → top_k 40 → top_p 0.95 → min_p 0.05 → draw with seed 1",
+  );
+  assertEquals(describeSampling(resolved({ temperature: 0 })), "greedy");
+  assertEquals(
+    describeSampling(resolved({ temperature: 0, presencePenalty: 1 }), {
+      logitBias: { 7: 1, 8: -1 },
+      constraint: {},
+    }),
+    "presence_penalty 1 over 64 tokens → logit_bias of 2 tokens → constraint → greedy",
+  );
+  assertEquals(
+    describeSampling(resolved({ topK: 0, topP: 1, minP: 0 })),
+    "temperature 0.8 → draw with seed 1",
+  );
+  assertEquals(
+    describeSampling(resolved({ temperature: 0, repeatPenalty: 2, repeatLastN: -1 })),
+    "repeat_penalty 2 over all tokens → greedy",
+  );
+  assertEquals(
+    describeSampling(resolved({ temperature: 0, repeatPenalty: 2, repeatLastN: 0 })),
+    "greedy",
+  );
+});
+
+Deno.test("logit biases are checked, and named by token", () => {
+  const bias = resolveLogitBias({ "3": -Infinity, "96": 2.5, "0": -100 }, 97);
+  assertEquals([...bias ?? []].sort(), [[0, -100], [3, -Infinity], [96, 2.5]]);
+  assertEquals(resolveLogitBias({}, 97), undefined);
+  assertEquals(resolveLogitBias(undefined, 97), undefined);
+  for (const key of ["97", "-1", "1.5", "x", "", "1e1", " 1"]) {
+    const error = assertThrows(() => resolveLogitBias({ [key]: 1 }, 97), ForgeError);
+    const message = `logitBias names token ${JSON.stringify(key)}; valid ids are 0 to 96`;
+    assertEquals([error.code, error.message], ["usage", message]);
+  }
+  for (const value of [NaN, Infinity, 1e39, "1", null]) {
+    const bias = { "5": value as number };
+    const error = assertThrows(() => resolveLogitBias(bias, 97), ForgeError);
+    assertEquals(
+      error.message,
+      `logitBias of token 5 is ${value}; valid is a number, or -Infinity to ban the token`,
+    );
+  }
+});
