@@ -171,14 +171,14 @@ function readTensor(
   const { dtype, shape, data_offsets: offsets } = entry;
   const type = DTYPES.find((known) => known === dtype);
   if (type === undefined) {
-    const found = typeof dtype === "string" ? quote(dtype) : kindOf(dtype);
-    return fail(`has the dtype ${found}; known are ${DTYPES.join(", ")}`);
+    const found = typeof dtype === "string" ? `dtype ${quote(dtype)}` : "no dtype";
+    return fail(`has ${found}; valid is ${DTYPES.join(", ")}`);
   }
   if (!isCounts(shape) || shape.length > MAX_DIMENSIONS) {
-    return fail(`has the shape ${show(shape)}; a list of up to ${MAX_DIMENSIONS} sizes is needed`);
+    return fail(`has the shape ${show(shape)}; valid is a list of up to ${MAX_DIMENSIONS} sizes`);
   }
   if (!isCounts(offsets) || offsets.length !== 2) {
-    return fail(`has the data_offsets ${show(offsets)}; a begin and an end are needed`);
+    return fail(`has the data_offsets ${show(offsets)}; valid is a list of begin and end`);
   }
   const [begin = 0, end = 0] = offsets;
   const room = file.size - dataStart;

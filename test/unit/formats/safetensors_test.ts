@@ -95,7 +95,7 @@ Deno.test("an invalid tensor is rejected by name", () => {
   assertRefused(file('{"__proto__": 5}'), 'tensor "__proto__" is described by a number');
   refused({ dtype: "Q4" }, 'dtype "Q4"', "BF16");
   refused({ dtype: "Q4_0" }, 'dtype "Q4_0"');
-  refused({ dtype: undefined }, "dtype nothing");
+  refused({ dtype: undefined }, "has no dtype");
   refused({ shape: "4x4" }, 'shape "4x4"');
   refused({ shape: [4, -4] }, "shape [4,-4]");
   refused({ shape: [4, 4.5] }, "shape [4,4.5]");
@@ -104,7 +104,7 @@ Deno.test("an invalid tensor is rejected by name", () => {
   refused({ shape: [2 ** 40, 2 ** 40] }, "2^53 elements");
   refused({ shape: [4, 5] }, "takes 64 bytes", "[4,5] takes 80");
   refused({ data_offsets: [0] }, "data_offsets [0]");
-  refused({ data_offsets: [0, 64, 65] }, "a begin and an end");
+  refused({ data_offsets: [0, 64, 65] }, "a list of begin and end");
   refused({ data_offsets: [64, 0] }, "data_offsets [64, 0]");
   refused({ data_offsets: [0, 60] }, "60", "64");
   refused({ shape: [4, 3] }, "48", "64");
