@@ -82,6 +82,7 @@ export const COMMANDS: readonly Command[] = [
     operands: [MODEL],
     options: [
       "chatSystem",
+      "web",
       ...MODEL_FLAGS,
       ...GENERATION_FLAGS,
       ...CONSTRAINT_FLAGS,
@@ -95,6 +96,7 @@ export const COMMANDS: readonly Command[] = [
     ],
     examples: [
       "forge chat",
+      "forge chat -m model.gguf --web",
       "forge chat -m model.gguf --system 'Answer in one sentence.' --verbose",
       "printf 'Tell me a story about a fox.\\nTell me another one.\\n' | forge chat --temp 0",
     ],

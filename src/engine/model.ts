@@ -171,6 +171,16 @@ export class Model implements AsyncDisposable {
     return this.#backend.readBandwidth?.() ?? 0;
   }
 
+  /** Most sequences computed at a time. */
+  get parallel(): number {
+    return this.#runner.limits.maxSequences;
+  }
+
+  /** Bytes of the keys and values of each token. */
+  get kvBytesPerToken(): number {
+    return this.#runner.kvBytesPerToken;
+  }
+
   /** Memory that the model takes. */
   get memory(): MemoryUse {
     const { weights, kvCache, activations } = this.#draftMemory;

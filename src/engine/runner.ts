@@ -258,6 +258,11 @@ export class Runner {
     this.#profile = profile;
   }
 
+  /** Bytes of the keys and values of each token. */
+  get kvBytesPerToken(): number {
+    return sum(this.pageBytes) / PAGE_TOKENS;
+  }
+
   /** Returns the nanoseconds that the last successful run took in the native library. */
   nativeTime(): number {
     return this.#step.nativeTime();

@@ -11,6 +11,7 @@ import { completions } from "./openai/completions.ts";
 import { embeddings } from "./openai/embeddings.ts";
 import { listModels, showModel } from "./openai/models.ts";
 import { checkOptions, type ServeOptions } from "./options.ts";
+import { page, pageFile, props } from "./page.ts";
 import { Service } from "./service.ts";
 import { detokenize, tokenize } from "./tokens.ts";
 
@@ -54,6 +55,9 @@ const ROUTES: readonly Route[] = [
   { method: "GET", path: "/v1/models/*", endpoint: showModel },
   { method: "POST", path: "/tokenize", endpoint: tokenize },
   { method: "POST", path: "/detokenize", endpoint: detokenize },
+  { method: "GET", path: "/", endpoint: page, isOpen: true },
+  { method: "GET", path: "/page/*", endpoint: pageFile, isOpen: true },
+  { method: "GET", path: "/props", endpoint: props },
   { method: "GET", path: "/health", endpoint: health, isOpen: true },
   ...OLLAMA_ROUTES.map((route) => ({ ...route, endpoint: withOllamaErrors(route.endpoint) })),
 ];

@@ -18,21 +18,28 @@ import { formatRows, plural } from "../output/format.ts";
 import { resolveModel } from "../model/model_path.ts";
 import { openModel } from "../model/open_model.ts";
 import { constraintOptions } from "../options/constraint_options.ts";
-import type { ConstraintFlags, GenerationFlags, ModelFlags } from "../options/flags.ts";
+import {
+  CONSTRAINT_FLAGS,
+  type ConstraintFlags,
+  type GenerationFlags,
+  type ModelFlags,
+} from "../options/flags.ts";
 import { generationOptions, loadOptions, speculationOptions } from "../options/library_options.ts";
-import type { Options } from "../options/options.ts";
+import { OPTIONS, type Options } from "../options/options.ts";
+import { longFlag } from "../options/types.ts";
 import { writeStderr, writeStdout } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 import { describeDevice, describeSpeed } from "../output/run_report.ts";
 import { isStdin } from "../input/text_source.ts";
 
-type ChatOptions = Options<"chatSystem"> & ModelFlags & GenerationFlags & ConstraintFlags;
+type ChatOptions = Options<"chatSystem" | "web"> & ModelFlags & GenerationFlags & ConstraintFlags;
 
 export async function run(
   options: ChatOptions,
   [operand]: readonly string[],
   context: Context,
 ): Promise<number> {
+  if (options.web) return await chatInBrowser(options, operand, context);
   const isTerminal = Deno.stdin.isTerminal() && Deno.stderr.isTerminal();
   const signal = context.interruptSignal();
   const constraint = await constraintOptions(options, signal);
@@ -68,6 +75,44 @@ export async function run(
   }
   await chat.run();
   return signal.aborted ? INTERRUPTED : 0;
+}
+
+/** Serves the model on a free port, and opens its page in the browser. */
+async function chatInBrowser(
+  options: ChatOptions,
+  operand: string | undefined,
+  context: Context,
+): Promise<number> {
+  const unused = (["chatSystem", ...CONSTRAINT_FLAGS] as const).find((name) =>
+    options[name] !== undefined && options[name] !== false
+  );
+  if (unused !== undefined) {
+    throw new ForgeError(
+      "usage",
+      `${longFlag(OPTIONS[unused])} cannot be used with --web; set it under Options in the page`,
+    );
+  }
+  const { serveModel } = await import("./serve.ts");
+  const server = {
+    host: undefined,
+    port: 0,
+    serveParallel: undefined,
+    maxQueue: undefined,
+    alias: undefined,
+    apiKey: undefined,
+    cors: undefined,
+  };
+  return await serveModel({ ...options, ...server }, operand, context, openBrowser);
+}
+
+/** Opens an address in the browser. Without one, the address on the terminal is enough. */
+function openBrowser(url: string): void {
+  const program = Deno.build.os === "darwin" ? "open" : "xdg-open";
+  try {
+    new Deno.Command(program, { args: [url], stdout: "null", stderr: "null" }).spawn().unref();
+  } catch {
+    // No such program, or no permission to run it.
+  }
 }
 
 class Chat {

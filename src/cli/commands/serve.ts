@@ -18,7 +18,7 @@ import { API_KEY_VARIABLE, DEFAULT_HOST, DEFAULT_PORT } from "../options/tables/
 import { writeStderr } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 
-type ServeFlags = Options<(typeof SERVE_FLAGS)[number]> & ModelFlags & GenerationFlags;
+export type ServeFlags = Options<(typeof SERVE_FLAGS)[number]> & ModelFlags & GenerationFlags;
 
 /** Time after which a graceful stop is reported. */
 const STOP_NOTICE_MS = 300;
@@ -27,6 +27,20 @@ export async function run(
   flags: ServeFlags,
   [operand]: readonly string[],
   context: Context,
+): Promise<number> {
+  return await serveModel(flags, operand, context, () => {});
+}
+
+/**
+ * Serves a model until the program is stopped.
+ *
+ * @param onReady called with the address when the model answers
+ */
+export async function serveModel(
+  flags: ServeFlags,
+  operand: string | undefined,
+  context: Context,
+  onReady: (url: string) => void,
 ): Promise<number> {
   if (operand !== undefined && flags.model !== undefined) {
     throw new ForgeError("usage", "give the model once: with -m or as an argument");
@@ -59,6 +73,7 @@ export async function run(
     defaults: generationOptions(flags, model.tokenizer),
   });
   await writeStderr(describe(server.url, model, parallel, settings));
+  onReady(server.url);
   if (!stop.aborted) {
     await new Promise((resolve) => stop.addEventListener("abort", resolve, { once: true }));
   }
@@ -107,8 +122,8 @@ function describe(
   const open = anyHost && apiKey === undefined
     ? `; without an API key anyone who reaches this address can use it, see --api-key`
     : "";
-  return `forge: listening on ${url} (${model.checkpoint.path}, context ${model.contextLength}, ` +
-    `${parallel} at a time${open})\n`;
+  return `forge: listening on ${url}, also for browsers (${model.checkpoint.path}, context ` +
+    `${model.contextLength}, ${parallel} at a time${open})\n`;
 }
 
 /** Stops accepting requests and waits for those in progress. */

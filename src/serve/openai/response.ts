@@ -66,11 +66,14 @@ export class CompletionFormat implements AnswerFormat {
   messages(): string[] {
     const deltas = this.#changed.flatMap((choice) => choice.deltas());
     this.#changed = [];
-    return deltas.map((delta) => this.#chunk([delta], null));
+    const usage = this.#includeUsage ? { usage: null } : {};
+    return deltas.map((delta) => JSON.stringify({ ...this.#head, choices: [delta], ...usage }));
   }
 
   closing(): string[] {
-    return [...(this.#includeUsage ? [this.#chunk([], this.#usage())] : []), "[DONE]"];
+    if (!this.#includeUsage) return ["[DONE]"];
+    const last = { ...this.#head, choices: [], usage: this.#usage(), ...this.#timings() };
+    return [JSON.stringify(last), "[DONE]"];
   }
 
   error(error: unknown): string {
@@ -79,11 +82,24 @@ export class CompletionFormat implements AnswerFormat {
 
   whole(): JsonObject {
     const choices = this.#choices.map((choice) => choice.whole());
-    return { ...this.#head, choices, usage: this.#usage() };
+    return { ...this.#head, choices, usage: this.#usage(), ...this.#timings() };
   }
 
-  #chunk(choices: JsonObject[], usage: JsonObject | null): string {
-    return JSON.stringify({ ...this.#head, choices, ...(this.#includeUsage ? { usage } : {}) });
+  /** Returns the speed of a single generation, under llama.cpp's names; of several, nothing. */
+  #timings(): JsonObject {
+    const [end, other] = this.#choices.map((choice) => choice.end!);
+    if (end === undefined || other !== undefined) return {};
+    const { timings, promptTokens, cachedPromptTokens, completionTokens } = end;
+    return {
+      timings: {
+        prompt_n: promptTokens - cachedPromptTokens,
+        prompt_ms: timings.prefillMs,
+        prompt_per_second: timings.prefillTokensPerSecond,
+        predicted_n: completionTokens,
+        predicted_ms: timings.decodeMs,
+        predicted_per_second: timings.decodeTokensPerSecond,
+      },
+    };
   }
 
   #usage(): JsonObject {

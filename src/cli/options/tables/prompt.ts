@@ -30,6 +30,12 @@ export const PROMPT_OPTIONS = {
     group: "Prompt",
     help: "system message of the conversation",
   },
+  web: {
+    flags: "--web",
+    kind: "flag",
+    group: "Prompt",
+    help: "chat in the browser, on a page of this machine",
+  },
   raw: {
     flags: "--raw",
     kind: "flag",
