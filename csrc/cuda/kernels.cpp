@@ -33,7 +33,7 @@ const Nvrtc& Kernels::nvrtc() {
   return *nvrtc_;
 }
 
-const Kernel& Kernels::get(const char* file, const std::string& instance) {
+const Kernel& Kernels::get(const std::string& file, const std::string& instance) {
   return kernels_.try_emplace(instance, Kernel{file, instance}).first->second;
 }
 
@@ -58,7 +58,7 @@ KernelImage Kernels::image_of(const Kernel& kernel, const std::string& architect
   for (const KernelSource& source : kernel_sources()) {
     const std::string name = source.name;
     // A kernel's file includes headers only.
-    if (name == kernel.file || name.ends_with(".cuh")) {
+    if (name == kernel.file || !name.ends_with(".cu")) {
       ingredients.insert(ingredients.end(), {name, source.text});
     }
   }
@@ -68,7 +68,7 @@ KernelImage Kernels::image_of(const Kernel& kernel, const std::string& architect
     const size_t line = kept->find('\n');
     if (line != std::string::npos) return {kept->substr(0, line), kept->substr(line + 1)};
   }
-  KernelImage image = nvrtc_->compile(kernel.file, kernel.instance, options);
+  KernelImage image = nvrtc_->compile(kernel.file.c_str(), kernel.instance, options);
   cache_.store(name, ingredients, image.symbol + "\n" + image.code);
   return image;
 }

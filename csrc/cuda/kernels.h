@@ -13,7 +13,7 @@ namespace forge::cuda {
 
 // A kernel that plans launch; `function` is null until it is loaded.
 struct Kernel {
-  const char* file;      // in kernels/cuda
+  std::string file;      // in kernels/cuda
   std::string instance;  // its name expression, as in "matvec<FormatQ8_0, 1>"
   Function function = nullptr;
 };
@@ -29,7 +29,7 @@ class Kernels {
   Kernels& operator=(const Kernels&) = delete;
 
   // Returns the kernel of a name; a new one is not loaded until `load`. The address stays valid.
-  const Kernel& get(const char* file, const std::string& instance);
+  const Kernel& get(const std::string& file, const std::string& instance);
   // Loads all new kernels. Throws as Nvrtc does.
   void load();
 

@@ -4,6 +4,20 @@
 
 namespace forge::cuda {
 
+Launch::Launch(const Kernel& kernel, const Geometry& geometry,
+               std::span<const DevicePointer> buffers, std::span<const uint8_t> scalars)
+    : kernel_(&kernel),
+      grid_(geometry.grid),
+      block_(geometry.group.threads),
+      shared_bytes_(static_cast<uint32_t>(geometry.group.memory)),
+      offsets_{0} {
+  // A struct of addresses has a multiple of 8 bytes.
+  storage_.resize(padded_to(buffers.size_bytes() + scalars.size(), alignof(DevicePointer)));
+  std::memcpy(storage_.data(), buffers.data(), buffers.size_bytes());
+  std::memcpy(storage_.data() + buffers.size_bytes(), scalars.data(), scalars.size());
+  sizes_ = {static_cast<uint32_t>(storage_.size())};
+}
+
 void Launch::verify(const Device& device) const {
   const auto info = device.api().parameter_info;
   if (!info) return;

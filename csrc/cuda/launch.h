@@ -1,10 +1,11 @@
 #pragma once
 
 #include <cstring>
+#include <span>
 #include <type_traits>
 #include <vector>
 
-#include "../gpu/rounding.h"
+#include "../gpu/launch_geometry.h"
 #include "device.h"
 #include "kernels.h"
 
@@ -13,16 +14,15 @@ namespace forge::cuda {
 // Maximum number of blocks along y and z of a grid.
 constexpr uint32_t kMostGridRows = 65535;
 
-struct Grid {
-  uint32_t x = 1;
-  uint32_t y = 1;
-  uint32_t z = 1;
-};
-
-// One launch of a kernel with its parameters: device addresses, uint32_t, uint64_t, float and the
-// structs of kernel_types.h, in the order of the kernel's declaration.
+// One launch of a kernel with its parameters.
 class Launch {
  public:
+  // A kernel that takes its addresses and scalars as one struct (kernels/arguments).
+  Launch(const Kernel& kernel, const Geometry& geometry, std::span<const DevicePointer> buffers,
+         std::span<const uint8_t> scalars);
+
+  // A kernel that takes device addresses, uint32_t, uint64_t, float and the structs of
+  // kernel_types.h, in the order of its declaration.
   template <class... Parameters>
   Launch(const Kernel& kernel, Grid grid, uint32_t block, uint32_t shared_bytes,
          const Parameters&... parameters)

@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "../gpu/planner.h"
-#include "../gpu/weight_format.h"
+#include "../gpu/shared_operations.h"
 #include "attention_choice.h"
 #include "cuda_device.h"
 #include "cache_memory.h"
@@ -21,10 +20,10 @@ using RunAddresses = forge::RunAddresses<DevicePointer>;
 using PlanRequest = forge::PlanRequest<DevicePointer>;
 using LaunchPlan = forge::LaunchPlan<PlanEntry>;
 
-class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
+class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
  public:
   PlanBuilder(const PlanRequest& request, CudaDevice& device, const AttentionChoice& attention)
-      : Planner(request),
+      : SharedOperations(request),
         device_(device),
         gpu_(device.device().properties()),
         attention_(attention) {}
@@ -34,13 +33,25 @@ class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
   }
 
  private:
-#define FORGE_DECLARE(AnyOp) void emit(const AnyOp& op);
-  FORGE_OPERATIONS(FORGE_DECLARE)
-#undef FORGE_DECLARE
+  using SharedOperations::emit;
+  void emit(const RmsNormOp& op);
+  void emit(const MatmulOp& op);
+  void emit(const HeadMatmulOp& op);
+  void emit(const RopeAppendOp& op);
+  void emit(const AttentionOp& op);
+  void emit(const CausalConv1dOp& op);
+  void emit(const GatedDeltaRuleOp& op);
+  void emit(const MoeRouteOp& op);
+  void emit(const MoeMatmulOp& op);
+  void emit(const MoeCombineOp& op);
+  void emit(const SampleOp& op);
 
-  // Emits one launch for a norm with a residual and the norm of its result; returns false if the
-  // next operation is no such norm.
-  bool emit_two_norms(const RmsNormOp& op);
+  void add_launch(const char* kernel, const std::string& instance, const Geometry& geometry,
+                  std::span<const DevicePointer> buffers,
+                  std::span<const uint8_t> scalars) override;
+  DevicePointer floats(const WeightRef& weight) const override { return floats_of(weight); }
+  UniformRows<DevicePointer> uniform_rows(const WeightRef& weight) const override;
+  uint64_t kept_row_bytes(uint32_t cols) const override { return cols * sizeof(float); }
 
   // One part of a weight, as a product with some rows of x.
   struct Product {
@@ -111,6 +122,8 @@ class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
   void emit_latent_attention(const AttentionOp& op, const DecodeSplits* splits);
   void emit_prefill_attention(const AttentionOp& op);
 
+  using SharedOperations::launch;
+  // Appends the launch of a kernel that takes several parameters.
   template <class... Parameters>
   void launch(const char* file, const std::string& instance, Grid grid, uint32_t block,
               uint32_t shared_bytes, const Parameters&... parameters) {
@@ -124,8 +137,6 @@ class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
   std::map<std::string, HalfRows> half_rows_;  // by their type
 };
 
-// Elements of a row per block of an elementwise kernel.
-constexpr uint32_t kBlockElements = 1024;
 // Number of tokens that matvec and grouped_matvec compute together, for `rows` tokens in all.
 uint32_t tokens_together(uint32_t rows, const WeightFormat& format);
 // Number of rows that a warp of matvec or grouped_matvec computes together.

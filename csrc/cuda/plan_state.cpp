@@ -1,4 +1,4 @@
-// Gates, and the operations with recurrent state.
+// Operations with recurrent state.
 
 #include <algorithm>
 #include <bit>
@@ -10,8 +10,6 @@ namespace forge::cuda {
 
 namespace {
 
-// Groups per block of gated_rms_norm.
-constexpr uint32_t kBlockGroups = 4;
 // Columns and tokens of a block of causal_conv1d.
 constexpr uint32_t kConvColumns = 128;
 constexpr uint32_t kConvTokens = 64;
@@ -21,21 +19,6 @@ constexpr uint32_t kDeltaLanes = 8;
 constexpr uint32_t kMostDeltaRows = 32;
 
 }  // namespace
-
-void PlanBuilder::emit(const SigmoidGateOp& op) {
-  const uint32_t n = cols(op.x);
-  launch("sigmoid_gate.cu", "sigmoid_gate", {divide_up(n, kBlockElements), max_rows(op.out)}, 256,
-         0, value(op.out), value(op.x), value(op.gate), value(op.residual), n_rows(op.x), n,
-         cols(op.gate));
-}
-
-void PlanBuilder::emit(const GatedRmsNormOp& op) {
-  const uint32_t n = cols(op.x), width = static_cast<uint32_t>(op.weight->cols);
-  launch("gated_rms_norm.cu", "gated_rms_norm",
-         {divide_up(n / width, kBlockGroups), max_rows(op.out)}, 32 * kBlockGroups, 0,
-         value(op.out), value(op.x), value(op.gate), floats_of(op.weight), n_rows(op.x), n, width,
-         op.eps, op.activation);
-}
 
 void PlanBuilder::emit(const CausalConv1dOp& op) {
   const uint32_t n = cols(op.x), width = static_cast<uint32_t>(op.weight->cols);

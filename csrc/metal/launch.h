@@ -3,26 +3,15 @@
 #include <algorithm>
 #include <cstring>
 #include <initializer_list>
+#include <span>
 #include <type_traits>
 #include <vector>
 
-#include "../gpu/rounding.h"
+#include "../gpu/launch_geometry.h"
 #include "buffer.h"
 #include "kernels.h"
 
 namespace forge::metal {
-
-// Threadgroups of a launch.
-struct Grid {
-  uint32_t x = 1;
-  uint32_t y = 1;
-  uint32_t z = 1;
-};
-
-struct Group {
-  uint32_t threads;
-  uint64_t memory = 0;  // threadgroup memory at index 0, in bytes
-};
 
 // One launch of a kernel: its buffers, by index, then its struct of scalars
 // (kernels/metal/arguments.h).
@@ -38,6 +27,14 @@ class Launch {
     scalars_.resize(sizeof(Arguments));
     std::memcpy(scalars_.data(), &arguments, sizeof(Arguments));
   }
+
+  Launch(const Kernel& kernel, const Geometry& geometry, std::span<const Place> buffers,
+         std::span<const uint8_t> scalars)
+      : kernel_(&kernel),
+        grid_(geometry.grid),
+        group_(geometry.group),
+        buffers_(buffers.begin(), buffers.end()),
+        scalars_(scalars.begin(), scalars.end()) {}
 
   const Kernel& kernel() const { return *kernel_; }
   Grid grid() const { return grid_; }

@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "../../kernels/metal/arguments.h"
-#include "../gpu/planner.h"
-#include "../gpu/weight_format.h"
+#include "../gpu/shared_operations.h"
 #include "launch.h"
 #include "metal_device.h"
 #include "cache_memory.h"
@@ -29,29 +28,35 @@ struct PlanShape : StepShape {
 // alternatives.
 bool is_greedy(const StepInputs& inputs);
 
-class PlanBuilder : public Planner<Place, Launch> {
+class PlanBuilder final : public SharedOperations<Place, Launch> {
  public:
   PlanBuilder(const PlanRequest& request, bool greedy, MetalDevice& device)
-      : Planner(request), greedy_(greedy), device_(device) {}
+      : SharedOperations(request), greedy_(greedy), device_(device) {}
 
   LaunchPlan build() {
     return plan_with([this](const auto& op) { emit(op); });
   }
 
  private:
-#define FORGE_DECLARE(AnyOp) void emit(const AnyOp& op);
-  FORGE_OPERATIONS(FORGE_DECLARE)
-#undef FORGE_DECLARE
+  using SharedOperations::emit;
+  void emit(const RmsNormOp& op);
+  void emit(const MatmulOp& op);
+  void emit(const HeadMatmulOp& op);
+  void emit(const RopeAppendOp& op);
+  void emit(const AttentionOp& op);
+  void emit(const CausalConv1dOp& op);
+  void emit(const GatedDeltaRuleOp& op);
+  void emit(const MoeRouteOp& op);
+  void emit(const MoeMatmulOp& op);
+  void emit(const MoeCombineOp& op);
+  void emit(const SampleOp& op);
 
-  // Grid of an elementwise kernel.
-  static Grid elementwise_grid(uint32_t cols, uint32_t rows) {
-    return {divide_up(cols, metal_args::kRowElements), rows};
-  }
+  void add_launch(const char* kernel, const std::string& instance, const Geometry& geometry,
+                  std::span<const Place> buffers, std::span<const uint8_t> scalars) override;
+  Place floats(const WeightRef& weight) const override { return floats_of(weight); }
+  UniformRows<Place> uniform_rows(const WeightRef& weight) const override;
+  uint64_t kept_row_bytes(uint32_t) const override { return 0; }
 
-  void emit_norm(const RmsNormOp& op);
-  // Emits one launch for a norm with a residual and the norm of its result; returns false if the
-  // next operation is no such norm.
-  bool emit_two_norms(const RmsNormOp& op);
   // Emits the norm inside the product that reads it; returns false if that is slower or impossible.
   bool emit_norm_with_product(const RmsNormOp& op);
 
@@ -101,6 +106,7 @@ class PlanBuilder : public Planner<Place, Launch> {
   void emit_latent_attention(const AttentionOp& op, const DecodeSplits* splits);
   void emit_greedy(const SampleOp& op);
 
+  using SharedOperations::launch;
   template <class Arguments>
   void launch(const char* file, const std::string& name, Grid grid, Group group,
               std::initializer_list<Place> buffers, const Arguments& arguments) {

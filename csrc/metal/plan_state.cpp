@@ -1,4 +1,4 @@
-// Gates, and the operations with recurrent state.
+// Operations with recurrent state.
 
 #include <algorithm>
 #include <bit>
@@ -17,22 +17,6 @@ static_assert(sizeof(metal_args::SlotRun) == sizeof(forge::SlotRun));
 static_assert(kConvTokens + 1 >= kMostConvWidth);
 
 }  // namespace
-
-void PlanBuilder::emit(const SigmoidGateOp& op) {
-  const uint32_t n = cols(op.x);
-  launch("sigmoid_gate", "sigmoid_gate", elementwise_grid(n, max_rows(op.out)), {256},
-         {value(op.out), value(op.x), value(op.gate), value(op.residual), n_rows(op.x)},
-         SigmoidGateArgs{
-             .cols = n, .gates = cols(op.gate), .has_residual = op.residual != 0});
-}
-
-void PlanBuilder::emit(const GatedRmsNormOp& op) {
-  const uint32_t n = cols(op.x), width = static_cast<uint32_t>(op.weight->cols);
-  launch("gated_rms_norm", "gated_rms_norm",
-         {divide_up(n / width, kNormGroups), max_rows(op.out)}, {32 * kNormGroups},
-         {value(op.out), value(op.x), value(op.gate), floats_of(op.weight), n_rows(op.x)},
-         GatedRmsNormArgs{.cols = n, .width = width, .eps = op.eps, .activation = op.activation});
-}
 
 void PlanBuilder::emit(const CausalConv1dOp& op) {
   const uint32_t n = cols(op.x), width = static_cast<uint32_t>(op.weight->cols);

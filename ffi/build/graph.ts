@@ -238,8 +238,8 @@ function linkStep(context: Context, objects: readonly string[], exportsPath: str
 /** Returns the source with a library's embedded files, if it has any. */
 function generatedSources(root: string, { library, objectFolder }: Context): GeneratedFile[] {
   if (library.embedded === undefined) return [];
-  const { folder, extensions } = library.embedded;
-  const files = listSources(root, folder, extensions)
+  const { folders, extensions } = library.embedded;
+  const files = folders.flatMap((folder) => listSources(root, folder, extensions))
     .map((path) => ({ name: basename(path), text: Deno.readTextFileSync(join(root, path)) }));
   return [{ path: join(objectFolder, "embedded.cpp"), text: embeddedSource(files) }];
 }

@@ -21,7 +21,10 @@ export interface Library {
   /** Sources that take long to compile; each is compiled alone and early. */
   readonly slow: readonly string[];
   /** Files embedded into the library, under their base names. */
-  readonly embedded?: { readonly folder: string; readonly extensions: readonly string[] };
+  readonly embedded?: {
+    readonly folders: readonly string[];
+    readonly extensions: readonly string[];
+  };
   /** Header whose `FORGE_API` (or `FLASH_ATTN_API`) functions are the only exports. */
   readonly header: string;
   /** File extensions of sources. */
@@ -69,7 +72,10 @@ export const libraries: readonly Library[] = [
     name: "cuda",
     folder: "csrc/cuda",
     shared: sharedByGpus,
-    embedded: { folder: "kernels/cuda", extensions: [".cu", ".cuh"] },
+    embedded: {
+      folders: ["kernels/arguments", "kernels/cuda"],
+      extensions: [".h", ".cu", ".cuh"],
+    },
     systems: ["linux"],
     compileFlags: ["-O2", noContraction],
     linkFlags: ["-ldl"],
@@ -79,10 +85,10 @@ export const libraries: readonly Library[] = [
     name: "metal",
     folder: "csrc/metal",
     shared: sharedByGpus,
-    embedded: { folder: "kernels/metal", extensions: [".metal", ".h"] },
+    embedded: { folders: ["kernels/arguments", "kernels/metal"], extensions: [".h", ".metal"] },
     extensions: [".cpp", ".mm"],
     systems: ["darwin"],
-    compileFlags: ["-O2", noContraction],
+    compileFlags: ["-O2", noContraction, "-Ikernels/arguments"],
     // A program without windows has no Metal device unless CoreGraphics is linked.
     linkFlags: [
       ...["Foundation", "Metal", "CoreGraphics"].flatMap((name) => ["-framework", name]),

@@ -4,26 +4,26 @@
 //   grid: a block per token; block 128
 
 #include "blocks.cuh"
+#include "row_arguments.h"
 
 template <class F>
-KERNEL embed(float* out, const i32* tokens, const u32* n_tokens, const u8* weight, u64 row_stride,
-             u32 cols, float scale, const u64* codebooks) {
+KERNEL embed(Embed a) {
   wait_for_previous_kernel();
   const u32 token = blockIdx.x;
-  if (token >= *n_tokens) return;
-  const u8* row = weight + u64(tokens[token]) * row_stride;
-  float* to = out + u64(token) * cols;
-  for (u32 chunk = threadIdx.x; chunk < chunks_of<F>(cols); chunk += blockDim.x) {
-    const typename F::Chunk c = F::load(row, cols, chunk, codebooks);
+  if (token >= *a.n_tokens) return;
+  const u8* row = a.weight + u64(a.tokens[token]) * a.row_stride;
+  float* to = a.out + u64(token) * a.cols;
+  for (u32 chunk = threadIdx.x; chunk < chunks_of<F>(a.cols); chunk += blockDim.x) {
+    const typename F::Chunk c = F::load(row, a.cols, chunk, a.codebooks);
     for (u32 r = 0; r < F::kRuns; ++r) {
       for (u32 j = 0; j < F::kRun / 4; ++j) {
         const float4 q = F::four(c, r, j);
         const float four[4] = {q.x, q.y, q.z, q.w};
         for (u32 k = 0; k < 4; ++k) {
           const u32 col = F::column(chunk, r, j) + k;
-          if (col >= cols) continue;
+          if (col >= a.cols) continue;
           const float w = F::kScaled ? four[k] * F::scale(c, r) - F::min(c, r) : four[k];
-          to[col] = w * scale;
+          to[col] = w * a.scale;
         }
       }
     }

@@ -8,41 +8,42 @@
 //   bytes, which hold the sum until it is normalized
 //   moves: 16 bytes an element
 
+#include "row_arguments.h"
 #include "warp.cuh"
 
-LARGE_KERNEL fused_residual_rms_norm(float* out, float* sum, const float* x, const float* x_weight,
-                                     const float* residual, const float* weight, const u32* n_rows,
-                                     u32 cols, float eps, float offset, float next_eps,
-                                     float next_offset) {
+LARGE_KERNEL fused_residual_rms_norm(FusedResidualRmsNorm a) {
   wait_for_previous_kernel();
   SHARED(float, partial, [kWarp]);
   SHARED(float, next_partial, [kWarp]);
   DYNAMIC_SHARED(float, kept);
   const u32 row = blockIdx.x;
-  if (row >= *n_rows) return;
-  const u64 begin = u64(row) * cols;
+  if (row >= *a.n_rows) return;
+  const u64 begin = u64(row) * a.cols;
 
   float scale = 1;
-  if (x_weight) {
+  if (a.has_x_weight) {
     float squares = 0;
-    for (u32 i = threadIdx.x; i < cols; i += blockDim.x) squares += x[begin + i] * x[begin + i];
-    scale = 1.0f / sqrtf(block_sum(squares, partial) / float(cols) + eps);
+    for (u32 i = threadIdx.x; i < a.cols; i += blockDim.x) {
+      squares += a.x[begin + i] * a.x[begin + i];
+    }
+    scale = 1.0f / sqrtf(block_sum(squares, partial) / float(a.cols) + a.eps);
   }
 
   // A thread later reads only the elements of `kept` that it wrote itself.
   float squares = 0;
-  for (u32 i = threadIdx.x; i < cols; i += blockDim.x) {
-    const float added = x_weight ? x[begin + i] * scale * (x_weight[i] + offset) : x[begin + i];
-    const float total = residual[begin + i] + added;
-    sum[begin + i] = total;
+  for (u32 i = threadIdx.x; i < a.cols; i += blockDim.x) {
+    const float own = a.x[begin + i];
+    const float added = a.has_x_weight ? own * scale * (a.x_weight[i] + a.offset) : own;
+    const float total = a.residual[begin + i] + added;
+    a.sum[begin + i] = total;
     kept[i] = total;
     squares += total * total;
   }
   const float next_scale =
-      1.0f / sqrtf(block_sum(squares, next_partial) / float(cols) + next_eps);
+      1.0f / sqrtf(block_sum(squares, next_partial) / float(a.cols) + a.next_eps);
 
-  for (u32 i = threadIdx.x; i < cols; i += blockDim.x) {
-    out[begin + i] = kept[i] * next_scale * (weight[i] + next_offset);
+  for (u32 i = threadIdx.x; i < a.cols; i += blockDim.x) {
+    a.out[begin + i] = kept[i] * next_scale * (a.weight[i] + a.next_offset);
   }
 }
 

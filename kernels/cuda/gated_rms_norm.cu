@@ -6,21 +6,22 @@
 //   moves: 12 bytes an element; the second read of x hits the cache
 
 #include "activation.cuh"
+#include "row_arguments.h"
 #include "warp.cuh"
 
-KERNEL gated_rms_norm(float* out, const float* x, const float* gate, const float* weight,
-                      const u32* n_rows, u32 cols, u32 width, float eps, u32 activation) {
+KERNEL gated_rms_norm(GatedRmsNorm a) {
   wait_for_previous_kernel();
   const u32 row = blockIdx.y, group = blockIdx.x * 4 + warp_id();
-  if (row >= *n_rows || group >= cols / width) return;
-  const u64 begin = u64(row) * cols + group * width;
+  if (row >= *a.n_rows || group >= a.cols / a.width) return;
+  const u64 begin = u64(row) * a.cols + group * a.width;
 
   float squares = 0;
-  for (u32 i = lane_id(); i < width; i += kWarp) squares += x[begin + i] * x[begin + i];
-  const float scale = 1.0f / sqrtf(warp_sum(squares) / float(width) + eps);
+  for (u32 i = lane_id(); i < a.width; i += kWarp) squares += a.x[begin + i] * a.x[begin + i];
+  const float scale = 1.0f / sqrtf(warp_sum(squares) / float(a.width) + a.eps);
 
-  for (u32 i = lane_id(); i < width; i += kWarp) {
-    out[begin + i] = x[begin + i] * scale * weight[i] * activate(activation, gate[begin + i]);
+  for (u32 i = lane_id(); i < a.width; i += kWarp) {
+    const float normed = a.x[begin + i] * scale * a.weight[i];
+    a.out[begin + i] = normed * activate(a.activation, a.gate[begin + i]);
   }
 }
 

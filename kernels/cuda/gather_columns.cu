@@ -6,38 +6,25 @@
 //   thread
 
 #include "prelude.cuh"
+#include "row_arguments.h"
 
-struct ColumnPiece {
-  const float* x;
-  u32 cols, width, first, step;
-  float scale;
-};
-
-struct ColumnPieces {
-  ColumnPiece of[3];  // unused pieces have width 0
-};
-
-DEVICE float piece_element(const ColumnPieces& pieces, u32 row, u32 group, u32 at) {
-#pragma unroll
-  for (u32 p = 0; p < 3; ++p) {
-    const ColumnPiece& piece = pieces.of[p];
-    if (at < piece.width) {
-      return piece.scale * piece.x[u64(row) * piece.cols + piece.first + group * piece.step + at];
-    }
-    at -= piece.width;
-  }
-  return 0;
+DEVICE float piece_element(const float* x, const ColumnPiece& piece, u32 row, u32 group, u32 at) {
+  return piece.scale * x[u64(row) * piece.cols + piece.first + group * piece.step + at];
 }
 
-KERNEL gather_columns(float* out, ColumnPieces pieces, const u32* n_rows, u32 out_cols,
-                      u32 group_cols) {
+KERNEL gather_columns(GatherColumns a) {
   wait_for_previous_kernel();
   const u32 row = blockIdx.y;
-  if (row >= *n_rows) return;
+  if (row >= *a.n_rows) return;
+  const u32 end0 = a.pieces[0].width, end1 = end0 + a.pieces[1].width;
   for (u32 k = 0; k < 4; ++k) {
     const u32 i = blockIdx.x * 1024 + k * blockDim.x + threadIdx.x;
-    if (i >= out_cols) return;
-    out[u64(row) * out_cols + i] = piece_element(pieces, row, i / group_cols, i % group_cols);
+    if (i >= a.out_cols) return;
+    const u32 group = i / a.group_cols, at = i % a.group_cols;
+    a.out[u64(row) * a.out_cols + i] =
+        at < end0   ? piece_element(a.x0, a.pieces[0], row, group, at)
+        : at < end1 ? piece_element(a.x1, a.pieces[1], row, group, at - end0)
+                    : piece_element(a.x2, a.pieces[2], row, group, at - end1);
   }
 }
 

@@ -6,18 +6,18 @@
 //   moves: 12 bytes an output
 
 #include "activation.cuh"
+#include "row_arguments.h"
 
-KERNEL glu(float* out, const float* x, const u32* n_rows, u32 out_cols, u32 width,
-           u32 unit) {
+KERNEL glu(Glu a) {
   wait_for_previous_kernel();
   const u32 row = blockIdx.y;
-  if (row >= *n_rows) return;
-  const float* from = x + u64(row) * 2 * out_cols;
+  if (row >= *a.n_rows) return;
+  const float* from = a.x + u64(row) * 2 * a.out_cols;
   for (u32 k = 0; k < 4; ++k) {
     const u32 i = blockIdx.x * 1024 + k * blockDim.x + threadIdx.x;
-    if (i >= out_cols) return;
-    const u32 gate = i / width * 2 * width + i % width;
-    out[u64(row) * out_cols + i] = gated_unit(unit, from[gate], from[gate + width]);
+    if (i >= a.out_cols) return;
+    const u32 gate = i / a.width * 2 * a.width + i % a.width;
+    a.out[u64(row) * a.out_cols + i] = gated_unit(a.unit, from[gate], from[gate + a.width]);
   }
 }
 

@@ -18,18 +18,17 @@
 #define INSTANCE(...)
 #endif
 
+#include "kernel_arguments.h"
+
 #define DEVICE static __device__ __forceinline__
 #define DEVICE_MEMBER __device__ __forceinline__
 #define KERNEL __global__ void
 // A kernel for blocks of up to 1024 threads, which leaves 64 registers per thread.
 #define LARGE_KERNEL __global__ void __launch_bounds__(1024)
 
-typedef unsigned char u8;
+using namespace kernel_args;
 typedef unsigned short u16;
-typedef unsigned u32;
-typedef unsigned long long u64;
 typedef signed char i8;
-typedef int i32;
 
 constexpr u32 kWarp = 32;
 constexpr u32 kAllLanes = 0xffffffffu;

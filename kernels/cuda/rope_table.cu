@@ -7,17 +7,17 @@
 // precision (positions reach 10^5 radians).
 
 #include "prelude.cuh"
+#include "row_arguments.h"
 
-KERNEL rope_table(float* out, const i32* positions, const float* inv_freq, const u32* n_tokens,
-                  u32 n, float scale) {
+KERNEL rope_table(RopeTable a) {
   wait_for_previous_kernel();
   const u32 token = blockIdx.x;
-  if (token >= *n_tokens) return;
-  float* row = out + u64(token) * 2 * n;
-  for (u32 i = threadIdx.x; i < n; i += blockDim.x) {
-    const float angle = float(positions[token]) * inv_freq[i];
-    row[i] = cosf(angle) * scale;
-    row[n + i] = sinf(angle) * scale;
+  if (token >= *a.n_tokens) return;
+  float* row = a.out + u64(token) * 2 * a.n_freqs;
+  for (u32 i = threadIdx.x; i < a.n_freqs; i += blockDim.x) {
+    const float angle = float(a.positions[token]) * a.inv_freq[i];
+    row[i] = cosf(angle) * a.scale;
+    row[a.n_freqs + i] = sinf(angle) * a.scale;
   }
 }
 

@@ -3,16 +3,17 @@
 //   x, out [rows, cols] F32; grid: (cols / 1024, rows); block 256, four elements a thread
 
 #include "prelude.cuh"
+#include "row_arguments.h"
 
-KERNEL softcap(float* out, const float* x, const u32* n_rows, u32 cols, float cap) {
+KERNEL softcap(Softcap a) {
   wait_for_previous_kernel();
   const u32 row = blockIdx.y;
-  if (row >= *n_rows) return;
+  if (row >= *a.n_rows) return;
   for (u32 k = 0; k < 4; ++k) {
     const u32 i = blockIdx.x * 1024 + k * blockDim.x + threadIdx.x;
-    if (i >= cols) return;
-    const u64 at = u64(row) * cols + i;
-    out[at] = cap * tanhf(x[at] / cap);
+    if (i >= a.cols) return;
+    const u64 at = u64(row) * a.cols + i;
+    a.out[at] = a.cap * tanhf(a.x[at] / a.cap);
   }
 }
 

@@ -32,138 +32,38 @@
 //     measured.
 #pragma once
 
-#include "argument_constant.h"
 #include "moe_arguments.h"
+#include "row_arguments.h"
 #include "sampling_arguments.h"
 #include "state_arguments.h"
 
 namespace metal_args {
 
-// ---- rows of activations ------------------------------------------------------------------------
-
-// Elements of a row per threadgroup of an elementwise kernel.
-METAL_ARGS_CONSTANT kRowElements = 1024;
-// Longer rows are normalized by 1024 threads, others by 256: `norm_threads`.
-METAL_ARGS_CONSTANT kLongRow = 4096;
-
-// embed<F>: out, int32 tokens, n_tokens, weight, codebooks
-// grid (max tokens); threads 128; every format
-struct EmbedArgs {
-  uint64_t row_stride;
-  uint32_t cols;
-  float scale;
-};
-
-// rms_norm: out, x, weight, [residual], n_rows
-//   the weight has the columns of one group
-// grid (max rows, groups); threads norm_threads
-struct RmsNormArgs {
-  uint32_t cols;
-  uint32_t groups;
-  float eps;
-  float offset;
-  uint32_t has_residual;
-};
-
-// fused_residual_rms_norm: out, sum, x, [x_weight], residual, weight, n_rows
-//   sum = residual + (x_weight ? x / rms(x, eps) * (x_weight + offset) : x)
-//   out = sum / rms(sum, next_eps) * (weight + next_offset); sum may be the residual itself
-// grid (max rows); threads norm_threads
-struct FusedResidualRmsNormArgs {
-  uint32_t cols;
-  float eps;
-  float offset;
-  float next_eps;
-  float next_offset;
-  uint32_t has_x_weight;
-};
-
-// layer_norm: out, x, weight, [bias], n_rows
-// grid (max rows); threads norm_threads
-struct LayerNormArgs {
-  uint32_t cols;
-  float eps;
-  uint32_t has_bias;
-};
-
-// glu: out, x, n_rows
-// grid (ceil(out_cols, kRowElements), max rows); threads 256
-struct GluArgs {
-  uint32_t out_cols;
-  uint32_t width;
-  uint32_t unit;  // of forge.h
-};
-
-// gather_outputs: out, x, int32 output_rows, n_outputs
-// grid (ceil(cols, kRowElements), max outputs); threads 256
-struct GatherOutputsArgs {
-  uint32_t cols;
-};
-
-// gather_columns: out, x0, [x1], [x2], n_rows
-//   piece p of group g of out is scale * x[first + g * step ... + width - 1]
-// grid (ceil(out_cols, kRowElements), max rows); threads 256
-struct ColumnPiece {
-  uint32_t cols;
-  uint32_t width;  // 0 for unused pieces
-  uint32_t first;
-  uint32_t step;
-  float scale;
-};
-struct GatherColumnsArgs {
-  uint32_t out_cols;
-  uint32_t group_cols;
-  ColumnPiece pieces[3];
-};
-
-// permute_columns: out, x, order, [route], n_rows
-//   column i of out is column order[i] of x; order holds whole numbers as floats. With a route,
-//   each expert has its own order, and out has the columns for each of the top_k chosen experts
-// grid (ceil(out_cols, kRowElements), max rows); threads 256
-struct PermuteColumnsArgs {
-  uint32_t x_cols;  // cols or top_k * cols
-  uint32_t cols;
-  uint32_t out_cols;
-  uint32_t routed;
-};
-
-// softcap: out, x, n_rows
-// grid (ceil(cols, kRowElements), max rows); threads 256
-struct SoftcapArgs {
-  uint32_t cols;
-  float cap;
-};
-
-// clamp_values: out, x, n_rows
-// grid (ceil(cols, kRowElements), max rows); threads 256
-struct ClampArgs {
-  uint32_t cols;
-  float limit;
-};
+using namespace kernel_args;
 
 // ---- products -----------------------------------------------------------------------------------
 
 // SIMD groups of a threadgroup of matvec, and the rows that one of them computes together: for the
 // fast formats, and for Blocks<n>.
-METAL_ARGS_CONSTANT kMatvecSimdgroups = 8;
-METAL_ARGS_CONSTANT kMatvecRows = 4;
-METAL_ARGS_CONSTANT kMatvecBlocksRows = 1;
+KERNEL_CONSTANT kMatvecSimdgroups = 8;
+KERNEL_CONSTANT kMatvecRows = 4;
+KERNEL_CONSTANT kMatvecBlocksRows = 1;
 // The most tokens that matvec computes together; more tokens are computed group by group. Without
 // matrix units, GPUs up to Apple9 take as long for four groups as gemm takes for its 32 tokens.
-METAL_ARGS_CONSTANT kMostMatvecTokens = 8;
+KERNEL_CONSTANT kMostMatvecTokens = 8;
 // SIMD groups share rows (`split`) while each keeps this many columns, and while there are fewer
 // threadgroups than this:
 //   split = 1; while (2 split <= min(8, cols / kSplitCols) && grid.x(split) < kFewThreadgroups)
 //   split *= 2
-METAL_ARGS_CONSTANT kSplitCols = 512;
-METAL_ARGS_CONSTANT kFewThreadgroups = 64;
+KERNEL_CONSTANT kSplitCols = 512;
+KERNEL_CONSTANT kFewThreadgroups = 64;
 // Up to this many rows of the weight, an RMSNorm is fused into the product after it. Each
 // threadgroup then reads the norm's weight again, which costs more than a separate launch if the
 // output is a vocabulary.
-METAL_ARGS_CONSTANT kMostNormMatvecRows = 16384;
+KERNEL_CONSTANT kMostNormMatvecRows = 16384;
 // Rows of weights and tokens per threadgroup of gemm.
-METAL_ARGS_CONSTANT kGemmRows = 64;
-METAL_ARGS_CONSTANT kGemmTokens = 32;
+KERNEL_CONSTANT kGemmRows = 64;
+KERNEL_CONSTANT kGemmTokens = 32;
 
 // out = residual + alpha * activation(product + bias). Bias and residual begin at the product's
 // first row of weights; the residual has the row stride of the output. With `opened`, the first
@@ -262,20 +162,13 @@ struct AttentionWork {
 };
 
 // Positions per entry of work.
-METAL_ARGS_CONSTANT kSplitTokens = 256;
+KERNEL_CONSTANT kSplitTokens = 256;
 // The most queries per tile of prefill attention; a threadgroup computes half of them.
-METAL_ARGS_CONSTANT kPrefillQueries = 64;
+KERNEL_CONSTANT kPrefillQueries = 64;
 // Rows (query heads of a KV head times queries) per threadgroup of decode attention, and of latent
 // attention.
-METAL_ARGS_CONSTANT kDecodeRows = 8;
-METAL_ARGS_CONSTANT kLatentRows = 16;
-
-// rope_table: out [tokens, 2 n_freqs], int32 positions, inv_freq, n_tokens
-// grid (max tokens); threads 128
-struct RopeTableArgs {
-  uint32_t n_freqs;
-  float scale;
-};
+KERNEL_CONSTANT kDecodeRows = 8;
+KERNEL_CONSTANT kLatentRows = 16;
 
 // rope_append<T>: q, qkv, uint8 pages, int32 positions, int32 sequences, int32 page_tables,
 //   n_tokens, [q_norm], [k_norm], [rope]

@@ -2,9 +2,11 @@
 
 // Arguments of the mixture of experts; conventions as in arguments.h.
 
-#include "argument_constant.h"
+#include "kernel_arguments.h"
 
 namespace metal_args {
+
+using namespace kernel_args;
 
 // Pairs that are computed together: entries first .. first + count of the list of pairs. A pair is
 // a token and one of its experts, numbered token * top_k + index of the expert.

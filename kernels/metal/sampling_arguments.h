@@ -2,16 +2,18 @@
 
 // Arguments of the sampling kernels; conventions as in arguments.h.
 
-#include "argument_constant.h"
+#include "kernel_arguments.h"
 
 namespace metal_args {
 
+using namespace kernel_args;
+
 // Logits per chunk; maxima, sums and masses are stored per chunk: chunks = ceil(vocabulary,
 // kChunk). A threadgroup takes kGroupChunks of them.
-METAL_ARGS_CONSTANT kChunk = 256;
-METAL_ARGS_CONSTANT kGroupChunks = 8;
+KERNEL_CONSTANT kChunk = 256;
+KERNEL_CONSTANT kGroupChunks = 8;
 // Logits per threadgroup of argmax_chunks.
-METAL_ARGS_CONSTANT kArgmaxChunk = 1024;
+KERNEL_CONSTANT kArgmaxChunk = 1024;
 
 // All kernels read forge_sampling of forge.h and write forge_result, followed by int32 ids[max_top]
 // and float logprobs[max_top] for each output. They run in this order:

@@ -1,32 +1,12 @@
 #pragma once
 
-// Arguments of gates and of operations with recurrent state; conventions as in arguments.h.
+// Arguments of operations with recurrent state; conventions as in arguments.h.
 
-#include "argument_constant.h"
+#include "kernel_arguments.h"
 
 namespace metal_args {
 
-// sigmoid_gate: out, x, gate, [residual], n_rows
-//   gate [rows, gates]; each column applies to cols / gates neighbouring columns of x
-// grid (ceil(cols, kRowElements), max rows); threads 256
-struct SigmoidGateArgs {
-  uint32_t cols;
-  uint32_t gates;
-  uint32_t has_residual;
-};
-
-// Groups of a row per threadgroup of gated_rms_norm, one per SIMD group.
-METAL_ARGS_CONSTANT kNormGroups = 4;
-
-// gated_rms_norm: out, x, gate, weight, n_rows
-//   out = x / rms(x, eps) * weight * activation(gate), for each group of `width` columns
-// grid (ceil(cols / width, kNormGroups), max rows); threads 32 kNormGroups
-struct GatedRmsNormArgs {
-  uint32_t cols;
-  uint32_t width;
-  float eps;
-  uint32_t activation;  // of forge.h
-};
+using namespace kernel_args;
 
 // Rows first_row .. first_row + n_rows of a step are the tokens of one sequence; none if n_rows is
 // 0. The slot holds the state after the previous tokens; with from_zero it is read as zeros.
@@ -39,8 +19,8 @@ struct SlotRun {
 
 // Columns and tokens of a run per threadgroup of causal_conv1d. No weight looks back more tokens,
 // so only the first threadgroup of a run reads and writes the slot.
-METAL_ARGS_CONSTANT kConvColumns = 128;
-METAL_ARGS_CONSTANT kConvTokens = 64;
+KERNEL_CONSTANT kConvColumns = 128;
+KERNEL_CONSTANT kConvTokens = 64;
 
 // causal_conv1d: out, x, weight, [bias], state, SlotRun runs
 //   weight [cols, width], at most 64 wide; a slot of the state is [width - 1, cols]: the rows
@@ -56,10 +36,10 @@ struct CausalConv1dArgs {
 };
 
 // Columns of a head's matrix per threadgroup of gated_delta_rule, and the lanes per column.
-METAL_ARGS_CONSTANT kDeltaColumns = 16;
-METAL_ARGS_CONSTANT kDeltaLanes = 8;
+KERNEL_CONSTANT kDeltaColumns = 16;
+KERNEL_CONSTANT kDeltaLanes = 8;
 // The longest keys of gated_delta_rule.
-METAL_ARGS_CONSTANT kMostDeltaKeys = 256;
+KERNEL_CONSTANT kMostDeltaKeys = 256;
 
 // gated_delta_rule<fours>: out, qkv, ba, rate, dt_bias, state, SlotRun runs
 //   qkv [tokens, n_k_heads k_dim (q) | n_k_heads k_dim (k) | n_v_heads v_dim (v)]

@@ -35,7 +35,7 @@ const kernelFlags = [
   "-x",
   "c++",
 ];
-const testFlags = ["-Wall", "-Wextra", "-Werror"];
+const testFlags = ["-Wall", "-Wextra", "-Werror", "-Ikernels/arguments"];
 
 /** The tests of kernels, and kernels used only by tests. */
 const testFolder = "test/emulator/kernels";
@@ -178,6 +178,9 @@ export async function buildTests(
     ...list("csrc/common/quant", ".h"),
     "csrc/forge.h",
     ...list("csrc/abi", ".h"),
+    ...list("kernels/arguments", ".h"),
+    "csrc/gpu/launch_geometry.h",
+    "csrc/gpu/rounding.h",
     "kernels/metal/arguments.h",
   ]);
   const flags = [...modeFlags[mode], ...testFlags];
@@ -204,8 +207,11 @@ export async function buildEmulator(options: EmulatorOptions = {}): Promise<Emul
   const runtime = list("test/emulator", ".cpp").map((path) => ({ path, flags: testFlags }));
   const device = [...list(kernels, ".cu"), ...list(join(testFolder, "cuda"), ".cu")]
     .filter((path) => only === undefined || only.includes(basename(path)))
-    .map((path) => ({ path, flags: [...sanitize, ...kernelFlags, `-I${kernels}`] }));
-  const deviceHeaders = text(list(kernels, ".cuh"));
+    .map((path) => ({
+      path,
+      flags: [...sanitize, ...kernelFlags, `-I${kernels}`, "-Ikernels/arguments"],
+    }));
+  const deviceHeaders = text([...list(kernels, ".cuh"), ...list("kernels/arguments", ".h")]);
   const libraryObjects = await inParallel([...runtime, ...device], (source) => {
     const headers = source.path.endsWith(".cu") ? [...own, ...numbers, ...deviceHeaders] : own;
     return compile(source, folder, headers);

@@ -24,6 +24,7 @@ export async function buildGpuTests(): Promise<string> {
   const folder = join(ROOT, "build", "emulator", "gpu");
   await Deno.mkdir(folder, { recursive: true });
   const kernels = [
+    ...list("kernels/arguments", ".h"),
     ...list("kernels/cuda", ".cu", ".cuh"),
     ...list(join(tests, "cuda"), ".cu"),
   ].map((path) => ({ name: basename(path), text: text([path])[0] ?? "" }));
@@ -49,6 +50,7 @@ export async function buildGpuTests(): Promise<string> {
       .flatMap((place) => list(place, ".h")),
     "csrc/forge.h",
     ...list("csrc/abi", ".h"),
+    ...list("kernels/arguments", ".h"),
   ]);
   const objects = await inParallel(sources, (path) => compile({ path, flags }, folder, headers));
   return await link(join(folder, "kernel_tests.*"), ["-pthread"], [...objects, "-ldl"]);

@@ -223,9 +223,14 @@ export function deviceSources(folder = "kernels/cuda") {
   const path = resolve(ROOT, folder);
   const names = Array.from(Deno.readDirSync(path), (entry) => entry.name).sort();
   const read = (name: string) => Deno.readTextFileSync(join(path, name));
-  const headers = new Map(
-    names.filter((name) => name.endsWith(".cuh")).map((name) => [name, read(name)]),
-  );
+  const shared = join(ROOT, "kernels", "arguments");
+  const headers = new Map([
+    ...names.filter((name) => name.endsWith(".cuh")).map((name) => [name, read(name)] as const),
+    ...Array.from(
+      Deno.readDirSync(shared),
+      ({ name }) => [name, Deno.readTextFileSync(join(shared, name))] as const,
+    ),
+  ]);
   return names.filter((name) => name.endsWith(".cu")).map((name) => {
     const text = read(name);
     const instances = Array.from(text.matchAll(/^INSTANCE\((.*)\)$/gm), ([, match]) => match ?? "");

@@ -50,7 +50,7 @@ const bugs: readonly SeededBug[] = [
   {
     bug: "the last element's tail is one too long",
     file: "glu.cu",
-    change: ["if (i >= out_cols) return;", "if (i > out_cols) return;"],
+    change: ["if (i >= a.out_cols) return;", "if (i > a.out_cols) return;"],
     kernels: ["glu.cu"],
     test: "glu_of_erf_gelu",
     mode: "asan",

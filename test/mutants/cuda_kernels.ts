@@ -304,14 +304,14 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     [
       "norm-epsilon",
       "rms_norm.cu",
-      "block_sum(squares, partial) / float(cols) + eps",
-      "block_sum(squares, partial) / float(cols) + 0 * eps",
+      "block_sum(squares, partial) / float(a.cols) + a.eps",
+      "block_sum(squares, partial) / float(a.cols) + 0 * a.eps",
     ],
     [
       "group-of-a-norm",
       "rms_norm.cu",
-      "(u64(row) * gridDim.y + blockIdx.y) * cols",
-      "u64(row) * gridDim.y * cols",
+      "(u64(row) * gridDim.y + blockIdx.y) * a.cols",
+      "u64(row) * gridDim.y * a.cols",
     ],
   ),
   ...group(

@@ -6,7 +6,7 @@
 import { basename, dirname, join } from "@std/path";
 import { embeddedSource } from "../../../ffi/build/graph.ts";
 import { compile, emulatorUnavailable, inParallel, link, list, text } from "../build.ts";
-import { buildMetalEmulator } from "../metal/build.ts";
+import { buildMetalEmulator, metalFiles } from "../metal/build.ts";
 import { ROOT } from "../../support/checkout.ts";
 import { makeOnce, writeWhole } from "../../support/make_once.ts";
 
@@ -41,6 +41,7 @@ function compileAll(paths: readonly string[], folder: string, headers: readonly 
       ...warnings,
       "-fvisibility=hidden",
       "-iquotecsrc/metal", // for changed copies, which lie elsewhere
+      "-Ikernels/arguments",
       ...(isObjectiveC ? objectiveCFlags : []),
     ];
     return compile({ path, flags }, folder, headers, isObjectiveC ? OBJECTIVE_C : undefined);
@@ -49,7 +50,7 @@ function compileAll(paths: readonly string[], folder: string, headers: readonly 
 
 /** The source that embeds the kernels, generated as in the build. */
 async function embeddedKernels(folder: string): Promise<string> {
-  const files = list("kernels/metal", ".metal", ".h");
+  const files = metalFiles();
   const texts = text(files);
   const source = embeddedSource(files.map((path, i) => ({
     name: basename(path),
@@ -103,6 +104,7 @@ export async function buildFakeMetal(change?: HostChange): Promise<string> {
     ...sources.flatMap((each) => list(each, ".h")),
     "csrc/forge.h",
     ...list("csrc/abi", ".h"),
+    ...list("kernels/arguments", ".h"),
     ...list("kernels/metal", ".h"),
   ]);
   const paths = [

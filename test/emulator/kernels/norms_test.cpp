@@ -24,17 +24,20 @@ void check_rms_norm(u32 rows, u32 max_rows, u32 cols, u32 threads, bool with_res
   const auto residual = random_floats(random, size);
   Buffer<float> out(size);
   const Buffer<u32> n_rows = {rows};
-  launch(RmsNorm{.out = out.data(),
-                 .x = x.data(),
-                 .weight = weight.data(),
-                 .residual = with_residual ? residual.data() : nullptr,
-                 .n_rows = n_rows.data(),
-                 .max_rows = max_rows,
-                 .cols = cols,
-                 .groups = groups,
-                 .threads = threads,
-                 .eps = 1e-5f,
-                 .offset = 1.0f});
+  const RmsNormArgs args{.cols = cols,
+                         .groups = groups,
+                         .eps = 1e-5f,
+                         .offset = 1.0f,
+                         .has_residual = with_residual};
+  forge::Geometry shape = forge::geometry(args, max_rows);
+  shape.group.threads = threads;
+  launch<RmsNorm>(shape,
+                  {.out = out.data(),
+                   .x = x.data(),
+                   .weight = weight.data(),
+                   .residual = with_residual ? residual.data() : nullptr,
+                   .n_rows = n_rows.data()},
+                  args);
   auto expected = plain_rms_norm(x.data(), weight.data(), rows * groups, cols, 1e-5, 1.0);
   for (size_t i = 0; with_residual && i < expected.size(); ++i) expected[i] += residual[i];
   expect_near("rms_norm", out, expected, 1e-6, 1e-5);

@@ -1,15 +1,46 @@
 #pragma once
 
-// The operations of kernels on all devices, as the tests launch them. Pointers are to memory of the
-// device (Buffer), null if absent. Each device defines the functions `launch` in
-// cuda/operations.cpp or metal/operations.cpp, with its kernels' names, parameters and geometry.
-// Tests, references and tolerances are the same for all devices.
+// The kernels of all devices, as the tests launch them. Tests, references and tolerances are the
+// same for all devices.
+//
+// Kernels of kernels/arguments are launched with their arguments and the geometry that plans use
+// (csrc/gpu/launch_geometry.h). For the others, a struct names an operation, and each device
+// defines `launch` in cuda/operations.cpp or metal/operations.cpp, with its kernels' names,
+// parameters and geometry. Pointers are to memory of the device (Buffer), null if absent.
 
 #include "../../../csrc/forge.h"
+#include "../../../csrc/gpu/launch_geometry.h"
 #include "pages.h"
 #include "weights.h"
 
 namespace kernel_test {
+
+using namespace kernel_args;
+
+// Launches a kernel with the addresses of its buffers and the bytes of its scalars; each device
+// defines it.
+void launch_kernel(const std::string& instance, const forge::Geometry& geometry,
+                   const std::vector<const void*>& buffers, const void* scalars,
+                   size_t scalar_bytes);
+
+// Launches kernel K; `arguments`, if any, are its template arguments, as in "<FormatQ8_0>".
+template <class K>
+void launch(const forge::Geometry& geometry,
+            const typename K::template Buffers<const void*>& buffers,
+            const typename K::Args& scalars, const std::string& arguments = "") {
+  const auto* first = reinterpret_cast<const void* const*>(&buffers);
+  const std::vector<const void*> addresses(first, first + sizeof(buffers) / sizeof(*first));
+  launch_kernel(K::kName + arguments, geometry, addresses, &scalars, sizeof(scalars));
+}
+// The grid is made for `rows`; kernels read from a buffer how many exist.
+template <class K>
+void launch(u32 rows, const typename K::template Buffers<const void*>& buffers,
+            const typename K::Args& scalars, const std::string& arguments = "") {
+  launch<K>(forge::geometry(scalars, rows), buffers, scalars, arguments);
+}
+
+// Bytes of shared memory in which fused_residual_rms_norm keeps a row.
+u64 kept_row_bytes(u32 cols);
 
 // out = residual + alpha * activation(product + bias).
 struct Epilogue {
@@ -19,82 +50,7 @@ struct Epilogue {
   u32 activation;
 };
 
-// The grid is made for `max_rows` (tokens, outputs); *n_rows of them exist.
-struct RmsNorm {
-  float* out;
-  const float *x, *weight, *residual;
-  const u32* n_rows;
-  u32 max_rows, cols, groups, threads;
-  float eps, offset;
-};
-struct FusedResidualRmsNorm {
-  float *out, *sum;
-  const float *x, *x_weight, *residual, *weight;
-  const u32* n_rows;
-  u32 max_rows, cols;
-  float eps, offset, next_eps, next_offset;
-};
-struct LayerNorm {
-  float* out;
-  const float *x, *weight, *bias;
-  const u32* n_rows;
-  u32 max_rows, cols;
-  float eps;
-};
-struct Glu {
-  float* out;
-  const float* x;
-  const u32* n_rows;
-  u32 max_rows, out_cols, width, unit;
-};
-struct ColumnPiece {
-  const float* x;
-  u32 cols, width, first, step;
-  float scale;
-};
-struct GatherColumns {
-  float* out;
-  ColumnPiece pieces[3];
-  const u32* n_rows;
-  u32 max_rows, out_cols, group_cols;
-};
-struct PermuteColumns {
-  float* out;
-  const float* x;
-  const float* order;
-  const float* route;  // or null
-  const u32* n_rows;
-  u32 max_rows, x_cols, cols, out_cols;
-};
-struct GatherOutputs {
-  float* out;
-  const float* x;
-  const i32* output_rows;
-  const u32* n_outputs;
-  u32 max_outputs, cols;
-};
-struct Softcap {
-  float* out;
-  const float* x;
-  const u32* n_rows;
-  u32 max_rows, cols;
-  float cap;
-};
-struct Clamp {
-  float* out;
-  const float* x;
-  const u32* n_rows;
-  u32 max_rows, cols;
-  float limit;
-};
-struct Embed {
-  float* out;
-  const i32* tokens;
-  const u32* n_tokens;
-  u32 max_tokens;
-  const DeviceWeight* weight;
-  float scale;
-};
+// The grids of the following are made for `max_rows` (tokens, outputs); *n_rows of them exist.
 
 // Few tokens, `at_once` computed together; `split` warps or SIMD groups share rows.
 struct Matvec {
@@ -167,20 +123,6 @@ struct MoeCombine {
   u32 max_tokens, cols, top_k;
 };
 
-struct SigmoidGate {
-  float* out;
-  const float *x, *gate, *residual;
-  const u32* n_rows;
-  u32 max_rows, cols, gates;
-};
-struct GatedRmsNorm {
-  float* out;
-  const float *x, *gate, *weight;
-  const u32* n_rows;
-  u32 max_rows, cols, width;
-  float eps;
-  u32 activation;
-};
 struct SlotRun {
   u32 first_row, n_rows, slot, from_zero;
 };
@@ -202,14 +144,6 @@ struct GatedDeltaRule {
   float scale, eps;
 };
 
-struct RopeTable {
-  float* out;
-  const i32* positions;
-  const float* inv_freq;
-  const u32* n_tokens;
-  u32 max_tokens, n_freqs;
-  float scale;
-};
 struct RopeAppend {
   const KvType* type;
   float* q;
@@ -303,16 +237,6 @@ struct ChooseTokens {
   u32* next_ids;
 };
 
-void launch(const RmsNorm& op);
-void launch(const FusedResidualRmsNorm& op);
-void launch(const LayerNorm& op);
-void launch(const Glu& op);
-void launch(const GatherColumns& op);
-void launch(const PermuteColumns& op);
-void launch(const GatherOutputs& op);
-void launch(const Softcap& op);
-void launch(const Clamp& op);
-void launch(const Embed& op);
 void launch(const Matvec& op);
 void launch(const Gemm& op);
 void launch(const MoeRoute& op);
@@ -321,11 +245,8 @@ void launch(const HeadGroups& op);
 void launch(const GroupedMatvec& op);
 void launch(const GroupedGemm& op);
 void launch(const MoeCombine& op);
-void launch(const SigmoidGate& op);
-void launch(const GatedRmsNorm& op);
 void launch(const CausalConv1d& op);
 void launch(const GatedDeltaRule& op);
-void launch(const RopeTable& op);
 void launch(const RopeAppend& op);
 void launch(const NaiveAttention& op);
 void launch(const PrefillAttention& op);

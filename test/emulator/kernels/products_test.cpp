@@ -32,18 +32,25 @@ void check_matvec(const WeightKind& kind, u32 rows, u32 cols, u32 tokens, u32 at
   }
 }
 
+void launch_embed(Buffer<float>& out, const Buffer<i32>& ids, const Buffer<u32>& n_tokens,
+                  const DeviceWeight& weight, float scale) {
+  launch<Embed>(n_tokens[0] + 1,
+                {.out = out.data(),
+                 .tokens = ids.data(),
+                 .n_tokens = n_tokens.data(),
+                 .weight = weight.data.data(),
+                 .codebooks = codebooks().data()},
+                {.row_stride = weight.row_stride, .cols = weight.cols, .scale = scale},
+                "<" + weight.format + ">");
+}
+
 void check_embed(const WeightKind& kind, u32 cols) {
   Random random(kind.type + cols);
   const DeviceWeight weight = random_weight(random, kind, 3, cols);
   Buffer<float> out(2 * cols);
   const Buffer<i32> ids = {2, 0};
   const Buffer<u32> n_tokens = {2};
-  launch(Embed{.out = out.data(),
-               .tokens = ids.data(),
-               .n_tokens = n_tokens.data(),
-               .max_tokens = 3,
-               .weight = &weight,
-               .scale = 2.0f});
+  launch_embed(out, ids, n_tokens, weight, 2.0f);
   for (u32 t = 0; t < 2; ++t) {
     std::vector<double> expected(cols);
     for (u32 i = 0; i < cols; ++i) expected[i] = 2.0 * weight.row(static_cast<u32>(ids[t]))[i];
@@ -84,12 +91,7 @@ void check_far_rows(const WeightKind& kind) {
                   .out_stride = rows,
                   .epilogue = epilogue});
     } else {
-      launch(Embed{.out = out.data(),
-                   .tokens = ids.data(),
-                   .n_tokens = n_rows.data(),
-                   .max_tokens = tokens,
-                   .weight = &w,
-                   .scale = 1});
+      launch_embed(out, ids, n_rows, w, 1);
     }
     return out;
   };

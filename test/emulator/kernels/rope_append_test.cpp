@@ -67,13 +67,12 @@ void check(const KvType& type, const Case& c) {
   Buffer<float> rope(tokens * 2 * c.n_freqs), inv_freq(c.n_freqs), q(tokens * q_cols);
   for (u32 i = 0; i < c.n_freqs; ++i)
     inv_freq[i] = std::pow(10000.0f, -float(i) / float(c.n_freqs));
-  launch(RopeTable{.out = rope.data(),
-                   .positions = positions.data(),
-                   .inv_freq = inv_freq.data(),
-                   .n_tokens = n_tokens.data(),
-                   .max_tokens = 4,
-                   .n_freqs = c.n_freqs,
-                   .scale = 1.25f});
+  launch<RopeTable>(4,
+                    {.out = rope.data(),
+                     .positions = positions.data(),
+                     .inv_freq = inv_freq.data(),
+                     .n_tokens = n_tokens.data()},
+                    {.n_freqs = c.n_freqs, .scale = 1.25f});
   for (u32 t = 0; t < tokens; ++t) {
     for (u32 i = 0; i < c.n_freqs; ++i) {
       const double angle = static_cast<float>(positions[t]) * inv_freq[i];

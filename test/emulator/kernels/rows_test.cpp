@@ -17,13 +17,9 @@ void check_glu(u32 rows, u32 groups, u32 width, u32 unit) {
   const auto x = random_floats(random, u64(rows) * 2 * cols, 4);
   Buffer<float> out(u64(rows) * cols);
   const Buffer<u32> n_rows = {rows};
-  launch(Glu{.out = out.data(),
-             .x = x.data(),
-             .n_rows = n_rows.data(),
-             .max_rows = rows + 1,
-             .out_cols = cols,
-             .width = width,
-             .unit = unit});
+  launch<Glu>(rows + 1,
+              {.out = out.data(), .x = x.data(), .n_rows = n_rows.data()},
+              {.out_cols = cols, .width = width, .unit = unit});
   std::vector<double> expected;
   for (u32 r = 0; r < rows; ++r) {
     for (u32 i = 0; i < cols; ++i) {
@@ -49,19 +45,23 @@ TEST(fused_residual_rms_norm_of_both_kinds) {
   const Buffer<u32> n_rows = {rows};
   for (const bool norm_x : {false, true}) {
     Buffer<float> sum(rows * cols), out(rows * cols);
-    launch(FusedResidualRmsNorm{.out = out.data(),
-                                .sum = sum.data(),
-                                .x = x.data(),
-                                .x_weight = norm_x ? x_weight.data() : nullptr,
-                                .residual = residual.data(),
-                                .weight = weight.data(),
-                                .n_rows = n_rows.data(),
-                                .max_rows = rows,
-                                .cols = cols,
-                                .eps = 1e-5f,
-                                .offset = 1.0f,
-                                .next_eps = 1e-6f,
-                                .next_offset = 0.0f});
+    const FusedResidualRmsNormArgs args{.cols = cols,
+                                        .eps = 1e-5f,
+                                        .offset = 1.0f,
+                                        .next_eps = 1e-6f,
+                                        .next_offset = 0.0f,
+                                        .has_x_weight = norm_x};
+    forge::Geometry shape = forge::geometry(args, rows);
+    shape.group.memory = kept_row_bytes(cols);
+    launch<FusedResidualRmsNorm>(shape,
+                                 {.out = out.data(),
+                                  .sum = sum.data(),
+                                  .x = x.data(),
+                                  .x_weight = norm_x ? x_weight.data() : nullptr,
+                                  .residual = residual.data(),
+                                  .weight = weight.data(),
+                                  .n_rows = n_rows.data()},
+                                 args);
     std::vector<double> sums, outs;
     for (u32 r = 0; r < rows; ++r) {
       double squares = 0, next_squares = 0;
@@ -91,14 +91,13 @@ TEST(layer_norm_with_and_without_bias) {
   const Buffer<u32> n_rows = {rows};
   for (const bool with_bias : {false, true}) {
     Buffer<float> out(rows * cols);
-    launch(LayerNorm{.out = out.data(),
-                     .x = x.data(),
-                     .weight = weight.data(),
-                     .bias = with_bias ? bias.data() : nullptr,
-                     .n_rows = n_rows.data(),
-                     .max_rows = rows,
-                     .cols = cols,
-                     .eps = 1e-5f});
+    launch<LayerNorm>(rows,
+                      {.out = out.data(),
+                       .x = x.data(),
+                       .weight = weight.data(),
+                       .bias = with_bias ? bias.data() : nullptr,
+                       .n_rows = n_rows.data()},
+                      {.cols = cols, .eps = 1e-5f, .has_bias = with_bias});
     std::vector<double> expected;
     for (u32 r = 0; r < rows; ++r) {
       double mean = 0, variance = 0;
@@ -123,14 +122,17 @@ TEST(gather_columns_of_three_values) {
   const u32 group_cols = 5 + 17 + 9, out_cols = groups * group_cols;
   Buffer<float> out(rows * out_cols);
   const Buffer<u32> n_rows = {rows};
-  launch(GatherColumns{.out = out.data(),
-                       .pieces = {{x[0].data(), cols[0], 5, 20, 1, 1.0f},
-                                  {x[1].data(), cols[1], 17, 0, 17, -0.5f},
-                                  {x[2].data(), cols[2], 9, 0, 0, 3.0f}},
-                       .n_rows = n_rows.data(),
-                       .max_rows = 4,
-                       .out_cols = out_cols,
-                       .group_cols = group_cols});
+  launch<GatherColumns>(4,
+                        {.out = out.data(),
+                         .x0 = x[0].data(),
+                         .x1 = x[1].data(),
+                         .x2 = x[2].data(),
+                         .n_rows = n_rows.data()},
+                        {.out_cols = out_cols,
+                         .group_cols = group_cols,
+                         .pieces = {{cols[0], 5, 20, 1, 1.0f},
+                                    {cols[1], 17, 0, 17, -0.5f},
+                                    {cols[2], 9, 0, 0, 3.0f}}});
   size_t at = 0;
   for (u32 r = 0; r < rows; ++r) {
     for (u32 g = 0; g < groups; ++g) {
@@ -151,15 +153,13 @@ void check_permute(bool is_routed, bool is_shared) {
   for (float& column : order) column = static_cast<float>(random.below(cols));
   for (float& expert : route) expert = static_cast<float>(random.below(experts));
   const Buffer<u32> n_rows = {rows};
-  launch(PermuteColumns{.out = out.data(),
-                        .x = x.data(),
-                        .order = order.data(),
-                        .route = is_routed ? route.data() : nullptr,
-                        .n_rows = n_rows.data(),
-                        .max_rows = rows + 1,
-                        .x_cols = x_cols,
-                        .cols = cols,
-                        .out_cols = out_cols});
+  launch<PermuteColumns>(rows + 1,
+                         {.out = out.data(),
+                          .x = x.data(),
+                          .order = order.data(),
+                          .route = is_routed ? route.data() : nullptr,
+                          .n_rows = n_rows.data()},
+                         {.x_cols = x_cols, .cols = cols, .out_cols = out_cols, .routed = is_routed});
   for (u32 r = 0; r < rows; ++r) {
     for (u32 k = 0; k < top_k; ++k) {
       const u32 expert = is_routed ? static_cast<u32>(route[r * 2 * top_k + k]) : 0;
@@ -182,12 +182,13 @@ TEST(gather_columns_of_one_value) {
   const auto x = random_floats(random, 30);
   Buffer<float> out(20);
   const Buffer<u32> n_rows = {2};
-  launch(GatherColumns{.out = out.data(),
-                       .pieces = {{x.data(), 15, 10, 3, 0, 2.0f}},
-                       .n_rows = n_rows.data(),
-                       .max_rows = 2,
-                       .out_cols = 10,
-                       .group_cols = 10});
+  launch<GatherColumns>(2,
+                        {.out = out.data(),
+                         .x0 = x.data(),
+                         .x1 = nullptr,
+                         .x2 = nullptr,
+                         .n_rows = n_rows.data()},
+                        {.out_cols = 10, .group_cols = 10, .pieces = {{15, 10, 3, 0, 2.0f}}});
   for (u32 i = 0; i < 20; ++i) EXPECT(out[i] == 2 * x[i / 10 * 15 + 3 + i % 10]);
 }
 
@@ -198,18 +199,15 @@ TEST(gather_outputs_and_softcap) {
   const Buffer<i32> wanted = {3, 0, 3};
   const Buffer<u32> n = {3};
   Buffer<float> out(3 * cols), capped(3 * cols);
-  launch(GatherOutputs{.out = out.data(),
-                       .x = x.data(),
-                       .output_rows = wanted.data(),
-                       .n_outputs = n.data(),
-                       .max_outputs = 5,
-                       .cols = cols});
-  launch(Softcap{.out = capped.data(),
-                 .x = out.data(),
-                 .n_rows = n.data(),
-                 .max_rows = 5,
-                 .cols = cols,
-                 .cap = 30.0f});
+  launch<GatherOutputs>(5,
+                        {.out = out.data(),
+                         .x = x.data(),
+                         .output_rows = wanted.data(),
+                         .n_outputs = n.data()},
+                        {.cols = cols});
+  launch<Softcap>(5,
+                  {.out = capped.data(), .x = out.data(), .n_rows = n.data()},
+                  {.cols = cols, .cap = 30.0f});
   std::vector<double> expected;
   for (u32 o = 0; o < 3; ++o) {
     for (u32 i = 0; i < cols; ++i) {
@@ -227,12 +225,9 @@ TEST(clamp_values) {
   x[7] = std::numeric_limits<float>::quiet_NaN();
   const Buffer<u32> n = {2};
   Buffer<float> out(2 * cols);
-  launch(Clamp{.out = out.data(),
-               .x = x.data(),
-               .n_rows = n.data(),
-               .max_rows = 5,
-               .cols = cols,
-               .limit = 8.0f});
+  launch<Clamp>(5,
+                {.out = out.data(), .x = x.data(), .n_rows = n.data()},
+                {.cols = cols, .limit = 8.0f});
   EXPECT(std::isnan(out[7]));
   for (u32 i = 0; i < 2 * cols; ++i) EXPECT(i == 7 || out[i] == std::clamp(x[i], -8.0f, 8.0f));
 }

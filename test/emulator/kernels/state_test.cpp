@@ -167,14 +167,13 @@ TEST(sigmoid_gate_of_columns_and_groups) {
     const auto residual = random_floats(random, rows * cols);
     Buffer<float> out(rows * cols);
     const bool adds = gates != 3;
-    launch(SigmoidGate{.out = out.data(),
-                       .x = x.data(),
-                       .gate = gate.data(),
-                       .residual = adds ? residual.data() : nullptr,
-                       .n_rows = n_rows.data(),
-                       .max_rows = rows + 1,
-                       .cols = cols,
-                       .gates = gates});
+    launch<SigmoidGate>(rows + 1,
+                        {.out = out.data(),
+                         .x = x.data(),
+                         .gate = gate.data(),
+                         .residual = adds ? residual.data() : nullptr,
+                         .n_rows = n_rows.data()},
+                        {.cols = cols, .gates = gates, .has_residual = adds});
     std::vector<double> expected;
     for (u32 i = 0; i < rows * cols; ++i) {
       const double by = gate[i / cols * gates + i % cols / (cols / gates)];
@@ -190,16 +189,13 @@ TEST(gated_rms_norm_of_groups) {
   const auto x = random_floats(random, rows * cols), gate = random_floats(random, rows * cols, 4);
   const auto weight = random_floats(random, width);
   Buffer<float> out(rows * cols);
-  launch(GatedRmsNorm{.out = out.data(),
-                      .x = x.data(),
-                      .gate = gate.data(),
-                      .weight = weight.data(),
-                      .n_rows = n_rows.data(),
-                      .max_rows = rows + 1,
-                      .cols = cols,
-                      .width = width,
-                      .eps = 1e-5f,
-                      .activation = 1});
+  launch<GatedRmsNorm>(rows + 1,
+                       {.out = out.data(),
+                        .x = x.data(),
+                        .gate = gate.data(),
+                        .weight = weight.data(),
+                        .n_rows = n_rows.data()},
+                       {.cols = cols, .width = width, .eps = 1e-5f, .activation = 1});
   std::vector<double> expected;
   for (u32 i = 0; i < rows * cols; ++i) {
     const float* group = x.data() + i / width * width;

@@ -5,7 +5,8 @@
  * (`address_spaces/metal_stdlib`); nothing is run. Needs clang 19 (Debian's package clang-19).
  */
 import { join, resolve } from "@std/path";
-import { inParallel, list, text } from "../build.ts";
+import { inParallel, text } from "../build.ts";
+import { metalFiles } from "./build.ts";
 import { translate, withoutComments } from "./translate.ts";
 import { ROOT } from "../../support/checkout.ts";
 
@@ -37,9 +38,9 @@ export interface KernelFile {
   readonly text: string;
 }
 
-/** The files of `kernels/metal`. */
+/** The files of `kernels/metal`, and the declarations of arguments. */
 export function kernelFiles(): KernelFile[] {
-  return list("kernels/metal", ".metal", ".h").map((path) => ({
+  return metalFiles().map((path) => ({
     name: path.slice(path.lastIndexOf("/") + 1),
     text: text([path])[0] ?? "",
   }));

@@ -9,8 +9,17 @@ const contract = files.filter(({ name }) => name.endsWith("arguments.h"))
 const kernels = files.filter(({ name }) => name.endsWith(".metal"))
   .flatMap((file: KernelFile) => kernelsOf(file.text).map((kernel) => ({ file, ...kernel })));
 
-/** The names of the buffers that the contract lists for a kernel, in order. */
+/** The names of the buffers that KERNEL_ARGUMENTS or a comment lists for a kernel, in order. */
 function listed(kernel: string): string[] {
+  const [, declared] = contract.split(new RegExp(`^KERNEL_ARGUMENTS\\(\\w+, ${kernel},`, "m"));
+  if (declared !== undefined) {
+    const fields = declared.slice(0, declared.indexOf(";)"));
+    return Array.from(
+      `${fields};`.matchAll(/\b(?:READS|WRITES)\(\w+\) (\w+);/g),
+      ([, name = ""]) => name,
+    );
+  }
+  if (contract.includes(`, ${kernel})`)) return ["out", "x", "n_rows"]; // of KERNEL_MAPS
   const lines = contract.split("\n");
   const opening = new RegExp(`^// ${kernel}(<[^>]*>)?(, [^:]*)?: `);
   const first = lines.findIndex((line) => opening.test(line));

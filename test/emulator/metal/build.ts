@@ -53,9 +53,14 @@ export interface MetalEmulator {
   readonly tests: string;
 }
 
+/** The files of the kernels and their headers. */
+export function metalFiles(): string[] {
+  return [...list("kernels/arguments", ".h"), ...list("kernels/metal", ".metal", ".h")];
+}
+
 /** Translates the kernels into a folder named by a hash of the result; returns the folder. */
 async function translated({ change, instances }: MetalEmulatorOptions): Promise<string> {
-  const files = list("kernels/metal", ".metal", ".h").map((path) => {
+  const files = metalFiles().map((path) => {
     let source = text([path])[0] ?? "";
     if (change) source = change(basename(path), source);
     if (instances) {

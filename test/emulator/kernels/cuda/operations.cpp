@@ -10,8 +10,6 @@ namespace kernel_test {
 
 namespace {
 
-constexpr u32 kRowElements = 1024;
-
 std::string instance(const char* kernel, const std::string& format, u32 tokens) {
   return kernel + ("<" + format + ", ") + std::to_string(tokens) + ">";
 }
@@ -20,60 +18,21 @@ u32 warp_rows(const DeviceWeight& weight) { return weight.format[0] == 'B' ? 1 :
 
 }  // namespace
 
-void launch(const RmsNorm& op) {
-  launch("rms_norm", {{op.max_rows, op.groups}, {op.threads}}, op.out, op.x, op.weight, op.residual,
-         op.n_rows, op.cols, op.eps, op.offset);
+void launch_kernel(const std::string& instance, const forge::Geometry& geometry,
+                   const std::vector<const void*>& buffers, const void* scalars,
+                   size_t scalar_bytes) {
+  // One parameter: the buffers, then the scalars.
+  const size_t pointer_bytes = buffers.size() * sizeof(void*);
+  std::vector<u8> parameter((pointer_bytes + scalar_bytes + 7) / 8 * 8);
+  std::memcpy(parameter.data(), buffers.data(), pointer_bytes);
+  std::memcpy(parameter.data() + pointer_bytes, scalars, scalar_bytes);
+  void* parameters[] = {parameter.data()};
+  const auto& [grid, group] = geometry;
+  run_kernel(instance, {{grid.x, grid.y, grid.z}, {group.threads}, group.memory},
+             {parameter.size()}, parameters);
 }
 
-void launch(const FusedResidualRmsNorm& op) {
-  launch("fused_residual_rms_norm", {{op.max_rows}, {256}, op.cols * 4}, op.out, op.sum, op.x,
-         op.x_weight, op.residual, op.weight, op.n_rows, op.cols, op.eps, op.offset, op.next_eps,
-         op.next_offset);
-}
-
-void launch(const LayerNorm& op) {
-  launch("layer_norm", {{op.max_rows}, {256}}, op.out, op.x, op.weight, op.bias, op.n_rows,
-         op.cols, op.eps);
-}
-
-void launch(const Glu& op) {
-  launch("glu", {{blocks_for(op.out_cols, kRowElements), op.max_rows}, {256}}, op.out, op.x,
-         op.n_rows, op.out_cols, op.width, op.unit);
-}
-
-void launch(const GatherColumns& op) {
-  const struct {
-    ColumnPiece of[3];
-  } pieces = {{op.pieces[0], op.pieces[1], op.pieces[2]}};
-  launch("gather_columns", {{blocks_for(op.out_cols, kRowElements), op.max_rows}, {256}}, op.out,
-         pieces, op.n_rows, op.out_cols, op.group_cols);
-}
-
-void launch(const PermuteColumns& op) {
-  launch("permute_columns", {{blocks_for(op.out_cols, kRowElements), op.max_rows}, {256}}, op.out,
-         op.x, op.order, op.route, op.n_rows, op.x_cols, op.cols, op.out_cols);
-}
-
-void launch(const GatherOutputs& op) {
-  launch("gather_outputs", {{blocks_for(op.cols, kRowElements), op.max_outputs}, {256}}, op.out,
-         op.x, op.output_rows, op.n_outputs, op.cols);
-}
-
-void launch(const Clamp& op) {
-  launch("clamp_values", {{blocks_for(op.cols, kRowElements), op.max_rows}, {256}}, op.out, op.x,
-         op.n_rows, op.cols, op.limit);
-}
-
-void launch(const Softcap& op) {
-  launch("softcap", {{blocks_for(op.cols, kRowElements), op.max_rows}, {256}}, op.out, op.x,
-         op.n_rows, op.cols, op.cap);
-}
-
-void launch(const Embed& op) {
-  const DeviceWeight& w = *op.weight;
-  launch("embed<" + w.format + ">", {{op.max_tokens}, {128}}, op.out, op.tokens, op.n_tokens,
-         w.data.data(), w.row_stride, w.cols, op.scale, codebooks().data());
-}
+u64 kept_row_bytes(u32 cols) { return cols * sizeof(float); }
 
 void launch(const Matvec& op) {
   const DeviceWeight& w = *op.weight;
@@ -169,18 +128,8 @@ void launch(const GroupedGemm& op) {
 }
 
 void launch(const MoeCombine& op) {
-  launch("moe_combine", {{blocks_for(op.cols, kRowElements), op.max_tokens}, {256}}, op.out, op.x,
+  launch("moe_combine", {{blocks_for(op.cols, kernel_args::kRowElements), op.max_tokens}, {256}}, op.out, op.x,
          op.route, op.residual, op.n_tokens, op.cols, op.top_k);
-}
-
-void launch(const SigmoidGate& op) {
-  launch("sigmoid_gate", {{blocks_for(op.cols, kRowElements), op.max_rows}, {256}}, op.out, op.x,
-         op.gate, op.residual, op.n_rows, op.cols, op.gates);
-}
-
-void launch(const GatedRmsNorm& op) {
-  launch("gated_rms_norm", {{blocks_for(op.cols / op.width, 4), op.max_rows}, {128}}, op.out, op.x,
-         op.gate, op.weight, op.n_rows, op.cols, op.width, op.eps, op.activation);
 }
 
 void launch(const CausalConv1d& op) {
@@ -199,11 +148,6 @@ void launch(const GatedDeltaRule& op) {
          {{blocks_for(op.v_dim, 16), op.n_v_heads, op.max_runs}, {128}}, op.out, op.qkv, op.ba,
          op.rate, op.dt_bias, op.state, op.slot_stride, op.runs, op.n_k_heads, op.n_v_heads,
          op.k_dim, op.v_dim, op.is_tiled, op.scale, op.eps);
-}
-
-void launch(const RopeTable& op) {
-  launch("rope_table", {{op.max_tokens}, {128}}, op.out, op.positions, op.inv_freq, op.n_tokens,
-         op.n_freqs, op.scale);
 }
 
 void launch(const RopeAppend& op) {

@@ -36,8 +36,9 @@ void check_gated(const WeightKind& kind, u32 width, u32 cols, u32 tokens, u32 at
                 .epilogue = {nullptr, nullptr, 1, 0},
                 .at_once = at_once,
                 .split = split});
-  launch("glu", {{blocks_for(width, 1024), tokens}, {256}}, expected.data(), both.data(),
-         count.data(), width, width, 1u);
+  launch<Glu>(tokens,
+              {.out = expected.data(), .x = both.data(), .n_rows = count.data()},
+              {.out_cols = width, .width = width, .unit = FORGE_SILU});
   launch("gated_matvec<" + weight.format + ", " + std::to_string(at_once) + ">",
          {{blocks_for(width, 8 / split), blocks_for(tokens, at_once) + 1}, {256}}, out.data(),
          x.data(), weight.data.data(), weight.row_stride, width, cols,

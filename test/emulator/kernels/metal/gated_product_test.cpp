@@ -42,13 +42,9 @@ void check(const WeightKind& kind, u32 at_once, u32 split, bool normed, u32 unit
   Buffer<float> product(kTokens * 2 * kWidth), expected(kTokens * kWidth), out(kTokens * kWidth);
   metal_args::MatvecArgs args = matvec_args(weight, 2 * kWidth, split, {nullptr, nullptr, 1, 0});
   multiply(product, args);
-  launch(Glu{.out = expected.data(),
-             .x = product.data(),
-             .n_rows = multiply.n_rows.data(),
-             .max_rows = kTokens,
-             .out_cols = kWidth,
-             .width = kWidth,
-             .unit = unit});
+  launch<Glu>(kTokens,
+              {.out = expected.data(), .x = product.data(), .n_rows = multiply.n_rows.data()},
+              {.out_cols = kWidth, .width = kWidth, .unit = unit});
   args.out_stride = kWidth;
   args.epilogue.opened = kWidth;
   args.epilogue.unit = unit;

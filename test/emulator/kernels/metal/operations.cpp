@@ -47,6 +47,34 @@ metal_args::AttentionArgs attention_args(const AttentionArguments& a, const Page
 
 }  // namespace
 
+void launch_metal(const std::string& name, const emulator::MetalLaunch& shape,
+                  std::vector<const void*> buffers, const void* scalars, size_t scalar_bytes) {
+  const emulator::MetalKernel* kernel = emulator::find_metal_kernel(name);
+  if (!kernel) fail_test("there is no kernel %s", name.c_str());
+  const size_t n = buffers.size();
+  if (kernel->arguments.size() != n + 1 || kernel->arguments[n].bytes != scalar_bytes) {
+    fail_test("%s takes other parameters", name.c_str());
+  }
+  for (size_t i = 0; i < n; ++i) {
+    if (kernel->arguments[i].bytes != 0) fail_test("%s takes other parameters", name.c_str());
+    if (!buffers[i]) buffers[i] = reinterpret_cast<const void*>(4096);
+  }
+  buffers.push_back(scalars);
+  std::vector<void*> parameters;
+  for (const void* each : buffers) parameters.push_back(const_cast<void*>(each));
+  kernel->launch(shape, parameters.data());
+}
+
+void launch_kernel(const std::string& instance, const forge::Geometry& geometry,
+                   const std::vector<const void*>& buffers, const void* scalars,
+                   size_t scalar_bytes) {
+  const auto& [grid, group] = geometry;
+  launch_metal(instance, {{grid.x, grid.y, grid.z}, {group.threads}, group.memory}, buffers,
+               scalars, scalar_bytes);
+}
+
+u64 kept_row_bytes(u32) { return 0; }
+
 u32 simdgroup_rows(const DeviceWeight& weight) {
   return weight.format[0] == 'B' ? metal_args::kMatvecBlocksRows : metal_args::kMatvecRows;
 }
@@ -60,72 +88,6 @@ metal_args::MatvecArgs matvec_args(const DeviceWeight& w, u32 out_stride, u32 sp
           .split = split,
           .has_row_list = 0,
           .epilogue = {e.alpha, e.activation, present(e.bias), present(e.residual), 0, 0}};
-}
-
-void launch(const RmsNorm& op) {
-  launch_metal("rms_norm", {{op.max_rows, op.groups}, {op.threads}},
-               metal_args::RmsNormArgs{op.cols, op.groups, op.eps, op.offset, present(op.residual)}, op.out,
-               op.x, op.weight, op.residual, op.n_rows);
-}
-
-void launch(const FusedResidualRmsNorm& op) {
-  launch_metal("fused_residual_rms_norm", {{op.max_rows}, {256}},
-               metal_args::FusedResidualRmsNormArgs{op.cols, op.eps, op.offset, op.next_eps,
-                                                    op.next_offset, present(op.x_weight)},
-               op.out, op.sum, op.x, op.x_weight, op.residual, op.weight, op.n_rows);
-}
-
-void launch(const LayerNorm& op) {
-  launch_metal("layer_norm", {{op.max_rows}, {256}},
-               metal_args::LayerNormArgs{op.cols, op.eps, present(op.bias)}, op.out, op.x,
-               op.weight, op.bias, op.n_rows);
-}
-
-void launch(const Glu& op) {
-  launch_metal("glu", {{blocks_for(op.out_cols, metal_args::kRowElements), op.max_rows}, {256}},
-               metal_args::GluArgs{op.out_cols, op.width, op.unit}, op.out, op.x, op.n_rows);
-}
-
-void launch(const GatherColumns& op) {
-  metal_args::GatherColumnsArgs args{op.out_cols, op.group_cols, {}};
-  for (u32 p = 0; p < 3; ++p) {
-    const ColumnPiece& piece = op.pieces[p];
-    args.pieces[p] = {piece.cols, piece.width, piece.first, piece.step, piece.scale};
-  }
-  launch_metal("gather_columns",
-               {{blocks_for(op.out_cols, metal_args::kRowElements), op.max_rows}, {256}}, args,
-               op.out, op.pieces[0].x, op.pieces[1].x, op.pieces[2].x, op.n_rows);
-}
-
-void launch(const PermuteColumns& op) {
-  const metal_args::PermuteColumnsArgs args{op.x_cols, op.cols, op.out_cols, op.route ? 1u : 0u};
-  launch_metal("permute_columns",
-               {{blocks_for(op.out_cols, metal_args::kRowElements), op.max_rows}, {256}}, args,
-               op.out, op.x, op.order, op.route, op.n_rows);
-}
-
-void launch(const GatherOutputs& op) {
-  launch_metal("gather_outputs",
-               {{blocks_for(op.cols, metal_args::kRowElements), op.max_outputs}, {256}},
-               metal_args::GatherOutputsArgs{op.cols}, op.out, op.x, op.output_rows, op.n_outputs);
-}
-
-void launch(const Clamp& op) {
-  launch_metal("clamp_values",
-               {{blocks_for(op.cols, metal_args::kRowElements), op.max_rows}, {256}},
-               metal_args::ClampArgs{op.cols, op.limit}, op.out, op.x, op.n_rows);
-}
-
-void launch(const Softcap& op) {
-  launch_metal("softcap", {{blocks_for(op.cols, metal_args::kRowElements), op.max_rows}, {256}},
-               metal_args::SoftcapArgs{op.cols, op.cap}, op.out, op.x, op.n_rows);
-}
-
-void launch(const Embed& op) {
-  const DeviceWeight& w = *op.weight;
-  launch_metal(instance("embed", w.format), {{op.max_tokens}, {128}},
-               metal_args::EmbedArgs{w.row_stride, w.cols, op.scale}, op.out, op.tokens,
-               op.n_tokens, w.data.data(), codebooks().data());
 }
 
 void launch(const Matvec& op) {
@@ -200,21 +162,6 @@ void launch(const MoeCombine& op) {
                op.route, op.residual, op.n_tokens);
 }
 
-void launch(const SigmoidGate& op) {
-  launch_metal("sigmoid_gate",
-               {{blocks_for(op.cols, metal_args::kRowElements), op.max_rows}, {256}},
-               metal_args::SigmoidGateArgs{op.cols, op.gates, present(op.residual)}, op.out, op.x,
-               op.gate, op.residual, op.n_rows);
-}
-
-void launch(const GatedRmsNorm& op) {
-  launch_metal("gated_rms_norm",
-               {{blocks_for(op.cols / op.width, metal_args::kNormGroups), op.max_rows},
-                {32 * metal_args::kNormGroups}},
-               metal_args::GatedRmsNormArgs{op.cols, op.width, op.eps, op.activation}, op.out,
-               op.x, op.gate, op.weight, op.n_rows);
-}
-
 void launch(const CausalConv1d& op) {
   const u32 columns = metal_args::kConvColumns, tokens = metal_args::kConvTokens;
   launch_metal("causal_conv1d",
@@ -235,12 +182,6 @@ void launch(const GatedDeltaRule& op) {
                metal_args::GatedDeltaRuleArgs{op.slot_stride, op.n_k_heads, op.n_v_heads, op.k_dim,
                                               op.v_dim, op.is_tiled, op.scale, op.eps},
                op.out, op.qkv, op.ba, op.rate, op.dt_bias, op.state, op.runs);
-}
-
-void launch(const RopeTable& op) {
-  launch_metal("rope_table", {{op.max_tokens}, {128}},
-               metal_args::RopeTableArgs{op.n_freqs, op.scale}, op.out, op.positions, op.inv_freq,
-               op.n_tokens);
 }
 
 void launch(const RopeAppend& op) {

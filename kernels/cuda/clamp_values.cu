@@ -3,17 +3,18 @@
 //   x, out [rows, cols] F32; grid: (cols / 1024, rows); block 256, four elements a thread
 
 #include "prelude.cuh"
+#include "row_arguments.h"
 
-KERNEL clamp_values(float* out, const float* x, const u32* n_rows, u32 cols, float limit) {
+KERNEL clamp_values(Clamp a) {
   wait_for_previous_kernel();
   const u32 row = blockIdx.y;
-  if (row >= *n_rows) return;
+  if (row >= *a.n_rows) return;
   for (u32 k = 0; k < 4; ++k) {
     const u32 i = blockIdx.x * 1024 + k * blockDim.x + threadIdx.x;
-    if (i >= cols) return;
-    const u64 at = u64(row) * cols + i;
-    const float value = x[at];
-    out[at] = value > limit ? limit : value < -limit ? -limit : value;
+    if (i >= a.cols) return;
+    const u64 at = u64(row) * a.cols + i;
+    const float value = a.x[at];
+    a.out[at] = value > a.limit ? a.limit : value < -a.limit ? -a.limit : value;
   }
 }
 
