@@ -38,19 +38,21 @@ export class KernelCompiler implements Disposable {
   readonly #sources: ReadonlyMap<string, DeviceSource>;
   readonly #folder = join(root, "build", "gpu_model");
 
-  private constructor(nvrtc: Nvrtc, nvdisasm: string) {
+  private constructor(nvrtc: Nvrtc, nvdisasm: string, sources: readonly DeviceSource[]) {
     this.#nvrtc = nvrtc;
     this.#nvdisasm = nvdisasm;
-    this.#sources = new Map(deviceSources().map((source) => [source.name, source]));
+    this.#sources = new Map(sources.map((source) => [source.name, source]));
     Deno.mkdirSync(this.#folder, { recursive: true });
   }
 
   /** Installs what is needed; returns the reason if that fails. */
-  static async open(): Promise<KernelCompiler | string> {
+  static async open(
+    sources: readonly DeviceSource[] = deviceSources(),
+  ): Promise<KernelCompiler | string> {
     const nvrtc = await Nvrtc.install();
     if (typeof nvrtc === "string") return `pip cannot install nvidia-cuda-nvrtc (${nvrtc})`;
     const nvdisasm = await findNvdisasm();
-    if (nvdisasm !== undefined) return new KernelCompiler(nvrtc, nvdisasm);
+    if (nvdisasm !== undefined) return new KernelCompiler(nvrtc, nvdisasm, sources);
     nvrtc[Symbol.dispose]();
     return "nvdisasm is neither on the PATH nor in pip's triton";
   }

@@ -6,7 +6,7 @@ import {
   measureStart,
   type StartMeasures,
 } from "./loop_measures.ts";
-import { MachineCode } from "./machine_code.ts";
+import { type Loop, MachineCode } from "./machine_code.ts";
 import { type Architecture, CLOCKS_PER_INSTRUCTION, type NvidiaGpu, type Pipe } from "./nvidia.ts";
 
 /** The measures of a kernel on an architecture. */
@@ -21,7 +21,7 @@ export interface KernelMeasures {
   readonly blocks: number;
   readonly warps: number;
   readonly loops: readonly LoopMeasures[];
-  /** The loop that streams the most bytes in an iteration. */
+  /** The loop that streams the most bytes. */
   readonly stream?: LoopMeasures;
   readonly start?: StartMeasures;
 }
@@ -65,10 +65,7 @@ export function measureKernel(
   const sharedBytes = kernel.sharedBytes + (launch.dynamicShared ?? 0);
   const blocks = residentBlocks({ registers, threads, sharedBytes }, gpu.architecture);
   const loops = code.loops.map((loop) => measureLoop(code, loop, gpu.architecture, gpu.latencies));
-  const streaming = loops.filter(({ streamed }) => streamed > 0);
-  // Of variants of a loop, such as for rows of any length, the shortest runs.
-  const stream =
-    streaming.toSorted((a, b) => b.streamed - a.streamed || a.instructions - b.instructions)[0];
+  const stream = streamingLoop(code.loops, loops);
   const start = measureStart(code, gpu.latencies);
   return {
     ...{ instance, registers, spillBytes, threads, sharedBytes, blocks },
@@ -77,6 +74,21 @@ export function measureKernel(
     ...(stream && { stream }),
     ...(start && { start }),
   };
+}
+
+/**
+ * Returns the loop that streams the most: of loops inside each other the outermost, and of variants
+ * of a loop, such as for rows of any length, the shortest.
+ */
+function streamingLoop(
+  loops: readonly Loop[],
+  measures: readonly LoopMeasures[],
+): LoopMeasures | undefined {
+  const streams = loops.filter((_, i) => measures[i]!.streamed > 0);
+  const isOuter = (loop: Loop) =>
+    streams.every((other) => other === loop || !other.blocks.has(loop.header));
+  return measures.filter((_, i) => streams.includes(loops[i]!) && isOuter(loops[i]!))
+    .toSorted((a, b) => b.streamed - a.streamed || a.instructions - b.instructions)[0];
 }
 
 /** Upper bounds of a loop's streaming speed on a whole GPU, in 10^9 bytes per second. */

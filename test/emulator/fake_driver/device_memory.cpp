@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "launch_log.h"
 #include "options.h"
 
 namespace fake_driver {
@@ -24,14 +25,15 @@ uint64_t DeviceMemory::allocate(size_t bytes) {
   if (used_ + bytes > options().memory_mib << 20) return 0;
   const size_t usable = round_up(bytes, kPage);
   const size_t mapped = usable + 2 * kPage;
-  void* mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (is_dry_run() ? MAP_NORESERVE : 0);
+  void* mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (mapping == MAP_FAILED) return 0;
   char* first = static_cast<char*>(mapping);
   mprotect(first, kPage, PROT_NONE);
   mprotect(first + kPage + usable, kPage, PROT_NONE);
   // As close to the guard page after it as the alignment allows.
   char* begin = first + kPage + usable - round_up(bytes, kAlignment);
-  std::memset(first + kPage, 0xff, usable);
+  if (!is_dry_run()) std::memset(first + kPage, 0xff, usable);
   const auto address = reinterpret_cast<uint64_t>(begin);
   blocks_[address] = {first, mapped, bytes, true};
   used_ += bytes;

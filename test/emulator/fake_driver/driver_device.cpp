@@ -116,8 +116,7 @@ Result cuDeviceGetAttribute(int* value, DeviceAttribute attribute, DeviceOrdinal
       *value = architecture % 10;
       return kSuccess;
     case DeviceAttribute::multiprocessors:
-      // Few, so that grids are small.
-      *value = 2;
+      *value = static_cast<int>(options().multiprocessors);
       return kSuccess;
     case DeviceAttribute::l2_cache_bytes:
       *value = 256 << 10;

@@ -3,6 +3,7 @@
 //
 #include "access_guard.h"
 #include "exports.h"
+#include "launch_log.h"
 #include "options.h"
 
 using namespace fake_driver;
@@ -20,6 +21,7 @@ EXPORT Result cuLaunchHostFunc(Stream stream, void (*function)(void* data), void
   return with_context([&](ContextState& context) {
     const auto run = [&context, function, data] {
       if (context.failure != kSuccess) return;
+      if (is_dry_run()) return log_host_function(reinterpret_cast<const void*>(function));
       const AccessGuard guard(context, "a host function");
       function(data);
     };

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "exports.h"
+#include "launch_log.h"
 #include "options.h"
 
 using namespace fake_driver;
@@ -31,6 +32,10 @@ Work checked_copy(ContextState& context, DevicePointer to, DevicePointer from, v
   return [&context, to, from, host_to, host_from, bytes] {
     if (to) context.memory.check(to, bytes, "a copy to the device");
     if (from) context.memory.check(from, bytes, "a copy from the device");
+    if (is_dry_run()) {
+      if (host_to) std::memset(host_to, 0, bytes);
+      return;
+    }
     std::memmove(to ? pointer(to) : host_to, from ? pointer(from) : host_from, bytes);
   };
 }
@@ -46,6 +51,7 @@ Work copy_of_snapshot(ContextState& context, DevicePointer to, const void* from,
 
 void to_device(ContextState& context, StreamQueue& queue, DevicePointer to, const void* from,
                size_t bytes) {
+  if (is_dry_run()) return;
   if (is_pinned(context, from, bytes)) {
     queue.add(checked_copy(context, to, 0, nullptr, from, bytes));
   } else {
@@ -156,7 +162,7 @@ Result cuMemsetD8Async(DevicePointer to, unsigned char value, size_t bytes, Stre
     context.memory.check(to, bytes, "cuMemsetD8");
     stream_of(context, stream).add([&context, to, value, bytes] {
       context.memory.check(to, bytes, "cuMemsetD8");
-      std::memset(pointer(to), value, bytes);
+      if (!is_dry_run()) std::memset(pointer(to), value, bytes);
     });
     return kSuccess;
   });

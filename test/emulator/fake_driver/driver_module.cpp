@@ -8,6 +8,7 @@
 
 #include "access_guard.h"
 #include "exports.h"
+#include "launch_log.h"
 #include "options.h"
 
 using namespace fake_driver;
@@ -33,8 +34,10 @@ std::string image_text(const void* image) {
 }
 
 void run_kernel(ContextState& context, const emulator::Kernel& kernel,
-                const emulator::Launch& launch, const std::vector<std::string>& arguments) {
+                const emulator::Launch& launch, bool is_early,
+                const std::vector<std::string>& arguments) {
   if (context.failure != kSuccess) return;
+  if (is_dry_run()) return log_kernel(kernel, launch, is_early, arguments);
   ++context.kernels_run;
   if (context.kernels_run == options().illegal_address) {
     context.failure = kIllegalAddress;
@@ -155,8 +158,8 @@ Result launch(const LaunchConfig& config, Function function, void** parameters, 
     const bool is_early = config.n_attributes > 0;
     if (is_early && !stream.ends_in_kernel) misuse("%s may start early, behind no kernel", name);
     if (options().early_only && !is_early && stream.ends_in_kernel) return kInvalidValue;
-    const auto run = [&context, &kernel, shape, arguments = std::move(arguments)] {
-      run_kernel(context, kernel, shape, arguments);
+    const auto run = [&context, &kernel, shape, is_early, arguments = std::move(arguments)] {
+      run_kernel(context, kernel, shape, is_early, arguments);
     };
     stream.add(run, true);
     return kSuccess;

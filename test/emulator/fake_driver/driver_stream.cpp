@@ -1,6 +1,7 @@
 // Streams, events, and graphs.
 
 #include "exports.h"
+#include "launch_log.h"
 #include "options.h"
 
 using namespace fake_driver;
@@ -31,6 +32,7 @@ Result cuStreamSynchronize(Stream stream) {
     StreamQueue& queue = stream_of(context, stream);
     if (queue.capture) return kCaptureUnsupported;
     queue.run_all();
+    if (is_dry_run()) log_synchronization();
     return kSuccess;
   });
 }

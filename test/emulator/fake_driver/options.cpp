@@ -17,6 +17,7 @@ const Options& options() {
                            {{"devices", &result.devices},
                             {"memory_mib", &result.memory_mib},
                             {"architecture", &result.architecture},
+                            {"multiprocessors", &result.multiprocessors},
                             {"version", &result.version},
                             {"fail_init", &result.fail_init},
                             {"fail_allocation", &result.fail_allocation},

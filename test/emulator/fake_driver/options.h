@@ -11,6 +11,7 @@ struct Options {
   uint64_t devices = 1;
   uint64_t memory_mib = 8192;  // per device
   uint64_t architecture = 80;
+  uint64_t multiprocessors = 2;  // few, so that grids are small
   uint64_t version = 13000;     // CUDA version returned by cuDriverGetVersion
   uint64_t fail_init = 0;       // result of cuInit
   uint64_t fail_allocation = 0;  // the n-th allocation of device memory, from 1, fails

@@ -1,0 +1,152 @@
+/**
+ * Limits of the kernels that stream weights or keys and values, measured from their machine code
+ * for an H100. `test/cuda/speed_gates_test.ts` fails when a kernel falls below its limit.
+ */
+import type { KernelName } from "./compiled_kernels.ts";
+import { type KernelMeasures, streamCaps } from "./kernel_measures.ts";
+import { H100, type NvidiaGpu } from "./nvidia.ts";
+
+/** The limited measures of a kernel. */
+export interface SpeedMeasures {
+  /** Bandwidth that the busiest pipe allows, in TB/s. */
+  readonly pipe: number;
+  /** Bytes in flight per multiprocessor, in KB. */
+  readonly inFlight: number;
+  /** Loads that must complete one after another before the first streamed load. */
+  readonly hops: number;
+  /** Waits per global load, in the worst loop with at least {@linkcode FEWEST_LOADS}. */
+  readonly waits: number;
+}
+
+/** A measure's goal for every kernel, and its reason. */
+export interface Goal {
+  readonly measure: keyof SpeedMeasures;
+  readonly unit: string;
+  /** True if larger is better. */
+  readonly atLeast: boolean;
+  readonly goal: number;
+  readonly reason: string;
+}
+
+export const GOALS: readonly Goal[] = [
+  {
+    measure: "pipe",
+    unit: "TB/s",
+    atLeast: true,
+    goal: 4.35,
+    reason: "1.3 times an H100's bandwidth: about 75% of the slots are used in practice",
+  },
+  {
+    measure: "inFlight",
+    unit: "KB",
+    atLeast: true,
+    goal: 30,
+    reason:
+      "Little's law: 3.35 TB/s over 132 multiprocessors for a loaded latency of 560 ns, 14 KB, " +
+      "twice, since waits and arithmetic of a warp do not overlap",
+  },
+  {
+    measure: "hops",
+    unit: "loads",
+    atLeast: false,
+    goal: 1,
+    reason: "each exposes 280 clocks of L2 latency in every launch",
+  },
+  {
+    measure: "waits",
+    unit: "waits a load",
+    atLeast: false,
+    goal: 0.35,
+    reason: "loads after a branch on another load wait in turn",
+  },
+];
+
+/** Loads of a loop whose waits count; shorter loops are remainders. */
+const FEWEST_LOADS = 4;
+
+/** A kernel with the limits it must keep: goals, unless an entry allows less today. */
+export interface SpeedLimit extends KernelName {
+  /** Dynamic shared memory of a launch. */
+  readonly shared?: number;
+  /** Measured values that are below the goal, to be raised with each improvement. */
+  readonly today: Partial<SpeedMeasures>;
+}
+
+/** Shared memory of a block of batched_decode_attention with head_dim 128 (plan_attention.cpp). */
+const ATTENTION_SHARED = 73984;
+
+/** Measures without an entry meet their goal. */
+export const SPEED_LIMITS: readonly SpeedLimit[] = [
+  row("matvec.cu", "matvec<FormatBF16, 1>", { hops: 2 }),
+  row("matvec.cu", "matvec<FormatQ8_0, 1>", { hops: 2 }),
+  row("matvec.cu", "matvec<FormatQ4_0, 1>", { pipe: 3.6, inFlight: 16, hops: 2 }),
+  row("matvec.cu", "matvec<FormatQ4_K, 1>", { pipe: 2.2, inFlight: 8.4, hops: 2 }),
+  row("matvec.cu", "matvec<FormatBF16, 8>", { pipe: 3.2, inFlight: 10, hops: 2 }),
+  row("matvec.cu", "matvec<FormatQ8_0, 8>", { pipe: 1.9, inFlight: 4, hops: 2 }),
+  row("matvec.cu", "matvec<FormatQ4_0, 8>", { pipe: 0.95, inFlight: 2.7, hops: 2 }),
+  row("matvec.cu", "matvec<FormatQ4_K, 8>", { pipe: 0.65, inFlight: 1.9, hops: 2 }),
+  row("gated_matvec.cu", "gated_matvec<FormatQ4_K, 1>", { pipe: 2.2, inFlight: 8.4, hops: 2 }),
+  row("grouped_matvec.cu", "grouped_matvec<FormatBF16, 1>", { hops: 3 }),
+  row("grouped_matvec.cu", "grouped_matvec<FormatQ4_K, 8>", {
+    pipe: 0.7,
+    inFlight: 2,
+    hops: 5,
+  }),
+  row("decode_gemm.cu", "decode_gemm<FormatBF16, bf16, 4, 2>", { inFlight: 24 }),
+  row("decode_gemm.cu", "decode_gemm<FormatQ8_0, f16, 4, 2>", { inFlight: 9 }),
+  row("decode_gemm.cu", "decode_gemm<FormatQ4_0, f16, 4, 2>", { pipe: 2.6, inFlight: 7.5 }),
+  row("decode_gemm.cu", "decode_gemm<FormatQ4_K, f16, 4, 2>", { pipe: 1.9, inFlight: 5 }),
+  row("dequantize.cu", "dequantize<FormatQ4_K, f16>", { pipe: 4 }),
+  row("batched_decode_attention.cu", "batched_decode_attention<f16, 128>", {
+    inFlight: 23,
+    hops: 5,
+    waits: 0.45,
+  }, ATTENTION_SHARED),
+  row("batched_decode_attention.cu", "batched_decode_attention<q8, 128>", {
+    pipe: 0.8,
+    inFlight: 0.6,
+    hops: 5,
+    waits: 0.8,
+  }, ATTENTION_SHARED),
+  row("batched_decode_attention.cu", "merge_attention_splits", { waits: 0.6 }),
+];
+
+function row(
+  file: string,
+  instance: string,
+  today: Partial<SpeedMeasures>,
+  shared?: number,
+): SpeedLimit {
+  return { file, instance, today, ...(shared !== undefined && { shared }) };
+}
+
+/** Returns the limited measures of a kernel; those of a stream are missing without one. */
+export function speedMeasures(
+  kernel: KernelMeasures,
+  gpu: NvidiaGpu = H100,
+): Partial<SpeedMeasures> {
+  const { stream, start } = kernel;
+  const waits = Math.max(
+    0,
+    ...kernel.loops.map(({ loads, roundTrips }) => loads < FEWEST_LOADS ? 0 : roundTrips / loads),
+  );
+  if (stream === undefined || start === undefined) return { waits };
+  const { pipe, inFlight } = streamCaps(stream, kernel.warps, gpu);
+  return { pipe: pipe / 1e3, inFlight: inFlight / 1024, hops: start.hops, waits };
+}
+
+/** Returns what a kernel misses of its limits, one sentence each. */
+export function missedLimits(
+  name: string,
+  measured: Partial<SpeedMeasures>,
+  today: Partial<SpeedMeasures> = {},
+): string[] {
+  return GOALS.flatMap(({ measure, unit, atLeast, goal, reason }) => {
+    const value = measured[measure], limit = today[measure] ?? goal;
+    if (value === undefined || (atLeast ? value >= limit : value <= limit)) return [];
+    const bound = `${atLeast ? "at least" : "at most"} ${limit}`;
+    return [
+      `${name}: ${measure} ${value.toFixed(2)} ${unit}, limit ${bound} (goal ${goal}: ${reason})`,
+    ];
+  });
+}

@@ -1,0 +1,137 @@
+/**
+ * Limits on the speed of kernels, from their machine code (bench/gpu_model/limits.ts). They need
+ * NVIDIA's compiler, but no GPU.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { KernelCompiler } from "../../bench/gpu_model/compiled_kernels.ts";
+import { measureKernel } from "../../bench/gpu_model/kernel_measures.ts";
+import {
+  GOALS,
+  missedLimits,
+  SPEED_LIMITS,
+  type SpeedMeasures,
+  speedMeasures,
+} from "../../bench/gpu_model/limits.ts";
+import { H100 } from "../../bench/gpu_model/nvidia.ts";
+import { deviceSources } from "../emulator/nvrtc.ts";
+
+const problem = await (async () => {
+  const compiler = await KernelCompiler.open();
+  if (typeof compiler === "string") return compiler;
+  compiler[Symbol.dispose]();
+})();
+if (problem !== undefined) console.error(`skipping: ${problem}`);
+
+async function opened(sources?: Parameters<typeof KernelCompiler.open>[0]) {
+  const compiler = await KernelCompiler.open(sources);
+  if (typeof compiler === "string") throw new Error(compiler);
+  return compiler;
+}
+
+Deno.test({
+  name: "speed gates: kernels that stream keep their limits",
+  ignore: problem !== undefined,
+  fn: async () => {
+    using compiler = await opened();
+    const compiled = await compiler.compile(SPEED_LIMITS, H100.architecture.name);
+    const missed = SPEED_LIMITS.flatMap(({ instance, today, shared }) => {
+      const kernel = measureKernel(compiled.get(instance)!, H100, { dynamicShared: shared ?? 0 });
+      return missedLimits(instance, speedMeasures(kernel), today);
+    });
+    assertEquals(missed, []);
+  },
+});
+
+Deno.test("speed gates: an entry allows less than a goal, never more", () => {
+  for (const { instance, today } of SPEED_LIMITS) {
+    for (const { measure, atLeast, goal } of GOALS) {
+      const value = today[measure];
+      if (value === undefined) continue;
+      assert(atLeast ? value < goal : value > goal, `${instance} meets the goal for ${measure}`);
+    }
+  }
+});
+
+/** A kernel that adds up 16-byte loads, eight at a time, and slow variants of it. */
+const STREAM = (seed: {
+  readonly ahead?: number;
+  readonly arithmetic?: string;
+  readonly first?: string;
+  readonly early?: string;
+}) => `
+#include "prelude.cuh"
+#include "ptx.cuh"
+__global__ void __launch_bounds__(256)
+    stream(float* out, const uint4* in, u32 n, const u32* index) {
+  wait_for_previous_kernel();
+  float sum = 0;
+  u32 i = ${seed.first ?? "blockIdx.x * blockDim.x + threadIdx.x"};
+  ${seed.early ?? ""}
+  for (; i < n; i += ${seed.ahead ?? 8} * blockDim.x) {
+    uint4 v[${seed.ahead ?? 8}];
+#pragma unroll
+    for (u32 k = 0; k < ${seed.ahead ?? 8}; ++k) v[k] = load_streaming(in + i + k * blockDim.x);
+#pragma unroll
+    for (u32 k = 0; k < ${seed.ahead ?? 8}; ++k) {
+      const u32 words[4] = {v[k].x, v[k].y, v[k].z, v[k].w};
+#pragma unroll
+      for (u32 j = 0; j < 4; ++j) ${seed.arithmetic ?? "sum += __uint_as_float(words[j])"};
+    }
+  }
+  out[threadIdx.x] = sum;
+}
+INSTANCE(stream)
+`;
+
+const BYTES = `{
+#pragma unroll
+        for (u32 b = 0; b < 4; ++b) sum += float(i8(words[j] >> 8 * b));
+      }`;
+
+/** Shared memory that leaves room for two blocks on a multiprocessor. */
+const TWO_BLOCKS = { dynamicShared: 100_000 };
+
+/** Slow variants, each with the gate that catches it. */
+const SEEDS: readonly (readonly [seed: string, text: string, caughtBy?: keyof SpeedMeasures])[] = [
+  ["none", STREAM({})],
+  ["conversions of single bytes", STREAM({ arithmetic: BYTES }), "pipe"],
+  ["one load at a time", STREAM({ ahead: 1 }), "inFlight"],
+  [
+    "an index that is loaded through two others",
+    STREAM({ first: "index[index[index[blockIdx.x]]] + threadIdx.x" }),
+    "hops",
+  ],
+  [
+    "a list in which each entry is the index of the next",
+    STREAM({
+      early: `
+  u32 at = 0;
+#pragma unroll 4
+  for (u32 k = 0; k < 4 * n; ++k) at = index[at];
+  sum += at;`,
+    }),
+    "waits",
+  ],
+];
+
+Deno.test({
+  name: "speed gates: each catches its kind of slowness",
+  ignore: problem !== undefined,
+  fn: async () => {
+    const headers = deviceSources()[0]!.headers;
+    for (const [seed, text, caughtBy] of SEEDS) {
+      const source = { name: "stream.cu", text, headers };
+      using compiler = await opened([source]);
+      const compiled = await compiler.compile(
+        [{ file: "stream.cu", instance: "stream" }],
+        H100.architecture.name,
+      );
+      const missed = missedLimits(
+        seed,
+        speedMeasures(measureKernel(compiled.get("stream")!, H100, TWO_BLOCKS)),
+      );
+      if (caughtBy === undefined) assertEquals(missed, []);
+      else assert(missed.some((line) => line.includes(`: ${caughtBy} `)), `${seed}: ${missed}`);
+    }
+  },
+});
