@@ -78,7 +78,7 @@ async function check(program: string, cases: readonly Case[], done: Done[]): Pro
   const accurate = cases.map((c, i) =>
     judge(caseLine(c), () => {
       const outcome = outcomes[i];
-      if (outcome === undefined) throw new Error("there is no result");
+      if (outcome === undefined) throw new Error("the program returned no result");
       done.push([c, outcome]);
       assertAccurate(c, outcome);
     })

@@ -27,8 +27,8 @@ export interface Checkpoint {
    */
   readonly tensors: ReadonlyMap<string, TensorInfo>;
   /**
-   *   /** Creates a tensor that `tensors` lacks, with the shape that the model requests. Only
-   * synthetic checkpoints have it.
+   * Creates a tensor that `tensors` lacks, with the shape that the model requests. Only synthetic
+   * checkpoints have it.
    */
   readonly supply?: (name: string, shape: readonly number[]) => TensorInfo;
   /** The architecture: `model_type` of the text model's settings, or `general.architecture`. */

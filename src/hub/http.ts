@@ -1,4 +1,4 @@
-/** Requests to a hub: meaning of refusals, and retries. */
+/** Requests to a hub: meaning of status codes, and retries. */
 import { ForgeError } from "../errors.ts";
 
 /** Number of consecutive attempts without progress. */
@@ -39,7 +39,7 @@ export class Interruption extends Error {
 /**
  * Sends a request.
  *
- * @throws {ForgeError} `not_found` if the server refuses, with the meaning of the refusal
+ * @throws {ForgeError} `not_found` if the server rejects the request, with the meaning of its status
  * @throws {Interruption} if the server cannot be reached or is overloaded
  */
 export async function request(url: string, options: RequestOptions): Promise<Response> {
@@ -63,7 +63,7 @@ export async function request(url: string, options: RequestOptions): Promise<Res
     ? "no such public model, or it requires a token with access: set HF_TOKEN"
     : status === 404
     ? "no such model, file or revision"
-    : "the request was refused";
+    : "the server rejected the request";
   throw new ForgeError("not_found", `${url} answered ${status}: ${meaning}`);
 }
 

@@ -199,14 +199,14 @@ function globalsOf(now: Date, budget: TemplateBudget): [string, Value][] {
       new NativeFunction((args) => {
         const [message] = args.bind("raise_exception", "message");
         const reason = oneLine(toText(message!, budget));
-        throw new ForgeError("bad_input", `the chat template refuses the messages: ${reason}`);
+        throw new ForgeError("bad_input", `the chat template rejects the messages: ${reason}`);
       }),
     ],
     [
       "strftime_now",
       new NativeFunction((args) => {
         const [format] = args.bind("strftime_now", "format");
-        if (!isText(format)) throw new TemplateError("strftime_now() needs a format");
+        if (!isText(format)) throw new TemplateError("strftime_now() got no format");
         // A directive of two characters can become a date of thirty.
         budget.payText(16 * plain(format).length);
         return strftime(now, plain(format));

@@ -14,7 +14,7 @@ import { emulatorSeed } from "../support/random.ts";
 /** Returns why emulation is unavailable here, or undefined. */
 export function emulatedGpuUnavailable(): string | undefined {
   const reason = emulatorUnavailable() ??
-    (findLibrary("cuda") === undefined ? "there is no cuda library" : undefined);
+    (findLibrary("cuda") === undefined ? "the cuda library is missing" : undefined);
   if (reason !== undefined) console.error(`skipping: ${reason}`);
   return reason;
 }

@@ -156,7 +156,7 @@ export function macosSdkUnavailable(): string | undefined {
     Deno.statSync(join(LIBCXX, "libc++.so.1"));
   } catch (error) {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
-    return "there is no libc++ 19 (libc++-19-dev)";
+    return "libc++ 19 is missing (libc++-19-dev)";
   }
   return undefined;
 }

@@ -1,6 +1,5 @@
 /** Packed matrices give the numbers of torch on every device (`packed_vectors.py`). */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { decodeBase64 } from "../support/base64.ts";
 import type { WeightSlice } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
 import {
@@ -32,7 +31,7 @@ function writeMatrix(path: string, vector: Vector, change: Partial<PackedMatrix>
   using file = Deno.openSync(path, { write: true, create: true });
   let offset = 0;
   const write = (name: string, data: string, type: TensorType): TensorInfo => {
-    const bytes = decodeBase64(data);
+    const bytes = Uint8Array.fromBase64(data);
     file.writeSync(new Uint8Array(5));
     file.writeSync(bytes);
     offset += 5 + bytes.length;
@@ -61,14 +60,14 @@ function writeMatrix(path: string, vector: Vector, change: Partial<PackedMatrix>
 }
 
 function valuesOf({ values }: Vector): Float32Array<ArrayBuffer> {
-  return new Float32Array(decodeBase64(values).buffer);
+  return new Float32Array(Uint8Array.fromBase64(values).buffer);
 }
 
 /** The numbers of a matrix with columns in the order of its blocks: group by group. */
 function valuesInOrder(vector: Vector): Float32Array<ArrayBuffer> {
   const values = valuesOf(vector);
   if (!vector.groups || vector.type === "F32") return values;
-  const groupOf = new Int32Array(decodeBase64(vector.groups).buffer);
+  const groupOf = new Int32Array(Uint8Array.fromBase64(vector.groups).buffer);
   const order = Array.from(groupOf.keys()).sort((a, b) => groupOf[a]! - groupOf[b]!);
   return values.map((_, i) => values[i - i % cols + order[i % cols]!]!);
 }
@@ -140,7 +139,7 @@ deviceTest("packed matrices that are not as they say are refused", (device) => {
 
 deviceTest("experts with a column order each", async (device, random) => {
   using folder = new TempFolder();
-  const groupOf = new Int32Array(decodeBase64(outOfOrder.groups!).buffer);
+  const groupOf = new Int32Array(Uint8Array.fromBase64(outOfOrder.groups!).buffer);
   const nExperts = 3;
   const slices: WeightSlice[] = [], floats: Float32Array[] = [];
   for (let expert = 0; expert < nExperts; expert++) {

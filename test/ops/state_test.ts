@@ -12,7 +12,7 @@ import { f32Vector, f32Weight } from "../support/weights.ts";
 
 const shape: StateShape = { nSlots: 5, rows: 3, cols: 20 };
 
-deviceTest("slots are zeros, then as they were written", (device, random) => {
+deviceTest("slots start as zeros and keep what is written", (device, random) => {
   const state = device.createState(shape);
   assert(state.slotBytes >= 3 * 20 * 4);
   const slots = Array.from({ length: shape.nSlots }, () => random.bytes(state.slotBytes));
@@ -24,7 +24,7 @@ deviceTest("slots are zeros, then as they were written", (device, random) => {
   slots.forEach((bytes, slot) => assertEquals(state.readSlot(slot), bytes, `slot ${slot}`));
 });
 
-deviceTest("unknown slots, and buffers of the wrong size", (device) => {
+deviceTest("unknown slots and buffers of the wrong size are rejected", (device) => {
   const state = device.createState(shape);
   const data = new Uint8Array(state.slotBytes);
   const refused = (call: () => unknown, message: string) => assertThrows(call, ForgeError, message);

@@ -64,7 +64,7 @@ const exceptions = [
   // Opening a device; reporting on libraries and building a missing one.
   "src/engine/load/open_backend.ts -> ffi",
   "src/cli/commands/doctor.ts -> ffi",
-  "src/cli/model/native_library.ts -> build.ts",
+  "src/cli/model/open_model.ts -> build.ts",
   // The engine defines the interface of constraints.
   "src/constrain/compiled_constraint.ts -> src/engine",
   "src/constrain/constraints.ts -> src/engine",

@@ -19,7 +19,7 @@ import { quote } from "../../formats/quote.ts";
 import type { Context } from "../command.ts";
 import { INTERRUPTED } from "../output/error_text.ts";
 import { resolveModel } from "../model/model_path.ts";
-import { ensureLibrary } from "../model/native_library.ts";
+import { ensureLibrary } from "../model/open_model.ts";
 import type { Options } from "../options/options.ts";
 import { writeStdout } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";

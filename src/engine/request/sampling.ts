@@ -47,54 +47,54 @@ interface SamplingRange {
   readonly integer: boolean;
 }
 
-/** A sampling option other than the seed. */
+/** Sampling option other than the seed. */
 interface SamplingSetting extends SamplingRange {
-  /** Its value where neither the caller nor the model gives one. */
-  readonly otherwise: number;
-  /** Its keys in generation_config.json and in GGUF metadata. */
+  /** Default if the model's files set none. */
+  readonly fallback: number;
+  /** Keys in generation_config.json and in GGUF metadata. */
   readonly modelKeys?: readonly [huggingFace: string, gguf: string];
 }
 
 /** Every sampling option but the seed: its default, its range, and its names in a model's files. */
 const SETTINGS: Readonly<Record<Setting, SamplingSetting>> = {
   temperature: {
-    otherwise: 0.8,
+    fallback: 0.8,
     min: 0,
     max: 100,
     integer: false,
     modelKeys: ["temperature", "general.sampling.temp"],
   },
   topK: {
-    otherwise: 40,
+    fallback: 40,
     min: 0,
     max: 2 ** 30,
     integer: true,
     modelKeys: ["top_k", "general.sampling.top_k"],
   },
   topP: {
-    otherwise: 0.95,
+    fallback: 0.95,
     min: 0,
     max: 1,
     integer: false,
     modelKeys: ["top_p", "general.sampling.top_p"],
   },
   minP: {
-    otherwise: 0.05,
+    fallback: 0.05,
     min: 0,
     max: 1,
     integer: false,
     modelKeys: ["min_p", "general.sampling.min_p"],
   },
   repeatPenalty: {
-    otherwise: 1,
+    fallback: 1,
     min: 0.01,
     max: 100,
     integer: false,
     modelKeys: ["repetition_penalty", "general.sampling.penalty_repeat"],
   },
-  repeatLastN: { otherwise: 64, min: -1, max: 2 ** 30, integer: true },
-  presencePenalty: { otherwise: 0, min: -100, max: 100, integer: false },
-  frequencyPenalty: { otherwise: 0, min: -100, max: 100, integer: false },
+  repeatLastN: { fallback: 64, min: -1, max: 2 ** 30, integer: true },
+  presencePenalty: { fallback: 0, min: -100, max: 100, integer: false },
+  frequencyPenalty: { fallback: 0, min: -100, max: 100, integer: false },
 };
 
 /** Valid values of each sampling option. */
@@ -103,9 +103,9 @@ export const SAMPLING_RANGES: Readonly<Record<keyof SamplingOptions, SamplingRan
   seed: { min: 0, max: Number.MAX_SAFE_INTEGER, integer: true },
 };
 
-/** Values where neither the caller nor the model gives any. */
+/** Defaults of options that neither the caller nor the model's files set. */
 export const SAMPLING_DEFAULTS = Object.fromEntries(
-  Object.entries(SETTINGS).map(([name, { otherwise }]) => [name, otherwise]),
+  Object.entries(SETTINGS).map(([name, { fallback }]) => [name, fallback]),
 ) as Readonly<Record<Setting, number>>;
 
 /**

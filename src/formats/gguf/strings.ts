@@ -73,8 +73,7 @@ export class GgufStrings {
     const bytes = this.#byteEnds[this.#packed - 1]!;
     const whole = this.#tryDecode(this.#chunk.subarray(0, bytes));
     // A chunk can be valid although a character is split between two strings. Then a string starts
-    // with
-    // a continuation byte.
+    // with a continuation byte.
     if (whole === undefined || this.#splitsCharacter()) this.#decodeEach();
     else this.#slice(whole);
     this.#done += this.#packed;

@@ -43,7 +43,7 @@ export function* byteMatrices({ path, settings, tensors }: PackedFolder): Iterab
     }
     const bytes = tensorBytes(type, shape);
     if (typeof bytes === "string") {
-      throw new ForgeError("unsupported", `${quote(file)}: bytes ${quote(name)}: ${bytes}`);
+      throw new ForgeError("unsupported", `${quote(file)}: 8-bit matrix ${quote(name)}: ${bytes}`);
     }
     const packed = {
       packing,

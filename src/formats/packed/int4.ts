@@ -191,7 +191,7 @@ function matrixOf(
   const { file, offset } = packed.codes;
   const bytes = tensorBytes(type, shape);
   if (typeof bytes === "string") {
-    throw new ForgeError("unsupported", `${quote(file)}: 4-bit integers ${quote(name)}: ${bytes}`);
+    throw new ForgeError("unsupported", `${quote(file)}: 4-bit matrix ${quote(name)}: ${bytes}`);
   }
   return { name, type, shape, file, offset, bytes, packed };
 }

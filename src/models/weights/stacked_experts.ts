@@ -45,10 +45,10 @@ export function loadStackedExperts(
   if (!isTransposed && !isInterleaved) return weights.mapWhole(tensor, cols);
   const { packed } = tensor;
   if (packed?.packing === "f8_e4m3") {
-    const data = () => fp8InOrder(tensor, packed, shape);
+    const data = () => reorderFp8(tensor, packed, shape);
     return weights.upload("FP8", nExperts * rows, cols, [tensor], data);
   }
-  return weights.upload(tensor.type, nExperts * rows, cols, [tensor], () => inOrder(tensor, shape));
+  return weights.upload(tensor.type, nExperts * rows, cols, [tensor], () => reorder(tensor, shape));
 }
 
 /** Loads the biases `[nExperts, rows]`, stored under the name with `_bias`. */
@@ -75,7 +75,8 @@ function storedRow(row: number, rows: number, isInterleaved: boolean): number {
   return row < half ? 2 * row : 2 * (row - half) + 1;
 }
 
-function inOrder(tensor: TensorInfo, shape: ExpertShape): Uint8Array<ArrayBuffer> {
+/** Returns the elements of a tensor in the order of the loaded weight. */
+function reorder(tensor: TensorInfo, shape: ExpertShape): Uint8Array<ArrayBuffer> {
   const { nExperts, rows, cols, isTransposed = false, isInterleaved = false } = shape;
   const stored = elements(tensor, readTensor(tensor));
   const target = stored.slice().fill(0);
@@ -98,7 +99,7 @@ const FP8_BYTES = 36;
 const E4M3_NAN = 0x7f;
 
 /** Builds FP8 blocks, each a scale and 32 codes, from a packed tensor with another row order. */
-function fp8InOrder(
+function reorderFp8(
   { file, name }: TensorInfo,
   { codes, scales, groupRows, groupCols }: PackedMatrix,
   shape: ExpertShape,
@@ -185,7 +186,7 @@ function loadMxfp4(weights: WeightLoader, name: string, shape: ExpertShape): Wei
   if (!Number.isInteger(perRow)) {
     throw new ForgeError(
       "bad_model",
-      `MXFP4 ${quote(name)} needs columns by ${MX_BLOCK}, not ${cols}`,
+      `MXFP4 ${quote(name)} has ${cols} columns; valid is a multiple of ${MX_BLOCK}`,
     );
   }
   const nibbles = weights.bytes([`${name}_blocks`, undefined], [

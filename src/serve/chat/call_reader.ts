@@ -57,7 +57,7 @@ export class CallReader implements PartReader {
     const parts: Part[] = [];
     if (this.#body !== undefined) {
       parts.push(...this.#body.end());
-      this.#content(parts, this.#body.unsaid);
+      this.#content(parts, this.#body.unreported);
     } else if (!this.#isClosing && (this.#nCalls === 0 || this.#held.trim() !== "")) {
       // White space after a call is not content.
       this.#content(parts, this.#held);
@@ -109,7 +109,7 @@ export class CallReader implements PartReader {
     this.#nCalls += read.filter(({ kind }) => kind === "call").length;
     if (body.state === "open") return false;
     this.#isClosing = body.state === "ended" && this.#format.close !== undefined;
-    this.#content(parts, body.state === "broken" ? body.unsaid : "");
+    this.#content(parts, body.state === "broken" ? body.unreported : "");
     this.#held = body.rest;
     this.#body = undefined;
     return true;

@@ -42,7 +42,7 @@ export interface CallBody extends PartReader {
   /** `open` while text is missing, `ended` if the calls are complete, `broken` if the text is not a call. */
   readonly state: "open" | "ended" | "broken";
   /** Text read without a part. It is content if no call follows. */
-  readonly unsaid: string;
+  readonly unreported: string;
   /** Text after the body, once it is not open. */
   readonly rest: string;
 }

@@ -25,7 +25,7 @@ export class JsonCalls implements CallBody {
   readonly #isList: boolean;
   readonly #isKnown: (name: string) => boolean;
   readonly #most: number;
-  #unsaid: string;
+  #unreported: string;
   #place: Place = "start";
   #isInList = false;
   #reading: Reading | undefined;
@@ -45,15 +45,15 @@ export class JsonCalls implements CallBody {
    * @param most limit of calls
    */
   constructor(mark: string, isList: boolean, isKnown: (name: string) => boolean, most: number) {
-    this.#unsaid = mark;
+    this.#unreported = mark;
     this.#isList = isList;
     this.#isKnown = isKnown;
     this.#most = most;
   }
 
-  get unsaid(): string {
+  get unreported(): string {
     // Text between the calls of a list is never content.
-    return this.#place === "list" && this.#nCalls > 0 ? "" : this.#unsaid;
+    return this.#place === "list" && this.#nCalls > 0 ? "" : this.#unreported;
   }
 
   push(text: string): Part[] {
@@ -71,12 +71,12 @@ export class JsonCalls implements CallBody {
 
   /** @returns false for a character that cannot continue a call */
   #take(character: string, parts: Part[]): boolean {
-    const { unsaid } = this;
-    this.#unsaid = this.#isReported ? "" : unsaid + character;
+    const { unreported } = this;
+    this.#unreported = this.#isReported ? "" : unreported + character;
     if (this.#reading !== undefined) {
       this.#read(this.#reading, character, parts);
     } else if (character.trim() !== "" && !this.#step(character, parts)) {
-      this.#unsaid = unsaid;
+      this.#unreported = unreported;
       this.state = "broken";
       return false;
     }
@@ -162,7 +162,7 @@ export class JsonCalls implements CallBody {
     if (this.#arguments !== "") parts.push({ kind: "arguments", text: this.#arguments });
     this.#arguments = "";
     this.#isReported = true;
-    this.#unsaid = "";
+    this.#unreported = "";
   }
 
   /** @returns false if the object has no name */

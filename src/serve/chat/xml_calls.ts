@@ -19,7 +19,7 @@ const FUNCTION_END = "</function>";
  */
 export class XmlCall implements CallBody {
   state: CallBody["state"] = "open";
-  unsaid: string;
+  unreported: string;
   readonly #tools: ReadonlyMap<string, JsonObject>;
   #held = "";
   #name: string | undefined;
@@ -32,7 +32,7 @@ export class XmlCall implements CallBody {
    * @param tools schemas of arguments, by the name of the tool
    */
   constructor(mark: string, tools: ReadonlyMap<string, JsonObject>) {
-    this.unsaid = mark;
+    this.unreported = mark;
     this.#tools = tools;
   }
 
@@ -49,7 +49,7 @@ export class XmlCall implements CallBody {
 
   end(): Part[] {
     // The rest of a reported call that was cut off is dropped.
-    if (!this.#isReported) this.unsaid += this.#held;
+    if (!this.#isReported) this.unreported += this.#held;
     this.#held = "";
     return [];
   }
@@ -116,7 +116,7 @@ export class XmlCall implements CallBody {
   }
 
   #goOn(rest: string): true {
-    if (!this.#isReported) this.unsaid += this.#held.slice(0, this.#held.length - rest.length);
+    if (!this.#isReported) this.unreported += this.#held.slice(0, this.#held.length - rest.length);
     this.#held = rest;
     return true;
   }
@@ -131,7 +131,7 @@ export class XmlCall implements CallBody {
     if (!this.#isReported) parts.push({ kind: "call", name });
     parts.push({ kind: "arguments", text });
     this.#isReported = true;
-    this.unsaid = "";
+    this.unreported = "";
   }
 }
 

@@ -388,7 +388,7 @@ const fallback: Filter = (value, args) => {
 const first: Filter = (value, args, { budget }) => {
   args.bind("first");
   for (const item of iterate(value, budget)) return item;
-  return new Undefined(() => "there is no first item");
+  return new Undefined(() => "the sequence is empty and has no first item");
 };
 
 const last: Filter = (value, args, { budget }) => {
@@ -396,7 +396,7 @@ const last: Filter = (value, args, { budget }) => {
   if (value instanceof LazyValues) {
     throw new TemplateError("the filter last needs a list, not a generator");
   }
-  return defined(listOf(value, budget).at(-1), () => "there is no last item");
+  return defined(listOf(value, budget).at(-1), () => "the sequence is empty and has no last item");
 };
 
 const random: Filter = (value, args, { budget }) => {
@@ -406,7 +406,7 @@ const random: Filter = (value, args, { budget }) => {
   }
   const items = listOf(value, budget);
   const chosen = items[Math.floor(Math.random() * items.length)];
-  return defined(chosen, () => "there is no item to choose from");
+  return defined(chosen, () => "the sequence is empty and has no item to choose");
 };
 
 const reverse: Filter = (value, args, { budget }) => {

@@ -138,10 +138,10 @@ export class LoopState extends Callable {
       case "depth0":
         return BigInt(this.#depth);
       case "previtem":
-        return defined(this.#previous, () => "there is no item before the first");
+        return defined(this.#previous, () => "the first item has no previous one");
       case "nextitem": {
         const next = this.#peek();
-        return next.done ? new Undefined(() => "there is no item after the last") : next.value;
+        return next.done ? new Undefined(() => "the last item has no next one") : next.value;
       }
       case "cycle":
         return new NativeFunction((args) => {

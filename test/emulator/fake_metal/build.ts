@@ -26,11 +26,11 @@ export function fakeMetalUnavailable(): string | undefined {
     if (!success) return `${OBJECTIVE_C} does not run`;
   } catch (error) {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
-    return `there is no ${OBJECTIVE_C} for Objective-C++`;
+    return `${OBJECTIVE_C} is missing, which compiles Objective-C++`;
   }
   const probe = new Deno.Command("g++", { args: ["-print-file-name=libobjc.so"] }).outputSync();
   const found = new TextDecoder().decode(probe.stdout).trim() !== "libobjc.so";
-  return found ? undefined : "there is no libobjc, GCC's Objective-C runtime (libobjc-12-dev)";
+  return found ? undefined : "libobjc is missing, GCC's Objective-C runtime (libobjc-12-dev)";
 }
 
 /** Compiles C++ with the default compiler and Objective-C++ with Clang. */
@@ -48,7 +48,7 @@ function compileAll(paths: readonly string[], folder: string, headers: readonly 
   });
 }
 
-/** The source that embeds the kernels, generated as in the build. */
+/** Writes the source that embeds the kernels, as the build does. Returns its path. */
 async function embeddedKernels(folder: string): Promise<string> {
   const files = metalFiles();
   const texts = text(files);
@@ -72,7 +72,9 @@ export interface HostChange {
 /** Writes a changed copy of a file; returns its path. */
 async function changed({ file, from, to }: HostChange, folder: string): Promise<string> {
   const source = text([`csrc/metal/${file}`])[0] ?? "";
-  if (source.split(from).length !== 2) throw new Error(`${file} has not one ${from}`);
+  if (source.split(from).length !== 2) {
+    throw new Error(`${file} must contain ${JSON.stringify(from)} exactly once`);
+  }
   const path = join(folder, `changed_${file}`);
   await Deno.writeTextFile(path, source.replace(from, () => to));
   return path;

@@ -235,7 +235,7 @@ NSUInteger declared_bytes(const emulator::MetalKernel* kernel) {
 
 - (void)dealloc {
   system_device = nullptr;
-  fake_metal::require_no_objects_beside(self);
+  fake_metal::require_no_objects_except(self);
   [super dealloc];
 }
 

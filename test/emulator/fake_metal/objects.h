@@ -23,6 +23,6 @@
 namespace fake_metal {
 
 // Aborts and names objects of the stand-in's classes that outlive the last device.
-void require_no_objects_beside(NSObject* device);
+void require_no_objects_except(NSObject* device);
 
 }  // namespace fake_metal

@@ -194,7 +194,7 @@ __attribute__((objc_root_class))
 
 namespace fake_metal {
 
-void require_no_objects_beside(NSObject* device) {
+void require_no_objects_except(NSObject* device) {
   const std::lock_guard lock(live_mutex);
   const std::string last = class_getName(class_of(device));
   for (const auto& [name, alive] : live_objects()) {

@@ -8,7 +8,7 @@ import { readHeader } from "../../support/header.ts";
 import { tokenInputs } from "../../support/step_graph.ts";
 
 const ignore = findLibrary("reference") === undefined;
-if (ignore) console.error("skipping: there is no reference library");
+if (ignore) console.error("skipping: the reference library is missing");
 
 const statuses = readHeader().enums.find((values) => values.has("FORGE_OK"))!;
 const OK = statuses.get("FORGE_OK");
@@ -59,17 +59,17 @@ function errorText(library: Library, handle: number): string {
 }
 
 Deno.test({
-  name: "handles: invented and released ones",
+  name: "handles: unknown and released handles return a status",
   ignore,
   async fn() {
     using library = Library.open("reference");
     const device = openDevice(library);
     const released = upload(library, device);
     assertEquals(library.symbols.forge_release(released), OK);
-    const madeUp = [0, 1, 7, 0xfffff, 0x7fffffff, 0xffffffff, device + 100, device ^ (3 << 20)];
+    const unknown = [0, 1, 7, 0xfffff, 0x7fffffff, 0xffffffff, device + 100, device ^ (3 << 20)];
     assert(handleFunctions.length >= 25);
     for (const name of handleFunctions) {
-      for (const handle of [...madeUp, released]) {
+      for (const handle of [...unknown, released]) {
         assertEquals(await call(library, name, handle), BAD_HANDLE, `${name}(${handle})`);
       }
     }
@@ -78,7 +78,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "handles: ones of another kind",
+  name: "handles: a handle of another kind returns a status and names the kind",
   ignore,
   async fn() {
     using library = Library.open("reference");

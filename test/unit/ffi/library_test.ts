@@ -27,7 +27,7 @@ import { TempFolder } from "../../support/temp_folder.ts";
 
 const path = findLibrary("reference");
 const ignore = path === undefined;
-if (ignore) console.error("skipping: there is no reference library");
+if (ignore) console.error("skipping: the reference library is missing");
 
 async function hostCompiler(): Promise<Compiler | undefined> {
   try {

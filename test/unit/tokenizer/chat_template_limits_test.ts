@@ -12,7 +12,7 @@ function doubled(start: string, times: number, then: string): string {
 }
 
 /** Returns a template with a list nested twice at each of 60 levels: 2^60 values when printed. */
-function laughing(then: string): string {
+function billionLaughs(then: string): string {
   const loop = "{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}" +
     "{% set ns.y = [ns.y, ns.y] %}{% endfor %}";
   return `{% set ns = namespace(x=[1], y=[1]) %}${loop}${then}`;
@@ -38,7 +38,7 @@ const TOO_MUCH_WORK: Record<string, string> = {
   "macros defined in a loop": `{% for i in range(9999) %}${
     "{% macro f() %}{% endmacro %}".repeat(99)
   }{% endfor %}`,
-  "names looked up in vain": `{% for i in range(9999) %}${"{{ a }}".repeat(999)}{% endfor %}`,
+  "lookups of missing names": `{% for i in range(9999) %}${"{{ a }}".repeat(999)}{% endfor %}`,
   "replace, growing": doubled("aaaa", LONG, "{{ ns.x.replace('a', ns.x) }}"),
   "replace of nothing": doubled("aaaa", LONG, "{{ ns.x|replace('', ns.x) }}"),
   "replace in a filter block": doubled(
@@ -82,13 +82,13 @@ const TOO_MUCH_WORK: Record<string, string> = {
     LONG,
     "{{ range(99)|map(attribute=ns.x, default=1)|list }}",
   ),
-  "a value that is large when written as JSON": laughing("{{ ns.x|tojson }}"),
-  "a value that is large when printed": laughing("{{ ns.x }}"),
-  "a value that is large when joined": laughing("{{ [ns.x]|join }}"),
-  "a value that is large when added to text": laughing("{{ 'a' ~ ns.x }}"),
-  "a value that is large when compared": laughing("{{ ns.x == ns.y }}"),
-  "a value that is large when looked for": laughing("{{ ns.x in [ns.y] }}"),
-  "a value that is large when sorted": laughing("{{ [ns.x]|sort }}"),
+  "a value that is large when written as JSON": billionLaughs("{{ ns.x|tojson }}"),
+  "a value that is large when printed": billionLaughs("{{ ns.x }}"),
+  "a value that is large when joined": billionLaughs("{{ [ns.x]|join }}"),
+  "a value that is large when added to text": billionLaughs("{{ 'a' ~ ns.x }}"),
+  "a value that is large when compared": billionLaughs("{{ ns.x == ns.y }}"),
+  "a value that is large when searched for": billionLaughs("{{ ns.x in [ns.y] }}"),
+  "a value that is large when sorted": billionLaughs("{{ [ns.x]|sort }}"),
   "a wide format": "{{ '%1000000000d' % 1 }}",
   "a wide field": "{{ '{:>1000000000}'.format(1) }}",
   "a wide center": "{{ 'a'.center(10**9) }}",
@@ -99,7 +99,7 @@ const TOO_MUCH_WORK: Record<string, string> = {
   "many powers": "{% for i in range(9999) %}{% set x = 3**9999 %}{% endfor %}",
   "many long words": doubled("aaaa", LONG, "{{ (ns.x ~ ' ' ~ ns.x)|wordwrap(1) }}"),
   "many links": doubled("a.com ", LONG, "{{ ns.x|urlize(target=ns.x) }}"),
-  "a value that is large when laid out": laughing("{{ ns.x|pprint }}"),
+  "a value that is large when laid out": billionLaughs("{{ ns.x|pprint }}"),
   "many large ints": "{{ [9**4000] * 10**6 }}",
   "many large ints as JSON": "{{ ([9**4000] * 10**5)|tojson }}",
   "many large ints read":

@@ -16,7 +16,7 @@ function poisoned(tensors: TensorData[], name: string, row: number, value: numbe
   });
 }
 
-async function assertBlamed(name: string, row: number, value: number, device: string) {
+async function assertNamesWeight(name: string, row: number, value: number, device: string) {
   using folder = new TempFolder();
   writeRandomLlama(folder.path, {
     change: (tensors) => poisoned(tensors, name, row, value),
@@ -44,17 +44,17 @@ async function assertBlamed(name: string, row: number, value: number, device: st
 
 for (const device of ["reference", "cpu"]) {
   Deno.test(`a NaN weight is named on ${device}`, async () => {
-    await assertBlamed("model.layers.1.mlp.down_proj.weight", 5, NaN, device);
-    await assertBlamed("model.layers.0.self_attn.k_proj.weight", 3, NaN, device);
-    await assertBlamed("model.norm.weight", 0, NaN, device);
+    await assertNamesWeight("model.layers.1.mlp.down_proj.weight", 5, NaN, device);
+    await assertNamesWeight("model.layers.0.self_attn.k_proj.weight", 3, NaN, device);
+    await assertNamesWeight("model.norm.weight", 0, NaN, device);
   });
 
   Deno.test(`a single NaN logit is an error on ${device}`, async () => {
-    for (const row of [0, 50, 96]) await assertBlamed("lm_head.weight", row, NaN, device);
+    for (const row of [0, 50, 96]) await assertNamesWeight("lm_head.weight", row, NaN, device);
   });
 
   Deno.test(`an infinite weight is named on ${device}`, async () => {
-    await assertBlamed("model.layers.0.mlp.gate_proj.weight", 7, Infinity, device);
+    await assertNamesWeight("model.layers.0.mlp.gate_proj.weight", 7, Infinity, device);
   });
 
   Deno.test(`a NaN row that no token uses changes no result on ${device}`, async () => {

@@ -1,4 +1,0 @@
-/** The bytes that a text in base64 stands for. */
-export function decodeBase64(text: string): Uint8Array<ArrayBuffer> {
-  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
-}
