@@ -2,8 +2,7 @@ import { join } from "@std/path";
 import type { BackendKind } from "../src/backend.ts";
 import { ForgeError } from "../src/errors.ts";
 import { ABI_VERSION, type Symbols, symbols, versionSymbol } from "./abi.ts";
-import { checkStatus } from "./status.ts";
-import { readText } from "./status.ts";
+import { checkStatus, readText } from "./status.ts";
 
 /** Environment variable with a folder of libraries that is searched first. */
 export const LIBRARY_PATH_VARIABLE = "FORGE_LIBRARY_PATH";

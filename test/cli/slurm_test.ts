@@ -16,7 +16,9 @@ if (reason !== undefined) console.error(`skipping: ${reason}`);
 async function until(holds: () => boolean | Promise<boolean>, what: string, cluster: SlurmCluster) {
   const end = performance.now() + DEADLINE;
   while (!await holds()) {
-    if (performance.now() > end) throw new Error(`waited in vain until ${what}:\n${cluster.log()}`);
+    if (performance.now() > end) {
+      throw new Error(`timed out waiting until ${what}:\n${cluster.log()}`);
+    }
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
 }

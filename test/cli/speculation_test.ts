@@ -13,8 +13,8 @@ Deno.test("speculate: the text is the same, and the timings count draft tokens",
   assertEquals([plain.code, plain.stderr], [0, ""]);
   const expected = JSON.parse(plain.stdout);
   assertEquals([expected.timings.drafted, expected.timings.accepted], [0, 0]);
-  const guessed = await forge([...ASK, "--json", "--speculate", "4"]);
-  const actual = JSON.parse(guessed.stdout);
+  const drafting = await forge([...ASK, "--json", "--speculate", "4"]);
+  const actual = JSON.parse(drafting.stdout);
   assertEquals(actual.token_ids, expected.token_ids);
   const { drafted, accepted } = actual.timings;
   assert(accepted > 0 && accepted <= drafted, `${accepted} of ${drafted}`);

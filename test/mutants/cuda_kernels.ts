@@ -21,7 +21,7 @@ const ATTENTION: KernelCheck = {
     "decode_attention_q8_in_a_window",
     "decode_attention_with_sinks",
     "decode_attention_of_queries_across_a_split",
-    "decode_attention_of_a_tree_of_guesses",
+    "decode_attention_of_a_draft_tree",
     "attention_over_pages_beyond_4_gib",
   ],
   kernels: ["prefill_attention.cu", "batched_decode_attention.cu"],

@@ -21,11 +21,11 @@ export class OracleDrafter implements Drafter {
 
   propose(tokens: TokenList, most: number): Proposal {
     const answer = this.#options.answer(tokens.view(0), most);
-    const guesses = Array.from({ length: most }, (_, i) => this.#guess(answer[i]));
-    return { tokens: guesses, odds: guesses.map((_, i) => 0.99 ** (i + 1)) };
+    const drafted = Array.from({ length: most }, (_, i) => this.#draft(answer[i]));
+    return { tokens: drafted, odds: drafted.map((_, i) => 0.99 ** (i + 1)) };
   }
 
-  #guess(right: number | undefined): number {
+  #draft(right: number | undefined): number {
     const { random, hitRate, vocabSize } = this.#options;
     if (right !== undefined && random.chance(hitRate)) return right;
     const any = random.int(0, vocabSize - 2);

@@ -229,7 +229,7 @@ TEST(decode_attention_of_several_queries) {
 TEST(decode_attention_of_queries_across_a_split) {
   check_decode({1, 16, 4, 1, 8, 20, 0, false}, {{262, 12}}, 16);
 }
-TEST(decode_attention_q8_of_guesses_with_all_options) {
+TEST(decode_attention_q8_of_draft_tokens_with_all_options) {
   check_decode({3, 64, 6, 2, 16, 50, 15, true}, {{300, 16}, {40, 5}, {9, 1}}, 16);
 }
 TEST(decode_attention_without_causality) {

@@ -41,14 +41,14 @@ for (const family of families.filter((name) => !RECURRENT.includes(name))) {
       const plain = await generate(family, { speculate: "off" });
       let drafted = 0;
       for (const speculate of [3, 12]) {
-        const guessed = await generate(family, { speculate });
-        for (const [i, { timings, ...answer }] of guessed.entries()) {
+        const answers = await generate(family, { speculate });
+        for (const [i, { timings, ...answer }] of answers.entries()) {
           const { timings: _, ...expected } = plain[i]!;
           assertEquals(answer, expected);
           drafted += timings.drafted;
         }
       }
-      assert(drafted > 20, `only ${drafted} tokens were guessed`);
+      assert(drafted > 20, `only ${drafted} draft tokens`);
     },
   });
 }

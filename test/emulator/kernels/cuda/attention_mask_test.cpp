@@ -85,7 +85,7 @@ void check_masked(const MaskCase& c) {
 
 }  // namespace
 
-TEST(decode_attention_of_a_tree_of_guesses) {
+TEST(decode_attention_of_a_draft_tree) {
   check_masked({1, 64, 4, 2, 16, {290, 40}, 7, false, true});
 }
 TEST(decode_attention_of_masked_queries_q8_with_sinks) {

@@ -53,7 +53,7 @@ for (
         const share = accepted / drafted;
         // A draft model as slow as the model itself gains nothing.
         if (length !== undefined) assert(drafted > 50, `only ${drafted} drafted`);
-        assert(drafted < 20 || (seed === 1 ? share > 0.8 : share < 0.5), `${share} came true`);
+        assert(drafted < 20 || (seed === 1 ? share > 0.8 : share < 0.5), `${share} accepted`);
         assertEquals(draft.pages.freePages, draft.pages.nPages, "a page of the draft model leaked");
       });
     } finally {

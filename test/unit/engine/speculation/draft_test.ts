@@ -44,7 +44,7 @@ Deno.test("the limit bounds the draft tokens", () => {
 Deno.test("draft tokens are kept while they are accepted", () => {
   const places = new Places([[1, 2], [3, 4], [5, 6], [7, 8], [9, 10]]);
   const draft = draftOf(places);
-  for (const guess of [1, 3, 5]) draft.add(guess);
+  for (const token of [1, 3, 5]) draft.add(token);
   assertEquals(places.open, 4);
   draft.advance(1);
   assertEquals([[...draft.tokens], places.open], [[3, 5], 3]);
@@ -58,11 +58,11 @@ Deno.test("draft tokens are kept while they are accepted", () => {
 });
 
 /** Returns the draft of some proposed tokens under a constraint. */
-function speculate(places: Places, guesses: readonly number[], limit?: number): number[] {
+function speculate(places: Places, proposed: readonly number[], limit?: number): number[] {
   const drafter = {
     propose: (_: TokenList, most: number): Proposal => ({
-      tokens: guesses.slice(0, most),
-      odds: guesses.map(() => 0.9),
+      tokens: proposed.slice(0, most),
+      odds: proposed.map(() => 0.9),
     }),
   };
   using draft = draftOf(places, limit);

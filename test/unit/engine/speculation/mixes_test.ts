@@ -35,7 +35,7 @@ const oracle = (length: number | undefined, hitRate: number): Guessing => (rando
 };
 
 for (
-  const [name, device, options, rounds, guessing] of [
+  const [name, device, options, rounds, drafting] of [
     ["one sequence, all right", "cpu", { maxSequences: 1 }, 1, oracle(7, 1)],
     ["one sequence, all wrong", "cpu", { maxSequences: 1 }, 1, oracle(5, 0)],
     ["few pages, half right", "cpu", { maxSequences: 8, cacheTokens: CACHE }, 3, oracle(4, 0.5)],
@@ -56,20 +56,20 @@ for (
 ) {
   Deno.test(`draft tokens change no token: ${name}`, async () => {
     await withRunner(device, options, async (runner, tokenizer) => {
-      const random = new Random(`guesses ${name}`);
+      const random = new Random(`drafts ${name}`);
       let drafted = 0, accepted = 0;
       for (let round = 0; round < rounds; round++) {
         const cases = await randomCases(random, runner);
-        const speculator = new Speculator(guessing(random, cases));
+        const speculator = new Speculator(drafting(random, cases));
         const counts = await checkMix(random, runner, tokenizer, cases, speculator);
         drafted += counts.drafted;
         accepted += counts.accepted;
       }
-      if (name !== "looked up as it pays") assert(drafted > 100, `only ${drafted} guesses`);
+      if (name !== "looked up as it pays") assert(drafted > 100, `only ${drafted} draft tokens`);
       const share = accepted / drafted;
-      if (name.endsWith("all right")) assert(share > 0.9, `${share} of the guesses came true`);
+      if (name.endsWith("all right")) assert(share > 0.9, `${share} of the draft tokens accepted`);
       else if (name.endsWith("all wrong")) assertEquals(accepted, 0);
-      else if (name.includes("right")) assert(share > 0.1 && share < 0.7, `${share} came true`);
+      else if (name.includes("right")) assert(share > 0.1 && share < 0.7, `${share} accepted`);
     });
   });
 }

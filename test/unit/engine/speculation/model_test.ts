@@ -90,7 +90,7 @@ Deno.test("draft tokens change no answer, one at a time, several, and all at onc
       assertEquals(actual.map(essence), expected.map(essence));
       for (const { timings } of actual) assert(timings.accepted <= timings.drafted);
       const accepted = actual.reduce((sum, { timings }) => sum + timings.accepted, 0);
-      assert(accepted > 20, `only ${accepted} guesses came true`);
+      assert(accepted > 20, `only ${accepted} draft tokens accepted`);
     }
   });
 });
