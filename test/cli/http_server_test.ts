@@ -96,7 +96,7 @@ Deno.test("http server: a handler gets the request as it was sent", async () => 
   assertEquals([head.status, await head.text()], [200, ""]);
 });
 
-Deno.test("http server: a refused body does not lose the answer", async () => {
+Deno.test("http server: a rejected body does not lose the response", async () => {
   await using server = await listen(async ({ body }) => {
     const reader = body!.getReader();
     await reader.read();

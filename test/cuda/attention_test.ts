@@ -69,7 +69,7 @@ for (const kernels of ["auto", "tiled", "naive"]) {
 }
 
 Deno.test({
-  name: "a choice of attention that cannot be met says why",
+  name: "an unsupported choice of attention is an error with its reason",
   ignore,
   fn: async () => {
     using folder = modelFolder(16);

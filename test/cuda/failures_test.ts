@@ -27,7 +27,7 @@ const injected: readonly InjectedFailure[] = [
 
 for (const [what, options, parts] of injected) {
   Deno.test({
-    name: `CUDA: ${what} is said in one line`,
+    name: `CUDA: ${what} is reported in one line`,
     ignore,
     fn: async () => await assertFails(await emulatedGpu(options), parts),
   });
@@ -74,7 +74,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "CUDA: a context that is said to fit fits, whatever the weights took on their way",
+  name: "CUDA: a context that an error suggests fits, whatever loading the weights took",
   ignore: ignore || !sharedAvailable("models", "quant256"),
   fn: async () => {
     // 9 MiB: the model with a reduced context, and little more.
@@ -91,7 +91,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "CUDA: several devices are chosen by index, and one that is not there is an error",
+  name: "CUDA: several devices are chosen by index; an unknown index is an error",
   ignore,
   fn: async () => {
     const env = await emulatedGpu({ devices: 2 });

@@ -92,7 +92,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "the GPU check goes on after a part that fails, and says what failed",
+  name: "the GPU check continues after a part that fails, and names the failure",
   ignore,
   fn: async () => {
     const { code, output, results, log } = await check(["sanitizer", "attention"], {
@@ -125,7 +125,7 @@ Deno.test({
   },
 });
 
-Deno.test("the GPU check refuses parts and options that it does not know", async () => {
+Deno.test("the GPU check rejects unknown parts and options", async () => {
   const run = async (...args: string[]) => {
     const { code, stderr } = await new Deno.Command(Deno.execPath(), {
       args: ["run", "-A", "--quiet", "--no-check", "bench/gpu_check.ts", ...args],

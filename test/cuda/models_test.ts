@@ -53,7 +53,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "forge run --device cuda has NVIDIA's compiler make the kernels, and keeps them",
+  name: "forge run --device cuda compiles kernels by NVRTC, and caches them",
   ignore: withoutStories || compiler.reason !== undefined,
   fn: async () => {
     const cache = Deno.makeTempDirSync();

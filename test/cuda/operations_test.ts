@@ -39,7 +39,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "steps that an emulated GPU cannot run are refused when their recording ends",
+  name: "steps that an emulated GPU cannot run are rejected when their recording ends",
   ignore: emulatedGpuUnavailable() !== undefined,
   fn: async () => {
     const output = await runOnEmulatedGpu(["run", "-A", "test/support/check_cuda_refusals.ts"]);

@@ -21,7 +21,7 @@ async function answer(args: readonly string[], env: Readonly<Record<string, stri
 }
 
 Deno.test({
-  name: "long prompts are computed by cuBLASLt where it is there",
+  name: "long prompts are computed by cuBLASLt if it is available",
   ignore,
   fn: async () => {
     const args = ["-p", long, "--json"];
@@ -84,7 +84,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "doctor says whether there is cuBLASLt, and where it was looked for",
+  name: "doctor says if cuBLASLt is used, and where it was searched",
   ignore,
   fn: async () => {
     const env = await emulatedGpu();

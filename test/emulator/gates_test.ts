@@ -103,7 +103,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "one kernel of each file compiles for the architectures in between and after",
+  name: "one kernel of each file compiles for the architectures between and after those",
   ignore: noCompiler,
   fn: async () => {
     if (typeof compiler === "string") return;

@@ -114,7 +114,7 @@ const refusals: readonly [FlashAttentionFunction, FlashAttentionParams, RegExp][
 ];
 
 Deno.test({
-  name: "flash attention: what makes no sense is refused before anything is read",
+  name: "flash attention: invalid arguments are rejected before anything is read",
   ignore,
   async fn(t) {
     const { library } = await buildEmulatedFlashAttention();

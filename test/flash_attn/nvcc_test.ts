@@ -61,7 +61,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "nvcc: registers fit the blocks that a multiprocessor shall hold",
+  name: "nvcc: registers leave room for the intended number of blocks on a multiprocessor",
   ignore,
   async fn() {
     const { objects } = await build();
@@ -150,7 +150,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "nvcc: the library opens without a GPU, and says that there is none",
+  name: "nvcc: the library opens without a GPU, and reports that it finds none",
   ignore,
   async fn() {
     const { library } = await build();

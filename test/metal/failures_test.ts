@@ -24,7 +24,7 @@ const injected: readonly InjectedFailure[] = [
 
 /** Masks arrive while the GPU computes the logits, so sampling has its own command buffer. */
 Deno.test({
-  name: "Metal: a forward pass that fails is said in one line, where choosing succeeds",
+  name: "Metal: a forward pass that fails is reported in one line although sampling succeeds",
   ignore,
   fn: async () => {
     const args = ["--device", "metal", "-p", "Once", "-n", "2", "--regex", "[a-z ]+"];
@@ -35,7 +35,7 @@ Deno.test({
 
 for (const [what, options, parts] of injected) {
   Deno.test({
-    name: `Metal: ${what} is said in one line`,
+    name: `Metal: ${what} is reported in one line`,
     ignore,
     fn: async () => {
       const args = ["--device", "metal", "-p", "Once", "-n", "2"];
@@ -51,7 +51,7 @@ const refused: readonly (readonly [string, readonly string[], readonly string[]]
 
 for (const [what, args, parts] of refused) {
   Deno.test({
-    name: `Metal: ${what} is refused in one line`,
+    name: `Metal: ${what} is rejected in one line`,
     ignore,
     fn: async () => await assertRunFails([...args, "-p", "Once"], await emulatedMetal(), parts),
   });

@@ -18,7 +18,7 @@ async function checkModel(env: Readonly<Record<string, string>>): Promise<string
 }
 
 Deno.test({
-  name: "a GPU that holds matrices otherwise computes the same",
+  name: "a GPU with another layout of matrices computes the same",
   ignore: withoutTiny,
   fn: async () => {
     await checkModel(await emulatedMetal({ matrix_places: 1 }));
@@ -26,7 +26,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "a GPU that holds matrices otherwise would compute something else by the tiled kernels",
+  name: "the tiled kernels are wrong on a GPU with another layout of matrices",
   ignore: withoutTiny,
   fn: async () => {
     const library = await buildFakeMetal({
@@ -40,7 +40,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "doctor says which kernels compute attention on a GPU that holds matrices otherwise",
+  name: "doctor says which kernels compute attention on a GPU with another layout of matrices",
   ignore: unavailable,
   fn: async () => {
     const said = async (options: Readonly<Record<string, number>>) =>

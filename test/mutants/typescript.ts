@@ -444,14 +444,14 @@ export const TYPESCRIPT: readonly Mutant[] = [
       "serve/readers",
     ],
     [
-      "space-after-thoughts",
+      "space-after-reasoning",
       "serve/chat/reasoning",
       "const shown = this.#hasReasoning ? text : text.trimStart();",
       "const shown = text;",
       "serve/readers",
     ],
     [
-      "mark-that-closes-thoughts",
+      "mark-that-closes-reasoning",
       "serve/chat/reasoning",
       "this.#held.length - heldLength(this.#held, [close])",
       "this.#held.length",

@@ -109,7 +109,7 @@ for (const [what, typed, qkvCols] of kinds) {
   );
 }
 
-deviceTest("pages past the end and wrong sizes are refused", (device) => {
+deviceTest("pages past the end and wrong sizes are rejected", (device) => {
   const kv = device.createKv(shape);
   const refused: [() => unknown, string][] = [
     [() => kv.readPage(6), "page 6 of 6"],
@@ -124,7 +124,7 @@ deviceTest("pages past the end and wrong sizes are refused", (device) => {
   for (const [call, message] of refused) assertThrows(call, ForgeError, message);
 });
 
-deviceTest("a cache of an unsupported type is refused", (device) => {
+deviceTest("a cache of an unsupported type is rejected", (device) => {
   // The types of TypeScript exclude it, but the border must not rely on them.
   const type = "Q4_K" as KvShape["type"];
   const error = assertThrows(() => device.createKv({ ...shape, type }), ForgeError);
@@ -132,7 +132,7 @@ deviceTest("a cache of an unsupported type is refused", (device) => {
   assertMatch(error.message, /KV cache type 12 .* valid are F32.*F16.*Q8_0/);
 });
 
-deviceTest("caches of impossible shapes are refused", (device) => {
+deviceTest("caches of impossible shapes are rejected", (device) => {
   const refused: [Partial<KvShape>, string][] = [
     [{ nPages: 0 }, "0 pages"],
     [{ nPages: 2 ** 24 + 1 }, "pages; valid is"],

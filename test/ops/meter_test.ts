@@ -5,7 +5,7 @@ import { randomMatrix } from "../support/matrix.ts";
 import { limitsOf, StepGraph, tokenInputs } from "../support/step_graph.ts";
 
 deviceTest(
-  "a step tells what its last run took, within what the caller saw",
+  "a step reports the duration of its last run, at most what the caller measured",
   async (device, random) => {
     const inputs = tokenInputs(3);
     const recorder = device.record(limitsOf(inputs));

@@ -103,7 +103,7 @@ for (const vector of [...matrices, withFloats]) {
   });
 }
 
-deviceTest("packed matrices that are not as they say are refused", (device) => {
+deviceTest("inconsistent packed matrices are rejected", (device) => {
   using folder = new TempFolder();
   const find = (name: string) => matrices.find((vector) => vector.name === name)!;
   const blocks = find("blocks"), ordered = find("GPTQ");

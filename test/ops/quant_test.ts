@@ -194,7 +194,7 @@ deviceTest("weights that a type represents exactly do not change", (device, rand
   }
 });
 
-deviceTest("weights that cannot be quantised are refused", (device) => {
+deviceTest("weights that cannot be quantised are rejected", (device) => {
   const ones = new Float32Array(256).fill(1);
   for (const type of computableTypes.filter((type) => errorBounds[type] === undefined)) {
     const error = assertThrows(() => device.quantize(type, 1, 256, ones), ForgeError, type);

@@ -70,7 +70,7 @@ deviceTest("a NaN or an infinity changes its own block only", (device, random) =
   }
 });
 
-deviceTest("floats that cannot become blocks are refused", (device, random) => {
+deviceTest("floats that cannot become blocks are rejected", (device, random) => {
   using folder = new TempFolder();
   const bytes = new Uint8Array(random.normals(ROWS * COLS).buffer);
   const tensor = floatMatrix(folder.at("matrix"), "F32", bytes, "Q8_0");

@@ -7,14 +7,14 @@ import { tokenInputs } from "../support/step_graph.ts";
 import { attention, begin, limits, norm, refusals } from "./recording_refusals.ts";
 
 for (const [operation, list] of Object.entries(refusals)) {
-  deviceTest(`${operation} refuses`, (device) => {
+  deviceTest(`${operation} rejects`, (device) => {
     for (const [message, record] of list) {
       assertThrows(() => record(begin(device)), ForgeError, message);
     }
   });
 }
 
-deviceTest("a recording continues after a refusal", async (device) => {
+deviceTest("a recording continues after a rejected operation", async (device) => {
   const { recorder, x } = begin(device);
   assertThrows(() => recorder.softcap(x, 0), ForgeError);
   const value = recorder.softcap(x, 1);
@@ -59,7 +59,7 @@ deviceTest("handles of another kind", (device) => {
 });
 
 for (const device of devices) {
-  Deno.test(`weights and caches of another device are refused (${device.name})`, () => {
+  Deno.test(`weights and caches of another device are rejected (${device.name})`, () => {
     using first = openDevice(device);
     using second = openDevice(device);
     const mine = begin(first), other = begin(second);

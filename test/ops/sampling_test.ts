@@ -237,7 +237,7 @@ deviceTest("nothing left to choose is an error", async (device) => {
   }
 });
 
-deviceTest("a forced token is chosen whatever speaks against it", async (device) => {
+deviceTest("a forced token is chosen despite masks and penalties", async (device) => {
   const logits = [1, 4, 2, -Infinity];
   const expected = logSoftmax(logits);
   const sampling = { mask: maskOf(4, [1]), temperature: 1, topK: 1 };

@@ -162,7 +162,7 @@ deviceTest("a run of several steps ends if no token can be chosen", async (devic
   broken.release();
 });
 
-deviceTest("invalid runs of several steps are refused", async (device) => {
+deviceTest("invalid runs of several steps are rejected", async (device) => {
   const random = new Random("step series refusals");
   const step = await recordStep(device, random, randomMatrix(random, VOCABULARY, HEAD_DIM));
   const specs = [0, 1].map((row) => ({ token: row, position: 0, request: outputRow(row) }));

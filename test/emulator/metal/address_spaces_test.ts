@@ -9,7 +9,7 @@ import {
 const unavailable = await addressSpacesUnavailable();
 if (unavailable) console.error(`skipping: ${unavailable}`);
 
-Deno.test("pointers of Metal kernels say what they point into", () => {
+Deno.test("pointers of Metal kernels name their address space", () => {
   assertEquals(kernelFiles().flatMap(unqualifiedPointers), []);
   const text = "inline float f(device float* x, const float* y) {\n  u8* z = (u8*)y;\n";
   assertEquals(unqualifiedPointers({ name: "x.h", text }), [

@@ -53,7 +53,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "stories260K in Q8_0, with F16 rows where 172 is no multiple of 32, gives a story",
+  name: "stories260K in Q8_0, whose rows of 172 columns are F16, gives a story",
   ignore,
   fn: async () => {
     const path = sharedPath("models", "stories260K", "stories260K-q8_0.gguf");

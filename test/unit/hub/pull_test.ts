@@ -205,7 +205,7 @@ Deno.test("pull waits for another process that downloads from the repository", a
   });
 });
 
-Deno.test("server errors are retried, refusals are not", async () => {
+Deno.test("server errors are retried, client errors are not", async () => {
   const hub = new FakeHub({ "a.gguf": bytes(10) });
   await withHub(hub, async () => {
     hub.failures.push(503, 429, 0, 500);

@@ -128,7 +128,7 @@ Deno.test("RoPE may rotate a part of each head", () => {
   assertRope(fromGguf({ "rope.dimension_count": 8 }), plain(10000, 8));
 });
 
-Deno.test("RoPE's layout is the one asked for", () => {
+Deno.test("RoPE's layout is the requested one", () => {
   assertEquals(fromJson({}, { layout: "interleaved" }).layout, "interleaved");
 });
 

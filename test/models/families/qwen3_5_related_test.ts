@@ -100,13 +100,13 @@ const EXPERTS: Config = {
   shared_expert_intermediate_size: INTERMEDIATE,
 };
 
-interface Kin {
+interface Related {
   readonly name: string;
   readonly config: Config;
   readonly rewrite: (layer: Layer) => FloatTensor[];
 }
 
-const KIN: readonly Kin[] = [
+const RELATED: readonly Related[] = [
   {
     name: "qwen3_next without experts",
     config: { model_type: "qwen3_next", ...EXPERTS, mlp_only_layers: [0, 1, 2, 3] },
@@ -130,7 +130,7 @@ const KIN: readonly Kin[] = [
 ];
 
 /** Writes the folder of a related architecture. */
-function writeKin(folder: string, { config, rewrite }: Kin): void {
+function writeKin(folder: string, { config, rewrite }: Related): void {
   const read = (name: string) => readJson<Config>(sharedPath("models", "tiny", FAMILY, name));
   const tensors = readTensors(sharedPath("models", "tiny", FAMILY, "model.safetensors"));
   const layers = new Map<string, Map<string, FloatTensor>>();
@@ -157,14 +157,14 @@ function writeKin(folder: string, { config, rewrite }: Kin): void {
   writeModelFolder(folder, files, written);
 }
 
-for (const kin of KIN) {
+for (const related of RELATED) {
   for (const device of ["reference", "cpu"]) {
     Deno.test({
-      name: `tiny ${kin.name} agrees on ${device}`,
+      name: `tiny ${related.name} agrees on ${device}`,
       ignore: !sharedAvailable("models", "tiny"),
       fn: async () => {
         using folder = new TempFolder();
-        writeKin(folder.path, kin);
+        writeKin(folder.path, related);
         const path = sharedPath("models", "tiny", FAMILY, "reference.json");
         const options = { device, kvType: "F32" } as const;
         await assertMatchesReference(folder.path, options, readJson<Reference>(path), {
