@@ -133,7 +133,8 @@ inline Cut top_p_cut(thread const Row& row, threadgroup ChoiceMemory& memory, Cu
       total += row.chunk_masses[c];
     }
     total = group_sum(total, memory.sum_partial, p);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
+    // The next cut overwrites chunk_masses.
+    threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);
   }
   const ulong goal = goal_of(row.s.top_p, total);
   uint least = cut.key;

@@ -135,7 +135,8 @@ inline uint find_token(thread const Row& row, threadgroup ChoiceMemory& memory, 
                                         target - chunk.before, p.lane);
     if (p.lane == 0) memory.id = chunk.index * kChunk + token.index;
   }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
+  // The next choice overwrites chunk_masses.
+  threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);
   const uint id = memory.id;
   threadgroup_barrier(mem_flags::mem_threadgroup);
   return id;

@@ -104,8 +104,10 @@ class SharedMemory {
     const size_t padded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
     bytes_ = bytes;
     if (is_sanitized()) {
+      // Other memory for each block: blocks are not ordered, so reuse would be a race.
       std::free(heap_);
       if (posix_memalign(&heap_, 1024, bytes) != 0) std::abort();
+      races::declare(races::kShared, heap_, bytes);
       begin_ = static_cast<char*>(heap_);
       std::memset(begin_, kPoison, bytes);
       return;
@@ -311,8 +313,8 @@ void set_order_seed(uint64_t seed) { order_seed = seed; }
 
 const Position& position() { return current->position; }
 
-void wait_for_block(const char* file, int line) {
-  races::release(&block.barrier_tag);
+void wait_for_block(const char* file, int line, bool orders_memory) {
+  if (orders_memory) races::release(&block.barrier_tag);
   {
     races::Ignored ignored;
     current->place = {file, line};
@@ -329,7 +331,7 @@ void wait_for_block(const char* file, int line) {
       suspend("__syncthreads");
     }
   }
-  races::acquire(&block.barrier_tag);
+  if (orders_memory) races::acquire(&block.barrier_tag);
 }
 
 void collective(uint32_t mask, WarpOp op, void* argument,

@@ -18,8 +18,9 @@ struct Position {
 };
 const Position& position();
 
-// Waits until every unfinished thread of the block has arrived.
-void wait_for_block(const char* file, int line);
+// Waits until every unfinished thread of the block has arrived. `orders_memory`: accesses before it
+// happen before those after it.
+void wait_for_block(const char* file, int line, bool orders_memory = true);
 
 // Kinds of warp operations; all lanes that meet must perform the same one.
 enum class WarpOp { sync, shuffle, ballot, match, reduce, ldmatrix, ldmatrix_trans, mma, wgmma };

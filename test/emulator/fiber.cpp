@@ -3,7 +3,9 @@
 #include <sys/mman.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #if !defined(__x86_64__)
 #error "the emulator switches stacks with x86-64 instructions"
@@ -18,6 +20,8 @@ extern "C" {
 [[gnu::weak]] void __tsan_release(void* tag);
 [[gnu::weak]] void __tsan_read_range(void* address, unsigned long bytes);
 [[gnu::weak]] void __tsan_write_range(void* address, unsigned long bytes);
+[[gnu::weak]] void AnnotateBenignRaceSized(const char* file, int line, void* address,
+                                           unsigned long bytes, const char* description);
 [[gnu::weak]] void AnnotateIgnoreReadsBegin(const char* file, int line);
 [[gnu::weak]] void AnnotateIgnoreReadsEnd(const char* file, int line);
 [[gnu::weak]] void AnnotateIgnoreWritesBegin(const char* file, int line);
@@ -132,6 +136,23 @@ void Fiber::yield(bool finished) {
 namespace races {
 
 bool is_watched() { return __tsan_create_fiber != nullptr; }
+
+unsigned watched() {
+  static const unsigned kinds = [] {
+    const char* const name = std::getenv("FORGE_EMULATOR_RACES");
+    if (!name) return kDevice | kShared;
+    if (std::strcmp(name, "device") == 0) return unsigned{kDevice};
+    if (std::strcmp(name, "shared") == 0) return unsigned{kShared};
+    std::fprintf(stderr, "FORGE_EMULATOR_RACES is \"%s\"; valid are device and shared\n", name);
+    std::abort();
+  }();
+  return kinds;
+}
+
+void declare(Memory kind, void* address, size_t bytes) {
+  if ((watched() & kind) != 0 || !AnnotateBenignRaceSized) return;
+  AnnotateBenignRaceSized("", 0, address, bytes, "");
+}
 
 Ignored::Ignored() {
   if (AnnotateIgnoreReadsBegin) {

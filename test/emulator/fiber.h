@@ -45,6 +45,13 @@ struct Ignored {
   Ignored();
   ~Ignored();
 };
+// The kinds of memory whose races are reported: both, or the one that the variable
+// FORGE_EMULATOR_RACES names, "device" or "shared". Metal's barriers order only the kinds in their
+// flags, but ThreadSanitizer orders all memory; so a run for each kind checks the flags.
+enum Memory : unsigned { kDevice = 1, kShared = 2 };
+unsigned watched();
+// Declares the kind of memory that kernels access.
+void declare(Memory kind, void* address, size_t bytes);
 // Everything before a release of `tag` happens before everything after a later acquire of it.
 void release(void* tag);
 void acquire(void* tag);

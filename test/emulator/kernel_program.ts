@@ -51,10 +51,17 @@ export async function runTest(
 /**
  * Runs tests as steps, each in its own process, since a bug in a kernel may end it. Blocks and
  * threads run in an order that changes with every run.
+ *
+ * @param variables change how the program runs
  */
-export async function runSteps(t: Deno.TestContext, program: string, names: readonly string[]) {
+export async function runSteps(
+  t: Deno.TestContext,
+  program: string,
+  names: readonly string[],
+  variables: Readonly<Record<string, string>> = {},
+): Promise<void> {
   assert(names.length > 0);
-  const env = { FORGE_EMULATOR_SEED: emulatorSeed() };
+  const env = { FORGE_EMULATOR_SEED: emulatorSeed(), ...variables };
   for (const name of names) {
     await t.step(name, async () => {
       const result = await runTest(program, name, env);

@@ -15,6 +15,8 @@ export interface SeededBug {
   readonly test: string;
   readonly mode: EmulatorMode;
   readonly caughtAs: RegExp;
+  /** The memory of Metal whose races are reported. @default both kinds */
+  readonly races?: "device" | "shared";
   /** The instances that the test launches first; no others need to be compiled. */
   readonly instances?: RegExp;
 }
@@ -33,7 +35,8 @@ export async function assertCaught(
 ): Promise<void> {
   for (const bug of bugs) {
     await t.step(`${bug.bug} (${bug.mode})`, async () => {
-      const { ok, output } = await runTest(await build(bug), bug.test);
+      const env = bug.races === undefined ? {} : { FORGE_EMULATOR_RACES: bug.races };
+      const { ok, output } = await runTest(await build(bug), bug.test, env);
       assert(!ok, "the test passed");
       assertMatch(output, bug.caughtAs);
     });

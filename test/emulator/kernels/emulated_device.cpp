@@ -4,6 +4,7 @@
 #include <map>
 #include <new>
 
+#include "../fiber.h"
 #include "support.h"
 
 namespace kernel_test {
@@ -12,6 +13,7 @@ namespace kernel_test {
 void* allocate(size_t bytes) {
   void* memory = nullptr;
   if (posix_memalign(&memory, 256, bytes) != 0) throw std::bad_alloc();
+  emulator::races::declare(emulator::races::kDevice, memory, bytes);
   return memory;
 }
 

@@ -44,14 +44,20 @@ const sanitized = [
   /^matrix_places_/,
 ];
 
-for (const [mode, what] of [["asan", "stay inside their buffers"], ["tsan", "have no races"]]) {
+// Barriers order the memory in their flags only, so races are searched in one kind at a time.
+const checks: readonly (readonly [what: string, EmulatorMode, env: Record<string, string>])[] = [
+  ["stay inside their buffers", "asan", {}],
+  ["have no races in threadgroup memory", "tsan", { FORGE_EMULATOR_RACES: "shared" }],
+  ["have no races in device memory", "tsan", { FORGE_EMULATOR_RACES: "device" }],
+];
+for (const [what, mode, env] of checks) {
   Deno.test({
     name: `Metal kernels ${what}`,
     ignore: unavailable !== undefined,
     fn: async (t) => {
-      const { tests } = await buildMetalEmulator({ mode: mode as EmulatorMode, instances });
+      const { tests } = await buildMetalEmulator({ mode, instances });
       const names = await listTests(tests);
-      await runSteps(t, tests, names.filter((name) => sanitized.some((p) => p.test(name))));
+      await runSteps(t, tests, names.filter((name) => sanitized.some((p) => p.test(name))), env);
     },
   });
 }

@@ -10,6 +10,11 @@ const unavailable = emulatorUnavailable();
 
 const barrier = "threadgroup_barrier(mem_flags::mem_threadgroup);\n";
 
+const SAMPLING = [
+  ...["adjust_logits", "chunk_maxima", "fused_temperature_softmax", "sample_token"],
+  "top_k_candidates",
+].map((name) => `${name}.metal`);
+
 const bugs: readonly SeededBug[] = [
   {
     bug: "a barrier is missing between writing and reading threadgroup memory",
@@ -45,6 +50,45 @@ const bugs: readonly SeededBug[] = [
     mode: "tsan",
     caughtAs: /ThreadSanitizer: data race[^]*(copy_unit|simdgroup_load)/,
     instances: /<q8, 96>/,
+  },
+  {
+    bug: "a barrier does not order the device memory that holds the cursors",
+    file: "top_k_candidates.metal",
+    change: [
+      "    threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);",
+      "    threadgroup_barrier(mem_flags::mem_threadgroup);",
+    ],
+    kernels: SAMPLING,
+    test: "sampling_reports_candidates_and_forced_tokens",
+    mode: "tsan",
+    races: "device",
+    caughtAs: /ThreadSanitizer: data race[^]*top_k_candidates/,
+  },
+  {
+    bug: "a barrier does not order the device memory that holds the chunks' weights",
+    file: "sampling_row.h",
+    change: [
+      "threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);",
+      "threadgroup_barrier(mem_flags::mem_threadgroup);",
+    ],
+    kernels: SAMPLING,
+    test: "sampling_of_wide_rows",
+    mode: "tsan",
+    races: "device",
+    caughtAs: /ThreadSanitizer: data race[^]*find_place/,
+  },
+  {
+    bug: "a barrier orders device memory where threadgroup memory is passed on",
+    file: "simd.h",
+    change: [
+      `partial[p.simdgroup] = x;\n  ${barrier}`,
+      "partial[p.simdgroup] = x;\n  threadgroup_barrier(mem_flags::mem_device);\n",
+    ],
+    kernels: ["rms_norm.metal"],
+    test: "rms_norm_of_one_odd_row",
+    mode: "tsan",
+    races: "shared",
+    caughtAs: /ThreadSanitizer: data race[^]*group_sum/,
   },
   {
     bug: "the last element's tail is one too long",

@@ -10,9 +10,17 @@ namespace metal {
 enum class mem_flags { mem_none = 0, mem_device = 1, mem_threadgroup = 2 };
 inline mem_flags operator|(mem_flags a, mem_flags b) { return mem_flags(int(a) | int(b)); }
 
-inline void threadgroup_barrier(mem_flags, METAL_PLACE) { emulator::wait_for_block(file, line); }
-inline void simdgroup_barrier(mem_flags, METAL_PLACE) {
-  emulator::collective(~0u, emulator::WarpOp::sync, nullptr, nullptr, file, line, true);
+// True if a barrier orders accesses to the memory that is checked for races.
+inline bool orders(mem_flags flags) {
+  static_assert(unsigned(mem_flags::mem_device) == emulator::races::kDevice &&
+                unsigned(mem_flags::mem_threadgroup) == emulator::races::kShared, "the same flags");
+  return (unsigned(flags) & emulator::races::watched()) != 0;
+}
+inline void threadgroup_barrier(mem_flags flags, METAL_PLACE) {
+  emulator::wait_for_block(file, line, orders(flags));
+}
+inline void simdgroup_barrier(mem_flags flags, METAL_PLACE) {
+  emulator::collective(~0u, emulator::WarpOp::sync, nullptr, nullptr, file, line, orders(flags));
 }
 
 inline uint own_lane() { return emulator::position().lane; }
