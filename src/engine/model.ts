@@ -5,7 +5,7 @@ import type { Checkpoint } from "../formats/checkpoint.ts";
 import { loadModel } from "../models/registry.ts";
 import type { WeightLoader } from "../models/weights/weight_loader.ts";
 import { ChatTemplate } from "../tokenizer/chat_template.ts";
-import type { Tokenizer } from "../tokenizer/tokenizer.ts";
+import { finish, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import {
   type BatchInput,
   type BatchOptions,
@@ -33,9 +33,10 @@ import {
   checkFits,
   checkTokens,
   type EncodedPrompt,
-  encodePrompt,
+  encodePromptInSlices,
   type Prompt,
   type PromptOptions,
+  Slices,
 } from "./request/prompt.ts";
 import { loadPrompt, savePrompt } from "./cache/prompt_cache.ts";
 import { promptCacheKey } from "./cache/prompt_cache_key.ts";
@@ -86,6 +87,7 @@ export class Model implements AsyncDisposable {
   readonly #endTokens: ReadonlySet<number>;
   readonly #constraints: LazyConstraints;
   readonly #embedder: Embedder;
+  readonly #slices = new Slices();
   #template: ChatTemplate | undefined;
   #cacheKey: PromptCacheKey | undefined;
 
@@ -316,7 +318,7 @@ export class Model implements AsyncDisposable {
     prompt: Prompt,
     options: PromptOptions & { readonly signal?: AbortSignal | undefined } = {},
   ): Promise<void> {
-    const { tokens } = this.encodePrompt(prompt, options);
+    const { tokens } = await this.encodePromptInSlices(prompt, options);
     checkFits(tokens.length, this.contextLength);
     const key = this.#promptCacheKey();
     await savePrompt(path, tokens, key, this.#runner, this.#scheduler, options.signal);
@@ -341,7 +343,7 @@ export class Model implements AsyncDisposable {
    */
   async logits(prompt: string | Int32Array): Promise<Float32Array> {
     checkHead(this.checkpoint, this.#runner);
-    const { tokens } = this.encodePrompt(prompt, { raw: true });
+    const { tokens } = await this.encodePromptInSlices(prompt, { raw: true });
     checkFits(tokens.length, this.contextLength);
     return await this.#explained(lastLogits(this.#scheduler, tokens));
   }
@@ -395,12 +397,29 @@ export class Model implements AsyncDisposable {
 
   /** Encodes a prompt. @throws {ForgeError} `bad_input` */
   encodePrompt(prompt: Prompt, options: PromptOptions = {}): EncodedPrompt {
+    return finish(this.#encode(prompt, options));
+  }
+
+  /**
+   * Encodes a prompt like {@linkcode encodePrompt}. Other work of the program goes on between slices
+   * of a long text.
+   *
+   * @throws {ForgeError} `bad_input`; `cancelled` if the signal is raised
+   */
+  encodePromptInSlices(
+    prompt: Prompt,
+    options: PromptOptions & { readonly signal?: AbortSignal | undefined } = {},
+  ): Promise<EncodedPrompt> {
+    return this.#slices.run(this.#encode(prompt, options), options.signal);
+  }
+
+  *#encode(prompt: Prompt, options: PromptOptions): Generator<void, EncodedPrompt> {
     // Options of a generation are accepted, so that its prompt can be counted before it runs.
     checkOptions("a prompt", options, GENERATE_OPTIONS);
     const { chatTemplate } = this.checkpoint;
     const isRaw = prompt instanceof Int32Array || (typeof prompt === "string" && options.raw);
     if (!isRaw && chatTemplate !== undefined) this.#template ??= new ChatTemplate(chatTemplate);
-    const encoded = encodePrompt(
+    const encoded = yield* encodePromptInSlices(
       prompt,
       options,
       this.tokenizer,
@@ -428,7 +447,7 @@ export class Model implements AsyncDisposable {
     checkOptions("a generation", options, GENERATE_OPTIONS);
     checkHead(this.checkpoint, this.#runner);
     const sampling = this.resolveSampling(options);
-    const encoded = this.encodePrompt(prompt, options);
+    const encoded = await this.encodePromptInSlices(prompt, options);
     const request = resolveRequest(encoded, sampling, options, this.#runner, this.#endTokens);
     const constraint = await this.#constraints.compile(options, encoded.startsText);
     return { ...request, constraint };

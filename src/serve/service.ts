@@ -2,6 +2,7 @@ import { basename } from "@std/path";
 import { DEFAULT_PARALLEL } from "../engine/limits.ts";
 import type { Model } from "../engine/model.ts";
 import type { GenerateOptions } from "../engine/request/options.ts";
+import { Slices } from "../engine/request/prompt.ts";
 import type { JsonObject } from "../formats/json.ts";
 import { quote, quoteList } from "../formats/quote.ts";
 import { isGiven, readString } from "../requests/values.ts";
@@ -18,6 +19,8 @@ export class Service {
   readonly defaults: GenerateOptions;
   readonly admission: Admission;
   readonly enforceable = new EnforceableTools();
+  /** Encoding of texts that are not prompts. */
+  readonly slices = new Slices();
   /** Start of the service, in seconds since 1970. */
   readonly created = Math.floor(Date.now() / 1000);
   readonly onError: (error: unknown) => void;

@@ -1,5 +1,5 @@
 /** `POST /tokenize` and `POST /detokenize`, with the keys of llama-server. */
-import { checkTokens, encodeText } from "../engine/request/prompt.ts";
+import { checkTokens, encodeTextInSlices } from "../engine/request/prompt.ts";
 import type { JsonObject } from "../formats/json.ts";
 import { readMessages } from "../requests/messages.ts";
 import {
@@ -22,22 +22,29 @@ export async function tokenize(service: Service, request: Request): Promise<Resp
   const body = await readBody(request);
   checkKeys(body, TEXT_FIELDS, ALIASES);
   service.checkModel(body);
-  const tokens = encode(service, body);
+  const tokens = await encode(service, body, request.signal);
   return Response.json({ tokens: [...tokens], count: tokens.length });
 }
 
-function encode({ model }: Service, body: JsonObject): Int32Array {
+async function encode(
+  { model, slices }: Service,
+  body: JsonObject,
+  signal: AbortSignal,
+): Promise<Int32Array> {
   const { content, messages, add_special, parse_special } = body;
   if (isGiven(content) === isGiven(messages)) {
     const problem = isGiven(content) ? "give content or messages, not both" : "content is missing";
     throw new RequestError(problem, "content");
   }
-  if (isGiven(messages)) return model.encodePrompt(readMessages(messages)).tokens;
+  if (isGiven(messages)) {
+    return (await model.encodePromptInSlices(readMessages(messages), { signal })).tokens;
+  }
   const text = readString(content, "content");
-  return encodeText(text, model.tokenizer, model.contextLength, "content", {
+  const encoding = encodeTextInSlices(text, model.tokenizer, model.contextLength, "content", {
     addSpecial: isGiven(add_special) && readBoolean(add_special, "add_special"),
     parseSpecial: !isGiven(parse_special) || readBoolean(parse_special, "parse_special"),
   });
+  return await slices.run(encoding, signal);
 }
 
 /** Returns the text of token ids. */

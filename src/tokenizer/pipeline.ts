@@ -1,6 +1,6 @@
 import { ForgeError } from "../errors.ts";
 import type { Decoder } from "./steps/decoders.ts";
-import { IdBuffer, TokenLimitError, type WordEncoder } from "./models/word_encoder.ts";
+import { IdBuffer, LONG_WORD, TokenLimitError, type WordEncoder } from "./models/word_encoder.ts";
 import type { Normalizer } from "./steps/normalizers.ts";
 import type { Affixes } from "./steps/post_processor.ts";
 import type { PreTokenizer } from "./steps/pre_tokenizers.ts";
@@ -89,24 +89,74 @@ export class PipelineTokenizer implements Tokenizer {
   }
 
   encode(text: string, options: EncodeOptions = {}): Int32Array {
+    const { words } = this.#parts;
     const { maxTokens = Infinity, truncate = false } = options;
-    const capacity = Math.min(16 + (text.length >> 1), maxTokens + 1);
-    const body = new IdBuffer(capacity, maxTokens, truncate ? LONGEST_CUT : 0);
-    const finders = options.parseSpecial ?? true ? this.#allTokens : this.#textTokens;
+    const body = newBody(text, maxTokens, truncate ? LONGEST_CUT : 0);
     try {
-      finders.raw.split(
-        text.toWellFormed(),
-        (token) => {
-          body.expect(1);
-          body.push(token.id);
-        },
-        (part, start) => this.#encodePart(part, start === 0, finders.normalized, body),
-      );
+      this.#split(text, options, body, (word) => words.encode(word, body));
     } catch (error) {
       if (!truncate || !(error instanceof TokenLimitError)) throw error;
       body.length = Math.min(body.length, maxTokens);
     }
-    if (options.addSpecial === false) return body.toArray();
+    return this.#withAffixes(body, options);
+  }
+
+  *encodeInSlices(
+    text: string,
+    options: Omit<EncodeOptions, "truncate"> = {},
+  ): Generator<void, Int32Array> {
+    const { words } = this.#parts;
+    const { maxTokens = Infinity } = options;
+    // Long words are left for the end: each is inserted before the token at its place.
+    const long: { readonly word: string; readonly place: number }[] = [];
+    const short = newBody(text, maxTokens, 0);
+    this.#split(text, options, short, (word) => {
+      if (word.length < LONG_WORD) words.encode(word, short);
+      else long.push({ word, place: short.length });
+    });
+    if (long.length === 0) return this.#withAffixes(short, options);
+    const body = newBody(text, maxTokens, 0);
+    let start = 0;
+    for (const { word, place } of long) {
+      yield;
+      body.pushRange(short.data, start, place);
+      start = place;
+      yield* words.encodeInSlices(word, body);
+      body.expect(short.length - start);
+    }
+    body.pushRange(short.data, start, short.length);
+    return this.#withAffixes(body, options);
+  }
+
+  /** Appends the added tokens of a text to `out`, and calls `encode` with the words between them. */
+  #split(
+    text: string,
+    { parseSpecial = true }: EncodeOptions,
+    out: IdBuffer,
+    encode: (word: string) => void,
+  ): void {
+    const { normalize, preTokenize } = this.#parts;
+    const { raw, normalized } = parseSpecial ? this.#allTokens : this.#textTokens;
+    const take = (token: AddedToken) => {
+      out.expect(1);
+      out.push(token.id);
+    };
+    const emit = (word: string) => {
+      encode(word);
+      out.expect(0);
+    };
+    raw.split(text.toWellFormed(), take, (part, at) => {
+      normalized.split(
+        normalize(part),
+        take,
+        (words, start) => preTokenize(words, at === 0 && start === 0, emit),
+      );
+    });
+  }
+
+  /** Returns the ids with those that begin and end a text. */
+  #withAffixes(body: IdBuffer, { addSpecial = true }: EncodeOptions): Int32Array {
+    if (!addSpecial) return body.toArray();
     const { prefix, suffix } = this.#parts.affixes;
     const hasBos = this.addBos && body.length > 0 && body.data[0] === this.bosId;
     const before = hasBos ? prefix.filter((id) => id !== this.bosId) : prefix;
@@ -171,22 +221,11 @@ export class PipelineTokenizer implements Tokenizer {
     const id = this.#parts.vocabulary.idOf(token);
     return id < 0 ? undefined : id;
   }
+}
 
-  #encodePart(part: string, atStart: boolean, finder: AddedTokenFinder, out: IdBuffer): void {
-    const { normalize, preTokenize, words } = this.#parts;
-    const emit = (piece: string) => {
-      words.encode(piece, out);
-      out.expect(0);
-    };
-    finder.split(
-      normalize(part),
-      (token) => {
-        out.expect(1);
-        out.push(token.id);
-      },
-      (text, start) => preTokenize(text, atStart && start === 0, emit),
-    );
-  }
+/** Returns a buffer for the ids of a text. */
+function newBody(text: string, maxTokens: number, longestCut: number): IdBuffer {
+  return new IdBuffer(Math.min(16 + (text.length >> 1), maxTokens + 1), maxTokens, longestCut);
 }
 
 const encoder = new TextEncoder();

@@ -1,6 +1,6 @@
 export { tokenizerFromGguf } from "./from_gguf.ts";
 export { tokenizerFromJson } from "./from_json.ts";
-export { TokenLimitError } from "./models/word_encoder.ts";
+export { finish, TokenLimitError } from "./models/word_encoder.ts";
 export { StreamDecoder, type StreamDecoderOptions } from "./stream_decoder.ts";
 
 /** Options of `Tokenizer.encode`. */
@@ -78,6 +78,15 @@ export interface Tokenizer {
    * @throws {TokenLimitError} for a text of more than `maxTokens`
    */
   encode(text: string, options?: EncodeOptions): Int32Array;
+
+  /**
+   * Encodes like {@linkcode encode}, except `truncate`, and yields every few milliseconds of work on
+   * long words. Several may be in progress.
+   */
+  encodeInSlices(
+    text: string,
+    options?: Omit<EncodeOptions, "truncate">,
+  ): Generator<void, Int32Array>;
 
   /**
    * Returns the text of ids. Bytes that are not valid UTF-8 become U+FFFD.

@@ -62,7 +62,7 @@ export const TYPESCRIPT: readonly Mutant[] = [
       "engine/schedule/scheduler",
       "if (canAllBe) return;",
       "return;",
-      STEPS,
+      "engine/embedding/steps",
     ],
     [
       "pages-of-a-length",

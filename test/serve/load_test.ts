@@ -1,7 +1,7 @@
 /** Tests many clients at the same time: their answers are independent and no client blocks others. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { TempFolder } from "../support/temp_folder.ts";
-import { writeEndlessLlama } from "../support/tiny_llama.ts";
+import { writeEndlessLlama, writeRandomLlama } from "../support/tiny_llama.ts";
 import { Client, DEMO, joined, user } from "./client.ts";
 
 const TEXT = "/v1/completions";
@@ -138,4 +138,43 @@ Deno.test("serve: closing the model fails the answers in flight", async () => {
   }
   assertStringIncludes(text, "the model is closed");
   assertEquals((await client.post(TEXT, ENDLESS)).status, 500);
+});
+
+Deno.test("serve: other clients are answered while a long text is encoded", async () => {
+  using folder = new TempFolder();
+  // Runs of the letter join to tokens of up to 64.
+  const pieces = [2, 4, 8, 16, 32, 64].map((length) => "a".repeat(length));
+  writeRandomLlama(folder.path, {
+    pieces,
+    contextLength: 20_000,
+    chatTemplate: "{% for m in messages %}{{ m.content }}{% endfor %}",
+  });
+  const path = `${folder.path}/tokenizer.json`;
+  const tokenizer = JSON.parse(Deno.readTextFileSync(path));
+  tokenizer.model.merges = ["a", ...pieces.slice(0, -1)].map((half) => [half, half]);
+  Deno.writeTextFileSync(path, JSON.stringify(tokenizer));
+  await using client = await Client.open(folder.path, {}, { contextLength: 20_000 });
+  const content = "a".repeat(600_000);
+  const { length } = client.model.tokenizer.encode(content, { addSpecial: false });
+  for (
+    const [path, body] of [
+      ["/tokenize", { content }],
+      ["/tokenize", { messages: [user(content)] }],
+      [TEXT, { prompt: content, max_tokens: 1 }],
+      ["/v1/embeddings", { input: content }],
+    ] as const
+  ) {
+    let isDone = false;
+    const long = client.post(path, body).finally(() => isDone = true);
+    let turns = 0;
+    for (; !isDone; turns++) {
+      const health = await client.get("/health");
+      assertEquals(health.status, 200);
+      await health.body?.cancel();
+      await new Promise((resolve) => setTimeout(resolve));
+    }
+    const answer = await (await long).json();
+    if (path === "/tokenize") assertEquals(answer.count, length);
+    assert(turns > 20, `${path}: ${turns} turns`);
+  }
 });

@@ -2,7 +2,7 @@ import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import { anySignal } from "../request/options.ts";
-import { checkFits, checkTokens, encodeText } from "../request/prompt.ts";
+import { checkFits, checkTokens, encodeTextInSlices, Slices } from "../request/prompt.ts";
 import type { Runner } from "../runner.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
 import { EmbeddingTask } from "./embedding_task.ts";
@@ -34,6 +34,7 @@ export class Embedder {
   readonly #tokenizer: Tokenizer;
   readonly #checkpoint: Checkpoint;
   readonly #shape: Shape;
+  readonly #slices = new Slices();
 
   constructor(
     scheduler: Pick<Scheduler, "submit">,
@@ -51,13 +52,12 @@ export class Embedder {
   async embed(inputs: readonly EmbeddingInput[], options: EmbedOptions): Promise<Embedding[]> {
     const { hiddenSize } = this.#shape;
     const how = resolveEmbedding(options, () => embeddingRecipe(this.#checkpoint), hiddenSize);
-    const texts = inputs.map((input, index) =>
-      this.#encode(
-        input,
-        inputs.length === 1 ? "the text" : `text ${index + 1}`,
-        options.truncate ?? false,
-      )
-    );
+    const texts: Int32Array[] = [];
+    for (const [index, input] of inputs.entries()) {
+      const name = inputs.length === 1 ? "the text" : `text ${index + 1}`;
+      const slices = this.#encode(input, name, options.truncate ?? false);
+      texts.push(await this.#slices.run(slices, options.signal));
+    }
     return await this.#embedAll(texts, how, options.signal);
   }
 
@@ -105,13 +105,17 @@ export class Embedder {
     return embeddings;
   }
 
-  #encode(input: EmbeddingInput, name: string, mayCut: boolean): Int32Array {
+  *#encode(
+    input: EmbeddingInput,
+    name: string,
+    mayCut: boolean,
+  ): Generator<void, Int32Array> {
     const { vocabSize, contextLength } = this.#shape;
     const whole = typeof input !== "string"
       ? input
       : mayCut
       ? this.#tokenizer.encode(input, { maxTokens: contextLength + 1, truncate: true })
-      : encodeText(input, this.#tokenizer, contextLength, name);
+      : yield* encodeTextInSlices(input, this.#tokenizer, contextLength, name);
     const tokens = mayCut ? this.#cut(whole, typeof input === "string") : whole;
     if (tokens.length === 0) throw new ForgeError("bad_input", `${name} has no tokens`);
     checkFits(tokens.length, contextLength, name);

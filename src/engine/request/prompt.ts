@@ -36,21 +36,21 @@ export interface EncodedPrompt {
 const COUNTED_TOKENS = 16_384;
 
 /**
- * Encodes a text, unless it is far too long: encoding blocks the whole process.
+ * Encodes a text in slices, unless it is far too long.
  *
  * @param name name of the text in messages
  * @throws {ForgeError} `bad_input` if it has several times as many tokens as the context
  */
-export function encodeText(
+export function* encodeTextInSlices(
   text: string,
   tokenizer: Tokenizer,
   contextLength: number,
   name: string,
-  options: EncodeOptions = {},
-): Int32Array {
+  options: Omit<EncodeOptions, "truncate"> = {},
+): Generator<void, Int32Array> {
   const maxTokens = Math.max(2 * contextLength, COUNTED_TOKENS);
   try {
-    return tokenizer.encode(text, { ...options, maxTokens });
+    return yield* tokenizer.encodeInSlices(text, { ...options, maxTokens });
   } catch (error) {
     if (!(error instanceof TokenLimitError)) throw error;
     throw new ForgeError(
@@ -62,21 +62,48 @@ export function encodeText(
 }
 
 /**
- * Encodes a prompt.
+ * Computations that are long for one turn of the event loop. They run slice by slice, one computation
+ * at a time, since each may take much memory.
+ */
+export class Slices {
+  #last: Promise<unknown> = Promise.resolve();
+
+  /** @throws {ForgeError} `cancelled` if the signal is raised */
+  async run<T>(slices: Generator<void, T>, signal?: AbortSignal): Promise<T> {
+    // A short computation is complete after its first slice.
+    const { done, value } = slices.next();
+    if (done) return value;
+    const result = this.#last.then(() => runSlices(slices, signal));
+    this.#last = result.catch(() => {});
+    return await result;
+  }
+}
+
+async function runSlices<T>(slices: Generator<void, T>, signal?: AbortSignal): Promise<T> {
+  for (;;) {
+    if (signal?.aborted) throw new ForgeError("cancelled", "the request was cancelled");
+    const { done, value } = slices.next();
+    if (done) return value;
+    await new Promise((resolve) => setTimeout(resolve));
+  }
+}
+
+/**
+ * Encodes a prompt in slices.
  *
  * @param template the model's chat template, if any
  * @throws {ForgeError} `bad_input` for a conversation without a template, a prompt without tokens,
  * or one with several times as many tokens as the context
  */
-export function encodePrompt(
+export function* encodePromptInSlices(
   prompt: Prompt,
   options: PromptOptions,
   tokenizer: Tokenizer,
   template: ChatTemplate | undefined,
   contextLength = Infinity,
-): EncodedPrompt {
+): Generator<void, EncodedPrompt> {
   checkPrompt(prompt, template);
-  const encoded = encode(prompt, options, tokenizer, template, contextLength);
+  const encoded = yield* encode(prompt, options, tokenizer, template, contextLength);
   if (encoded.tokens.length === 0) {
     const why = prompt instanceof Int32Array ? "" : ", and the model has no BOS token to start";
     throw new ForgeError("bad_input", `the prompt is empty${why}`);
@@ -130,15 +157,15 @@ function checkMessage(message: unknown, name: string, template: ChatTemplate | u
   }
 }
 
-function encode(
+function* encode(
   prompt: Prompt,
   options: PromptOptions,
   tokenizer: Tokenizer,
   template: ChatTemplate | undefined,
   contextLength: number,
-): EncodedPrompt {
-  const toTokens = (text: string, how?: EncodeOptions) =>
-    encodeText(text, tokenizer, contextLength, "the prompt", how);
+): Generator<void, EncodedPrompt> {
+  const toTokens = (text: string, how?: Omit<EncodeOptions, "truncate">) =>
+    encodeTextInSlices(text, tokenizer, contextLength, "the prompt", how);
   const { raw = false, system, templateVariables, answerStart = "" } = options;
   if (prompt instanceof Int32Array) {
     if (answerStart === "") return { tokens: prompt, startsText: false };
@@ -151,7 +178,7 @@ function encode(
         throw new ForgeError("bad_input", `a system message cannot be used: ${why}`);
       }
       const text = prompt + answerStart;
-      return { tokens: toTokens(text), startsText: text === "" };
+      return { tokens: yield* toTokens(text), startsText: text === "" };
     }
     prompt = [{ role: "user", content: prompt }];
   }
@@ -177,7 +204,7 @@ function encode(
   });
   // The template writes BOS itself.
   return {
-    tokens: toTokens(text + answerStart, { addSpecial: false }),
+    tokens: yield* toTokens(text + answerStart, { addSpecial: false }),
     startsText: answerStart === "",
   };
 }

@@ -27,7 +27,7 @@ export async function resolveDialect(
   const { use } = request;
   if (use !== undefined) checkNoConstraint(request.options);
   if (isHarmony(model.checkpoint.chatTemplate)) return harmonyDialect(model, request);
-  if (use === undefined) return plainDialect(model, request);
+  if (use === undefined) return await plainDialect(model, request);
   const format = callFormat(model);
   const options = {
     ...request.options,
@@ -43,9 +43,9 @@ export async function resolveDialect(
     },
     reasoning,
   };
-  return use.demanded === undefined
-    ? await optionalCallDialect(model, setup, enforceable)
-    : requiredCallDialect(setup, use.demanded);
+  return await (use.demanded === undefined
+    ? optionalCallDialect(model, setup, enforceable)
+    : requiredCallDialect(setup, use.demanded));
 }
 
 /** Format and options of answers that may have calls. */
@@ -62,10 +62,10 @@ function parametersOf({ tools }: ToolUse) {
 }
 
 /** The answer is one call of a demanded function. */
-function requiredCallDialect(
+async function requiredCallDialect(
   { format, use, options, reasoning }: CallSetup,
   demanded: NonNullable<ToolUse["demanded"]>,
-): Dialect {
+): Promise<Dialect> {
   if (format.syntax !== "json") {
     throw new RequestError(
       'tool_choice requires a call, which cannot be enforced in the format of this model; valid are "auto" and "none"',
@@ -74,9 +74,9 @@ function requiredCallDialect(
   }
   const tools = parametersOf(use);
   const jsonSchema = callSchema(format, demanded, 1);
-  const constraintScope = reasoning.scope(format);
+  const constraintScope = await reasoning.scope(format);
   // If the prompt ends inside reasoning, it cannot also end with the mark of the call.
-  if (constraintScope !== undefined && reasoning.isOpen) {
+  if (constraintScope !== undefined && await reasoning.isOpen()) {
     return {
       options: { ...options, jsonSchema, constraintScope },
       newReader: (prompt) => reasoning.reader(prompt, new CallReader(format, tools, 1, false)),
@@ -123,7 +123,7 @@ async function optionalCallDialect(
 }
 
 /** The answer has no calls. */
-function plainDialect(model: Model, request: ChatRequest): Dialect {
+async function plainDialect(model: Model, request: ChatRequest): Promise<Dialect> {
   const { options } = request;
   const reasoning = new Reasoning(model, request);
   const shownTokens = reasoning.marks;
@@ -133,7 +133,7 @@ function plainDialect(model: Model, request: ChatRequest): Dialect {
       newReader: (prompt) => reasoning.reader(prompt, new ContentReader()),
     };
   }
-  const constraintScope = options.constraint === undefined ? reasoning.scope() : undefined;
+  const constraintScope = options.constraint === undefined ? await reasoning.scope() : undefined;
   // Without tokens that mark the reasoning, the whole answer must conform.
   if (constraintScope === undefined) return { options, newReader: () => new ContentReader() };
   return {
@@ -188,11 +188,12 @@ class Reasoning {
   }
 
   /** True if the prompt ends inside the reasoning. Encodes the prompt to find out. */
-  get isOpen(): boolean {
+  async isOpen(): Promise<boolean> {
+    if (this.#isOpen !== undefined) return this.#isOpen;
+    if (this.#marks === undefined) return false;
     const { messages, options } = this.#request;
-    this.#isOpen ??= this.#marks !== undefined &&
-      this.#isOpenIn(this.#marks, this.#model.encodePrompt(messages, options).tokens);
-    return this.#isOpen;
+    const { tokens } = await this.#model.encodePromptInSlices(messages, options);
+    return this.#isOpen = this.#isOpenIn(this.#marks, tokens);
   }
 
   /**
@@ -201,12 +202,12 @@ class Reasoning {
    * @param format format of the call, if the answer must be one
    * @returns `undefined` if the closing mark is not a token
    */
-  scope(format?: CallFormat): ConstraintScope | undefined {
+  async scope(format?: CallFormat): Promise<ConstraintScope | undefined> {
     const [opener, after] = this.marks;
     if (after === undefined) return undefined;
     return {
       after,
-      opener: this.isOpen ? undefined : opener,
+      opener: await this.isOpen() ? undefined : opener,
       prefixes: GAPS.map((gap) => gap + (format?.start ?? "")),
       suffixes: format === undefined ? [""] : endings(format),
     };

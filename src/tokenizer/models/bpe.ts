@@ -1,7 +1,7 @@
 import { ForgeError } from "../../errors.ts";
 import type { Alphabet } from "./alphabet.ts";
 import { toByteLevel } from "../byte_level.ts";
-import { IdBuffer, type WordEncoder } from "./word_encoder.ts";
+import { IdBuffer, SLICE_STEPS, type WordEncoder } from "./word_encoder.ts";
 import type { PairTable } from "./merges.ts";
 import type { Vocabulary } from "../vocabulary.ts";
 
@@ -130,18 +130,38 @@ export class BpeEncoder implements WordEncoder {
     if (whole >= 0) return out.push(whole);
     const symbols = this.#symbols;
     symbols.length = 0;
-    this.#alphabet.split(word, symbols);
-    // Skip merging a long word whose result would be discarded, because time grows with its length.
-    if (symbols.length > Math.max(SCAN_LIMIT, out.longestCut) && out.limit < Infinity) {
-      out.expect(this.#alphabet.fewestTokens(symbols));
+    this.#split(word, symbols, out);
+    let count: number;
+    if (symbols.length > SCAN_LIMIT) {
+      const merge = new QueueMerge(symbols, this.#pairs);
+      merge.advance(Infinity);
+      count = merge.collect();
+    } else {
+      count = this.#mergeByScan(symbols);
     }
-    const count = symbols.length > SCAN_LIMIT
-      ? this.#mergeWithQueue(symbols)
-      : this.#mergeByScan(symbols);
     this.#alphabet.emit(symbols.data, count, out);
     // Release the buffers of a huge word.
     if (symbols.data.length > 1 << 16) {
       symbols.data = new Int32Array(64);
+    }
+  }
+
+  *encodeInSlices(word: string, out: IdBuffer): Generator<void, void> {
+    const whole = this.#wholeWord(word);
+    if (whole >= 0) return out.push(whole);
+    const symbols = new IdBuffer(word.length);
+    this.#split(word, symbols, out);
+    yield;
+    const merge = new QueueMerge(symbols, this.#pairs);
+    while (!merge.advance(SLICE_STEPS)) yield;
+    this.#alphabet.emit(symbols.data, merge.collect(), out);
+  }
+
+  /** @throws {TokenLimitError} for a long word whose tokens would be discarded */
+  #split(word: string, symbols: IdBuffer, out: IdBuffer): void {
+    this.#alphabet.split(word, symbols);
+    if (symbols.length > Math.max(SCAN_LIMIT, out.longestCut) && out.limit < Infinity) {
+      out.expect(this.#alphabet.fewestTokens(symbols));
     }
   }
 
@@ -179,40 +199,66 @@ export class BpeEncoder implements WordEncoder {
       if (at + 1 < count) ranks[at] = this.#rank(ids[at] ?? 0, ids[at + 1] ?? 0);
     }
   }
+}
 
-  /** Joins `symbols` in place; returns their new number. O(n log n): for long words. */
-  #mergeWithQueue(symbols: IdBuffer): number {
-    const ids = symbols.data, count = symbols.length;
-    if (count > MAX_WORD_SYMBOLS) {
+/** Joins the symbols of a long word, in O(n log n) steps. */
+class QueueMerge {
+  readonly #pairs: PairTable;
+  readonly #ids: Int32Array;
+  readonly #count: number;
+  /** A linked list over positions. */
+  readonly #next: Int32Array;
+  readonly #previous: Int32Array;
+  /** Rank of the pair that begins at each position; an entry of the queue with another is stale. */
+  readonly #ranks: Int32Array;
+  readonly #queue: MergeQueue;
+  /** Number of positions that are in the queue. */
+  #rated = 0;
+
+  /** @throws {ForgeError} `bad_input` for too many symbols */
+  constructor({ data, length }: IdBuffer, pairs: PairTable) {
+    if (length > MAX_WORD_SYMBOLS) {
       throw new ForgeError(
         "bad_input",
-        `the text has ${count} characters or bytes without a place to cut; ` +
+        `the text has ${length} characters or bytes without a place to cut; ` +
           `at most ${MAX_WORD_SYMBOLS} are supported`,
       );
     }
-    // A linked list over positions. ranks[i] is the rank of the pair that begins at i; an entry of
-    // the queue with another rank is stale.
-    const next = new Int32Array(count), previous = new Int32Array(count);
-    const ranks = new Int32Array(count).fill(NO_PAIR);
-    const queue = new MergeQueue(count);
+    this.#pairs = pairs;
+    this.#ids = data;
+    this.#count = length;
+    this.#next = new Int32Array(length);
+    this.#previous = new Int32Array(length);
+    this.#ranks = new Int32Array(length).fill(NO_PAIR);
+    this.#queue = new MergeQueue(length);
+  }
+
+  /** Takes at most `steps` steps. @returns true when nothing is left to join */
+  advance(steps: number): boolean {
+    const pairs = this.#pairs, ids = this.#ids, count = this.#count, queue = this.#queue;
+    const next = this.#next, previous = this.#previous, ranks = this.#ranks;
     const rate = (left: number, right: number) => {
-      const rank = this.#rank(ids[left] ?? 0, ids[right] ?? 0);
+      const handle = pairs.find(ids[left] ?? 0, ids[right] ?? 0);
+      const rank = handle < 0 ? NO_PAIR : pairs.rank(handle);
       ranks[left] = rank;
       if (rank !== NO_PAIR) queue.push(rank, left);
     };
-    for (let i = 0; i < count; i++) {
+    let left = steps;
+    let i = this.#rated;
+    for (; i < count && left > 0; i++, left--) {
       next[i] = i + 1;
       previous[i] = i - 1;
       if (i + 1 < count) rate(i, i + 1);
     }
-    while (!queue.isEmpty) {
+    this.#rated = i;
+    for (; left > 0 && !queue.isEmpty; left--) {
       const entry = queue.pop();
       const at = MergeQueue.positionOf(entry);
       if (ranks[at] !== MergeQueue.rankOf(entry)) continue;
       const gone = next[at] ?? count;
       const after = next[gone] ?? count;
       const before = previous[at] ?? -1;
-      ids[at] = this.#merged(ids[at] ?? 0, ids[gone] ?? 0);
+      ids[at] = pairs.merged(pairs.find(ids[at] ?? 0, ids[gone] ?? 0));
       next[at] = after;
       ranks[at] = NO_PAIR;
       ranks[gone] = NO_PAIR;
@@ -222,8 +268,13 @@ export class BpeEncoder implements WordEncoder {
       }
       if (before >= 0) rate(before, at);
     }
+    return i === count && queue.isEmpty;
+  }
+
+  /** Moves the joined symbols to the start of their buffer; returns their number. */
+  collect(): number {
     let kept = 0;
-    for (let i = 0; i < count; i = next[i] ?? count) ids[kept++] = ids[i] ?? 0;
+    for (let i = 0; i < this.#count; i = this.#next[i]!) this.#ids[kept++] = this.#ids[i]!;
     return kept;
   }
 }

@@ -66,6 +66,22 @@ export class IdBuffer {
 /** Encodes one word (a pre-tokenized piece of text) to token ids, appended to `out`. */
 export interface WordEncoder {
   encode(word: string, out: IdBuffer): void;
+  /** Encodes a long word and yields every few milliseconds. Several may be in progress. */
+  encodeInSlices(word: string, out: IdBuffer): Generator<void, void>;
+}
+
+/** Length of a long word, in UTF-16 units: encoding it takes tens of milliseconds. */
+export const LONG_WORD = 1 << 15;
+
+/** Steps of a slice: characters, or pairs that join. They take about 5 ms. */
+export const SLICE_STEPS = 1 << 13;
+
+/** Runs all slices of a computation at once. */
+export function finish<T>(slices: Generator<void, T>): T {
+  for (;;) {
+    const { done, value } = slices.next();
+    if (done) return value;
+  }
 }
 
 /**
@@ -103,5 +119,9 @@ export class WordCache implements WordEncoder {
     }
     this.#places.set(word, this.#ids.length * 64 + out.length - before);
     this.#ids.pushRange(out.data, before, out.length);
+  }
+
+  encodeInSlices(word: string, out: IdBuffer): Generator<void, void> {
+    return this.#encoder.encodeInSlices(word, out);
   }
 }

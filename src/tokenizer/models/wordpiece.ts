@@ -55,6 +55,12 @@ export class WordPieceEncoder implements WordEncoder {
     if (unknownId !== undefined) out.push(unknownId);
   }
 
+  /** Encodes at once: a word above the limit is unknown, and a shorter one is soon done. */
+  // deno-lint-ignore require-yield
+  *encodeInSlices(word: string, out: IdBuffer): Generator<void, void> {
+    this.encode(word, out);
+  }
+
   #isPieceAt(index: number): boolean {
     const id = this.#found[index]!;
     return id >= 0 && this.#isPiece(id);

@@ -34,7 +34,7 @@ Buffer<float> route(Random& random, u32 tokens, u32 n_experts, u32 top_k, Buffer
 // Sigmoid scores with a biased choice among the best groups, weighted by factors.
 void check_biased_route(u32 n_experts, u32 top_k, u32 n_groups, u32 top_groups, u32 scores) {
   Random random(n_experts + n_groups);
-  const u32 tokens = 5, size = n_experts / n_groups;
+  const u32 tokens = 40, size = n_experts / n_groups;
   const auto logits = random_floats(random, tokens * n_experts, 2);
   const auto bias = random_floats(random, n_experts), factors = random_floats(random, n_experts);
   Buffer<float> out(tokens * 2 * top_k);

@@ -53,6 +53,8 @@ Deno.test("schema: accepts typical texts and rejects invalid ones", async () => 
     [{ type: "string" }, ['""', '"\\n\\t\\"\\\\\\u0001"'], ['"\n"', '"\\x"', '"', "a"]],
     [JSON_SCHEMAS["object"], ["{}", '{"a":{"b":[1,null,"x"]}}'], ["[]", "{a:1}", '{"a":1,}']],
     [JSON_SCHEMAS["declared and others"], ['{"id":1,"x":"y"}'], ['{"id":1,"id":"y"}']],
+    [{ type: "integer", enum: [1, 2.5, 3, "4", 1e300] }, ["1", "3"], ["2.5", '"4"', "2"]],
+    [{ type: "number", enum: [1, 2.5, "4"] }, ["1", "2.5"], ['"4"']],
     [JSON_SCHEMAS["date"], ['"2024-02-29"'], ['"2023-02-29"', '"2024-13-01"', '"2024-2-9"']],
   ];
   await withConstraints(async (constraints) => {

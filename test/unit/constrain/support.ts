@@ -32,6 +32,9 @@ export const byteTokenizer: Tokenizer = {
   stripsLeadingSpace: false,
   description: "bytes",
   encode: (text) => Int32Array.from(encoder.encode(text)),
+  encodeInSlices: () => {
+    throw new Error("constraints encode no long texts");
+  },
   decode: (ids) => decodeTokens([...ids]),
   tokenBytes: (id) =>
     id < 256

@@ -154,6 +154,19 @@ Deno.test("readers: a call is reported as soon as it is recognised", () => {
   assertEquals([...push("}</tool_call>"), ...reader.end()], [{ kind: "called" }]);
 });
 
+Deno.test("readers: white space at the beginning of reasoning is dropped", () => {
+  for (
+    const text of ["<think>\n\n Hm. I see.\n</think>\n\nYes.", "\n<think> \nHm. I see.</think>Yes."]
+  ) {
+    const parts: Joined[] = [
+      { kind: "reasoning", text: "Hm. I see." },
+      { kind: "content", text: "Yes." },
+    ];
+    assertEquals(read(newReader(false), [text]), parts);
+    assertEquals(read(newReader(false), [...text]), parts);
+  }
+});
+
 Deno.test("readers: string values are streamed, other values are given whole", () => {
   const reader = new CallReader(XML, TOOLS, Infinity, false);
   const push = (text: string) => reader.push(text);

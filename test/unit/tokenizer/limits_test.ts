@@ -1,8 +1,8 @@
 /** Encoding fails if and only if a text has more tokens than the limit. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { encodeText } from "../../../src/engine/request/prompt.ts";
+import { encodeTextInSlices } from "../../../src/engine/request/prompt.ts";
 import { ForgeError } from "../../../src/errors.ts";
-import { type Tokenizer, TokenLimitError } from "../../../src/tokenizer/tokenizer.ts";
+import { finish, type Tokenizer, TokenLimitError } from "../../../src/tokenizer/tokenizer.ts";
 import { openCheckpoint, openTokenizer } from "../../../src/mod.ts";
 import { Random } from "../../support/random.ts";
 import { join } from "@std/path";
@@ -63,7 +63,8 @@ Deno.test("encode: texts far beyond the context are rejected with a bounded coun
   for (const [name, tokenizer] of tokenizers()) {
     for (const letter of ["ab", "é", "x1"]) {
       const text = letter.repeat(500_000);
-      const error = assertThrows(() => encodeText(text, tokenizer, 64, "the text"), ForgeError);
+      const encode = () => finish(encodeTextInSlices(text, tokenizer, 64, "the text"));
+      const error = assertThrows(encode, ForgeError);
       assertEquals(
         error.message,
         "the text has more than 16384 tokens; the context holds 64",
@@ -71,4 +72,75 @@ Deno.test("encode: texts far beyond the context are rejected with a bounded coun
       );
     }
   }
+});
+
+const UNIGRAM = [["<unk>", 0], ["a", -2], ["b", -2.5], ["ab", -3], ["aba", -3.25], [
+  "bb",
+  -4,
+]] as const;
+
+function unigram(): Tokenizer {
+  return build({ model: { type: "Unigram", unk_id: 0, vocab: UNIGRAM } });
+}
+
+Deno.test("encode: slices of long words give the tokens of the whole text", () => {
+  const random = new Random("tokenizer/slices");
+  for (const [name, tokenizer] of [...tokenizers(), ["unigram", unigram()] as const]) {
+    const word = (letters: string, length: number) =>
+      Array.from({ length }, () => letters[random.int(0, letters.length - 1)]).join("");
+    const texts = Array.from({ length: 3 }, () =>
+      [
+        longWords(random),
+        word("ab", random.int(40_000, 60_000)),
+        longWords(random),
+        word("a é😀", random.int(40_000, 60_000)),
+        " ".repeat(random.int(40_000, 60_000)),
+      ].join("."));
+    const whole = texts.map((text) => tokenizer.encode(text));
+    // The texts take turns.
+    const sliced = texts.map((text) => tokenizer.encodeInSlices(text));
+    const results: Int32Array[] = [];
+    let pauses = 0;
+    while (results.filter(Boolean).length < texts.length) {
+      for (const [i, slices] of sliced.entries()) {
+        if (results[i] !== undefined) continue;
+        const { done, value } = slices.next();
+        if (done) results[i] = value;
+        else pauses++;
+      }
+    }
+    assertEquals(results, whole, name);
+    assert(pauses >= 3 * 5, `${name}: ${pauses} pauses`);
+    const { length } = whole[0]!;
+    assertEquals(finish(tokenizer.encodeInSlices(texts[0]!, { maxTokens: length })), whole[0]);
+    assertThrows(
+      () => finish(tokenizer.encodeInSlices(texts[0]!, { maxTokens: length - 8 })),
+      TokenLimitError,
+    );
+  }
+});
+
+Deno.test("encode: a long word of a unigram model is cut into the pieces of the best sum", () => {
+  const random = new Random("tokenizer/unigram");
+  const text = Array.from({ length: 40_000 }, () => "ab"[random.int(0, 1)]).join("");
+  const sums = [0];
+  for (let end = 1; end <= text.length; end++) {
+    const ways = UNIGRAM.filter(([piece]) => text.endsWith(piece, end) && piece.length <= end);
+    sums.push(Math.max(...ways.map(([piece, score]) => sums[end - piece.length]! + score)));
+  }
+  const ids = unigram().encode(text);
+  assertEquals(Array.from(ids, (id) => UNIGRAM[id]![0]).join(""), text);
+  const sum = ids.reduce((total, id) => total + UNIGRAM[id]![1], 0);
+  assert(Math.abs(sum - sums.at(-1)!) < 1e-6 * text.length, `${sum}, not ${sums.at(-1)}`);
+});
+
+Deno.test("encode: a long word of a unigram model is counted before it is cut into pieces", () => {
+  const slices = unigram().encodeInSlices("ab".repeat(2e6), { maxTokens: 8000 });
+  let pauses = 0;
+  const error = assertThrows(() => {
+    while (!slices.next().done) pauses++;
+  }, TokenLimitError);
+  assertEquals(error.limit, 8000);
+  // No piece has more than three characters, so 8,000 tokens have at most three slices of 8,192.
+  assert(pauses <= 5, `${pauses} pauses`);
 });

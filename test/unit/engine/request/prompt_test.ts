@@ -1,14 +1,14 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { openTokenizer } from "../../../../src/engine/load/tokenizer.ts";
 import {
-  encodePrompt,
+  encodePromptInSlices,
   type Prompt,
   type PromptOptions,
 } from "../../../../src/engine/request/prompt.ts";
 import { ForgeError } from "../../../../src/errors.ts";
 import { openCheckpoint } from "../../../../src/formats/checkpoint.ts";
 import { ChatTemplate } from "../../../../src/tokenizer/chat_template.ts";
-import type { Tokenizer } from "../../../../src/tokenizer/tokenizer.ts";
+import { finish, type Tokenizer } from "../../../../src/tokenizer/tokenizer.ts";
 import { TempFolder } from "../../../support/temp_folder.ts";
 import { BOS, type TinyLlamaOptions, writeRandomLlama } from "../../../support/tiny_llama.ts";
 
@@ -23,6 +23,10 @@ const template = new ChatTemplate(
   "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}" +
     "{% if mood %}({{ mood }}){% endif %}{% if add_generation_prompt %}>{% endif %}",
 );
+
+function encodePrompt(...args: Parameters<typeof encodePromptInSlices>) {
+  return finish(encodePromptInSlices(...args));
+}
 
 /** Returns the tokens of a prompt as text, with BOS as "<s>". */
 function encoded(
