@@ -45,8 +45,9 @@ struct QueryArgs {
 struct ScoreArgs {
   // Exponentials are powers of two: 2^(score * scale_log2); for capped scores see softcap_log2.
   float scale_log2;
-  float softcap_scale;   // scale / softcap; 0: no cap
+  float softcap_scale;   // 2 log2(e) scale / softcap; 0: no cap
   float softcap_log2;    // softcap * log2(e)
+  float softcap_fall;    // -2 softcap_log2
   const float *sinks;    // null: none
   int32_t window_left;   // unlimited_window: no limit
   int32_t window_right;
@@ -57,16 +58,32 @@ inline constexpr int32_t unlimited_window = 1 << 29;
 /// The longest sequence.
 inline constexpr int32_t max_seqlen = 1 << 29;
 
+/// Divides numbers below 2^31 by a number known to the host, without a division (Granlund and
+/// Montgomery, 1994): n / value = (high word of n * magic + n) >> shift.
+struct Divisor {
+  int32_t value;
+  uint32_t magic;
+  int32_t shift;
+};
+
+/// The order of all tiles of query rows; see core/schedule.cuh.
+struct TileSchedule {
+  int32_t tiles;          // of all heads of all sequences
+  int32_t row_tiles;      // of a head of the longest sequence
+  int32_t last_section;
+  Divisor n_heads;
+  Divisor group;          // query heads per key head
+  Divisor section_heads;  // heads whose tiles are neighbours in the schedule
+  Divisor section_tiles;
+  Divisor last_heads;     // heads of the last section
+};
+
 /// Parameters of the forward kernels.
 struct ForwardArgs {
   QueryArgs query;
   KeyValueArgs kv;
   ScoreArgs score;
-  int32_t n_heads;
-  int32_t group;         // query heads per key head
-  int32_t batch;
-  int32_t row_tiles;     // tiles of query rows of the longest sequence
-  int32_t section_heads; // heads whose tiles are neighbours in the schedule
+  TileSchedule schedule;
 };
 
 /// Parameters of the decode kernel and of the combine kernel.

@@ -7,7 +7,8 @@
  *
  * - Q, K, V and the output are F16 or BF16, all of one type; sums are F32.
  * - All pointers inside the parameters are device pointers. Strides count elements; the elements
- *   of one head's row are adjacent. Rows must start at multiples of 16 bytes.
+ *   of one head's row are adjacent. Rows must start at multiples of 16 bytes. The stride of a
+ *   dimension with more than one element must be positive; other strides are ignored.
  * - Functions launch work on `stream` of the calling thread's current device and return without
  *   waiting for it. They never exit, print or allocate. They may be captured in a CUDA graph: run
  *   the same call once before the first capture, so that its code is loaded.

@@ -59,21 +59,38 @@ export async function findNvdisasm(): Promise<string | undefined> {
   return await find("nvdisasm");
 }
 
-/**
- * Returns the machine code of all kernels in an object file, or undefined without the
- * disassemblers.
- */
-export async function dumpMachineCode(path: string): Promise<string | undefined> {
+/** The machine code of one kernel for one architecture. */
+export interface KernelCode {
+  /** Mangled. */
+  readonly symbol: string;
+  /** Such as `sm_90a`. */
+  readonly architecture: string;
+  /** In nvdisasm's format. */
+  readonly text: string;
+}
+
+/** Returns all kernels of an object file, or undefined without the disassemblers. */
+export async function disassembleObject(path: string): Promise<KernelCode[] | undefined> {
   const nvdisasm = await find("nvdisasm"), cuobjdump = await find("cuobjdump");
   if (nvdisasm === undefined || cuobjdump === undefined) return undefined;
-  const { success, stdout, stderr } = await new Deno.Command(cuobjdump, {
-    args: ["-sass", path],
-    // cuobjdump looks for nvdisasm on the PATH.
-    env: { PATH: `${folder}:${Deno.env.get("PATH") ?? ""}` },
-  }).output();
-  const decoder = new TextDecoder();
-  if (!success) throw new Error(decoder.decode(stderr));
-  return decoder.decode(stdout);
+  const extracted = await Deno.makeTempDir();
+  try {
+    const args = ["-xelf", "all", path];
+    const { success, stderr } = await new Deno.Command(cuobjdump, { args, cwd: extracted })
+      .output();
+    if (!success) throw new Error(new TextDecoder().decode(stderr));
+    const kernels: KernelCode[] = [];
+    for (const { name } of Deno.readDirSync(extracted)) {
+      const cubin = await Deno.readFile(join(extracted, name));
+      const architecture = /\.(sm_\w+)\.cubin$/.exec(name)?.[1] ?? "";
+      for (const [symbol, text] of await disassemble(nvdisasm, cubin)) {
+        kernels.push({ symbol, architecture, text });
+      }
+    }
+    return kernels;
+  } finally {
+    await Deno.remove(extracted, { recursive: true });
+  }
 }
 
 /** Returns the instructions of each function of a cubin, by symbol; one per line, without encodings. */

@@ -131,12 +131,36 @@ bool run_one_copy() {
   return true;
 }
 
+// Registers of a thread, with their contents at its last fence of products.
+using Registers = std::vector<uint32_t>;
+
 // Products of the running threads, by thread number.
 struct ThreadProducts {
   uint64_t serial = 0;
   std::vector<Product> open;
   std::deque<std::vector<Product>> groups;
+  bool is_fenced = false;
+  std::map<const void*, Registers> fenced;  // registers of earlier products
 };
+
+// Word by word: a sanitizer would refuse to copy a variable whose scope has ended.
+void keep(const void* at, Registers& contents) {
+  const auto* from = static_cast<const volatile uint32_t*>(at);
+  for (uint32_t& word : contents) word = *from++;
+}
+
+// Fails if registers have changed since the last fence; later fences keep their contents.
+void require_fenced_registers(ThreadProducts& own, const void* at, int count) {
+  if (!own.is_fenced) fail("a product without a fence of the registers that it uses");
+  const auto bytes = static_cast<size_t>(count) * sizeof(uint32_t);
+  const auto [known, is_new] = own.fenced.try_emplace(at, static_cast<size_t>(count));
+  if (is_new || known->second.size() * sizeof(uint32_t) != bytes) {
+    known->second.resize(static_cast<size_t>(count));
+    keep(at, known->second);
+  } else if (std::memcmp(at, known->second.data(), bytes) != 0) {
+    fail("a product uses registers that were changed after the last fence");
+  }
+}
 
 ThreadProducts& products() {
   static std::map<uint32_t, ThreadProducts> by_thread;
@@ -360,9 +384,19 @@ void copy_box(void* shared, const TensorBox& tensor, uint64_t* barrier, const in
       {static_cast<char*>(shared), tensor, barrier, {at[0], at[1], at[2], at[3]}});
 }
 
+void product_fence() {
+  races::Ignored ignored;
+  ThreadProducts& own = products();
+  own.is_fenced = true;
+  for (auto& [at, contents] : own.fenced) keep(at, contents);
+}
+
 void issue_product(const Product& product) {
   races::Ignored ignored;
-  products().open.push_back(product);
+  ThreadProducts& own = products();
+  require_fenced_registers(own, product.c, product.columns / 2);
+  if (product.a != nullptr) require_fenced_registers(own, product.a, 4);
+  own.open.push_back(product);
 }
 
 void commit_products() {
@@ -383,6 +417,7 @@ void wait_products(size_t groups_left) {
     WaitArgument argument = {&group, first_row};
     collective(0xffffffffu, WarpOp::wgmma, &argument, perform_group, "wgmma.wait_group", 0);
   }
+  products().is_fenced = false;
 }
 
 }  // namespace emulator::sm90

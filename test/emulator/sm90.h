@@ -51,6 +51,10 @@ struct Product {
   float (*value_of)(uint32_t word, int element);
 };
 
+// Registers that products use may be changed by the thread only before a fence (wgmma.fence): a
+// product fails if its registers differ from those at the thread's last fence, or if the thread has
+// waited for products since, after which it may have changed any.
+void product_fence();
 void issue_product(const Product& product);
 void commit_products();
 void wait_products(size_t groups_left);

@@ -16,6 +16,7 @@ import { ROOT } from "../support/checkout.ts";
 
 const library = "csrc/flash_attn";
 const emulated = "test/flash_attn/emulated";
+const balance = `${emulated}/schedule_balance.cpp`;
 const folders = ["core", "decode", "device", "host", "sm80", "sm90"];
 
 const flags = [
@@ -42,10 +43,13 @@ export interface EmulatedFlashAttention {
   readonly cases: string;
 }
 
-/** Builds both; objects of unchanged sources are kept. */
-export async function buildEmulatedFlashAttention(
-  mode: EmulatorMode = "plain",
-): Promise<EmulatedFlashAttention> {
+/** Compiles sources for the emulator; objects of unchanged sources are kept. */
+async function compiler(
+  mode: EmulatorMode,
+): Promise<{
+  folder: string;
+  build: (paths: readonly string[], own: readonly string[]) => Promise<string[]>;
+}> {
   const folder = join(ROOT, "build", "emulator", `flash_attn_${mode}`);
   await Deno.mkdir(folder, { recursive: true });
   const headers = text([
@@ -55,14 +59,25 @@ export async function buildEmulatedFlashAttention(
     ...list("test/emulator", ".h"),
     ...list("csrc/common", ".h"),
   ]);
+  return {
+    folder,
+    build: (paths, own) =>
+      inParallel(paths, (path) => compile({ path, flags: [...own, ...flags] }, folder, headers)),
+  };
+}
+
+/** Builds both. */
+export async function buildEmulatedFlashAttention(
+  mode: EmulatorMode = "plain",
+): Promise<EmulatedFlashAttention> {
+  const { folder, build } = await compiler(mode);
   const sanitize = modeFlags[mode];
   const sources = folders.flatMap((name) => list(join(library, name), ".cu", ".cpp"))
     .filter((path) => !path.includes("/cuda_"));
   const runtime = list("test/emulator", ".cpp");
-  const programs = list(emulated, ".cpp").filter((path) => !path.includes("/emulated_"));
+  const programs = list(emulated, ".cpp")
+    .filter((path) => !path.includes("/emulated_") && path !== balance);
   const devices = list(emulated, ".cpp").filter((path) => path.includes("/emulated_"));
-  const build = (paths: readonly string[], own: readonly string[]) =>
-    inParallel(paths, (path) => compile({ path, flags: [...own, ...flags] }, folder, headers));
   const objects = [
     ...await build([...sources, ...devices], sanitize),
     // The scheduler is not under test, so it is not instrumented.
@@ -77,6 +92,19 @@ export async function buildEmulatedFlashAttention(
     ),
     cases: await link(join(folder, "run_cases.*"), [...sanitize], [...main, ...objects]),
   };
+}
+
+/**
+ * Builds the program that reads shapes from stdin, one per line, and prints the balance of each
+ * shape's schedule as JSON.
+ */
+export async function buildScheduleBalance(): Promise<string> {
+  const { folder, build } = await compiler("plain");
+  const objects = [
+    ...await build([balance, `${library}/host/forward_plan.cpp`], modeFlags.plain),
+    ...await build(list("test/emulator", ".cpp"), []),
+  ];
+  return await link(join(folder, "schedule_balance.*"), modeFlags.plain, objects);
 }
 
 if (import.meta.main) {

@@ -5,9 +5,9 @@
 import { assert } from "@std/assert";
 import { emulatorUnavailable } from "../emulator/build.ts";
 import { Random } from "../support/random.ts";
-import { buildEmulatedFlashAttention } from "./build.ts";
+import { buildEmulatedFlashAttention, buildScheduleBalance } from "./build.ts";
 import { type Case, decodeCases, forwardCases, randomCase, sanitizerCases } from "./cases.ts";
-import { assertAccurate, assertNearFloat, runCases } from "./run_cases.ts";
+import { assertAccurate, assertNearFloat, runCases, runLines } from "./run_cases.ts";
 
 const unavailable = emulatorUnavailable();
 if (unavailable) console.error(`skipping: ${unavailable}`);
@@ -33,6 +33,41 @@ for (const capability of [80, 90] as const) {
       checkAll("plain", forwardCases.map((c) => ({ no_split: 1, ...c, capability }))),
   });
 }
+
+/** H100 SXM and PCIe, and A100. */
+const devices = [
+  { capability: 90, multiprocessors: 132, l2: 50 << 20 },
+  { capability: 90, multiprocessors: 114, l2: 50 << 20 },
+  { capability: 80, multiprocessors: 108, l2: 40 << 20 },
+] as const;
+
+Deno.test({
+  name: "flash attention: every schedule of the bench keeps all multiprocessors busy to the end",
+  ignore,
+  async fn() {
+    const shapes = devices.flatMap((device) =>
+      [64, 128].flatMap((headDim) =>
+        [512, 1024, 2048, 4096, 8192, 16384].flatMap((length) =>
+          [1, 0].map((causal) => ({ ...device, headDim, length, causal }))
+        )
+      )
+    );
+    const lines = shapes.map((shape) =>
+      [
+        ...[shape.headDim, shape.length, shape.causal],
+        ...[shape.capability, shape.multiprocessors, shape.l2],
+      ].join(" ")
+    );
+    const results = await runLines(await buildScheduleBalance(), lines);
+    shapes.forEach((shape, i) => {
+      const { tiles, balance } = JSON.parse(results[i] ?? "") as { tiles: number; balance: number };
+      // Tiles of one size come in rounds, of which the last is not full.
+      const rounds = tiles / shape.multiprocessors;
+      const most = shape.causal === 1 ? 1 : rounds / Math.ceil(rounds);
+      assert(balance >= Math.min(0.97, most - 1e-3), `${lines[i]}: ${balance} of ${most}`);
+    });
+  },
+});
 
 Deno.test({
   name: "flash attention: decoding computes what plain loops compute",

@@ -4,7 +4,7 @@
 export interface KernelReport {
   /** `forward_sm80`, `forward_sm90`, `decode_sm80` or `combine_sm80`. */
   readonly kernel: string;
-  /** Template arguments in mangled form: the type, then numbers. */
+  /** Template arguments in mangled form: the type, then numbers and flags. */
   readonly dtype: string;
   readonly numbers: readonly number[];
   readonly architecture: string;
@@ -27,7 +27,7 @@ export function describeKernel(report: KernelReport): string {
 export function parseKernelReports(text: string): KernelReport[] {
   const entries = text.split("Compiling entry function").slice(1);
   return entries.map((entry) => {
-    const name = entry.match(/'_ZN10flash_attn\d+(\w+_sm\d\d)INS_\d(\w+?16)E((?:Li\d+E)*)/);
+    const name = entry.match(/'_ZN10flash_attn\d+(\w+_sm\d\d)INS_\d(\w+?16)E((?:L[ib]\d+E)*)/);
     const architecture = entry.match(/for '(sm_\w+)'/)?.[1];
     const spills = entry.match(/(\d+) bytes spill stores, (\d+) bytes spill loads/);
     const registers = entry.match(/Used (\d+) registers/)?.[1];
@@ -37,7 +37,7 @@ export function parseKernelReports(text: string): KernelReport[] {
     return {
       kernel: name[1] ?? "",
       dtype: name[2] ?? "",
-      numbers: Array.from((name[3] ?? "").matchAll(/Li(\d+)E/g), (match) => Number(match[1])),
+      numbers: Array.from((name[3] ?? "").matchAll(/L[ib](\d+)E/g), (match) => Number(match[1])),
       architecture,
       registers: Number(registers),
       spilled: Number(spills[1]) + Number(spills[2]),

@@ -71,6 +71,10 @@ function validParams(): FlashAttentionParams {
     k: address,
     v: address,
     out: address + 8192n,
+    q_batch_stride: 512,
+    k_batch_stride: 512,
+    v_batch_stride: 512,
+    out_batch_stride: 512,
     q_row_stride: 128,
     q_head_stride: 64,
     k_row_stride: 64,
@@ -101,6 +105,10 @@ const refusals: readonly [FlashAttentionFunction, FlashAttentionParams, RegExp][
   ["fwd", { q_row_stride: 100 }, /stride/],
   ["fwd", { k_row_stride: -64 }, /stride/],
   ["fwd", { batch: 2, v_batch_stride: 4 }, /stride/],
+  // Rows at one address.
+  ["fwd", { q_row_stride: 0 }, /stride/],
+  ["fwd", { n_heads: 2, n_kv_heads: 2, k_head_stride: 0 }, /stride/],
+  ["fwd", { batch: 2, out_batch_stride: 0 }, /stride/],
   ["fwd", { q: 0 }, /null/],
   ["fwd", { v: 0 }, /null/],
   ["fwd", { q: 0x1008n }, /misaligned/],
@@ -155,6 +163,11 @@ Deno.test({
     );
     assertEquals(new Set(sizes).size, 1);
     assert((sizes[0] ?? 0) > 0);
+    // Few queries take the split path, so that many need as much.
+    const [few, many] = [5, 100].map((seqlen_q) =>
+      flash.workspaceSize("fwd", { ...validParams(), seqlen_q })
+    );
+    assertEquals(few, many);
     assertEquals(flash.workspaceSize("varlen_fwd", { ...validParams() }), 0);
     assertEquals(flash.workspaceSize("decode", { ...validParams(), n_splits: 1 }), 0);
   },

@@ -22,8 +22,8 @@ const environment = {
   TSAN_OPTIONS: "halt_on_error=1:report_signal_unsafe=0",
 };
 
-/** Runs cases in order; the error names the case that ended the program. */
-export async function runCases(program: string, cases: readonly Case[]): Promise<Outcome[]> {
+/** Passes lines to a program and returns those that it prints; an error names the line it ended at. */
+export async function runLines(program: string, lines: readonly string[]): Promise<string[]> {
   const process = new Deno.Command(program, {
     stdin: "piped",
     stdout: "piped",
@@ -31,7 +31,7 @@ export async function runCases(program: string, cases: readonly Case[]): Promise
     env: environment,
   }).spawn();
   const writer = process.stdin.getWriter();
-  const written = writer.write(new TextEncoder().encode(`${cases.map(caseLine).join("\n")}\n`))
+  const written = writer.write(new TextEncoder().encode(`${lines.join("\n")}\n`))
     .then(() => writer.close());
   // If the program ends early, writing fails; its output gives the reason.
   const [{ success, stdout, stderr }] = await Promise.all([
@@ -39,11 +39,16 @@ export async function runCases(program: string, cases: readonly Case[]): Promise
     written.catch(() => {}),
   ]);
   const decoder = new TextDecoder();
-  const lines = decoder.decode(stdout).split("\n").filter((line) => line !== "");
-  const ended = cases[lines.length];
-  assert(success, `${ended === undefined ? "" : caseLine(ended)}\n${decoder.decode(stderr)}`);
-  assertEquals(lines.length, cases.length);
-  return lines.map((line) => JSON.parse(line) as Outcome);
+  const results = decoder.decode(stdout).split("\n").filter((line) => line !== "");
+  assert(success, `${lines[results.length] ?? ""}\n${decoder.decode(stderr)}`);
+  assertEquals(results.length, lines.length);
+  return results;
+}
+
+/** Runs cases in order. */
+export async function runCases(program: string, cases: readonly Case[]): Promise<Outcome[]> {
+  const results = await runLines(program, cases.map(caseLine));
+  return results.map((line) => JSON.parse(line) as Outcome);
 }
 
 /**

@@ -60,8 +60,8 @@ export const FLASH_ATTN: readonly Mutant[] = [
     [
       "head-of-a-tile",
       "core/schedule.cuh",
-      "const int head = first_head + within % heads;",
-      "const int head = first_head + within % args.section_heads;",
+      "section == schedule.last_section ? schedule.last_heads : schedule.section_heads;",
+      "schedule.section_heads;",
     ],
     [
       "rest-of-a-quad",
@@ -89,20 +89,61 @@ export const FLASH_ATTN: readonly Mutant[] = [
     [
       "keys-released-early",
       "sm90/consumer.cuh",
-      "      pass_turn();\n      product_wait<1>();\n      release_keys();",
-      "      pass_turn();\n      release_keys();\n      product_wait<1>();",
+      "    pass_turn();\n    product_wait<1>();\n    release_keys();",
+      "    pass_turn();\n    release_keys();\n    product_wait<1>();",
     ],
     [
       "bytes-of-a-tile",
       "sm90/producer.cuh",
-      "barrier_arrive_expecting(full, pieces * args_.keys_each * kHeadDim * 2);",
-      "barrier_arrive_expecting(full, wanted * kHeadDim * 2);",
+      "barrier_arrive_expecting(full, pieces * args_.keys_each * Tile::kHeadDim * 2);",
+      "barrier_arrive_expecting(full, wanted * Tile::kHeadDim * 2);",
     ],
     [
       "tail-of-values",
       "sm90/producer.cuh",
       "if (args_.clear_tail != 0 && rows_left < Tile::kKeys) {",
       "if (false) {",
+    ],
+    [
+      "fence-of-a-product",
+      "sm90/consumer.cuh",
+      "    const uint32_t values = v_ + stage * kStageStep;\n    product_fence();\n",
+      "    const uint32_t values = v_ + stage * kStageStep;\n",
+    ],
+    [
+      "scale-of-the-last-sum",
+      "sm90/consumer.cuh",
+      "    if constexpr (kScalesFirst) scale_rows<1, kOutTiles>(out, shrink);\n" +
+      "    issue_out(out, weights);\n    product_wait<0>();",
+      "    issue_out(out, weights);\n    product_wait<0>();",
+    ],
+    [
+      "counter-of-the-launch-before",
+      "sm90/forward_launch.cuh",
+      "clear_memory(all.claimed, sizeof *all.claimed, forward.stream)",
+      "clear_memory(all.claimed, 0, forward.stream)",
+    ],
+    ["tensor-map-of-no-keys", "sm90/forward_launch.cuh", "if (args.kv.seqlen > 0) {", "{"],
+    [
+      "tiles-without-a-mask",
+      "core/key_window.cuh",
+      "return {(first(last_query) + kKeys - 1) / kKeys, to < 0 ? 0 : to / kKeys};",
+      "return {first(last_query) / kKeys, to < 0 ? 0 : to / kKeys};",
+    ],
+  ),
+  ...group(
+    "every schedule",
+    [
+      "sections-of-any-size",
+      "host/forward_plan.cpp",
+      "std::min(kMostBytes, device.l2_bytes / 5 * 4)",
+      "device.l2_bytes / 20",
+    ],
+    [
+      "first-rows-first",
+      "core/schedule.cuh",
+      "return {schedule.row_tiles - 1 - row, head",
+      "return {row, head",
     ],
   ),
   ...group(

@@ -46,6 +46,13 @@ class KeyWindow {
     return {from / kKeys, (to + kKeys - 1) / kKeys};
   }
 
+  /// The tiles of kKeys keys of which each of the queries sees every key; `end` may be the lesser.
+  template <int kKeys>
+  FA_DEVICE KeyTiles whole_tiles(int first_query, int last_query) const {
+    const int to = end(first_query);
+    return {(first(last_query) + kKeys - 1) / kKeys, to < 0 ? 0 : to / kKeys};
+  }
+
   /// True if each of the queries sees every key of [first_key, end_key).
   FA_DEVICE bool sees_all(int first_query, int last_query, int first_key, int end_key) const {
     return first_key >= first(last_query) && end_key <= end(first_query);

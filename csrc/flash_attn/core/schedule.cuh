@@ -1,10 +1,16 @@
-// The order in which tiles of query rows are computed.
+// The order in which tiles of query rows are computed. Blocks take tiles in this order whenever they
+// are free: the hardware starts the blocks of SM80, and those of SM90 share a counter.
 #pragma once
 
 #include "args.h"
 #include "device/device.cuh"
 
 namespace flash_attn {
+
+FA_DEVICE int divide(int n, const Divisor &by) {
+  const auto dividend = static_cast<uint32_t>(n);
+  return static_cast<int>((multiply_high(dividend, by.magic) + dividend) >> by.shift);
+}
 
 /// A tile of query rows of one head of one sequence.
 struct ScheduledTile {
@@ -13,37 +19,18 @@ struct ScheduledTile {
   int batch;
 };
 
-FA_DEVICE int scheduled_tiles(const ForwardArgs &args) {
-  return args.row_tiles * args.n_heads * args.batch;
-}
-
 /// The tile at a position of the schedule. Heads are grouped into sections whose keys and values
 /// fit in L2 together. Within a section, the last rows come first: with a causal mask they see the
 /// most keys, and the longest tiles must not start last.
-FA_DEVICE ScheduledTile scheduled_tile(const ForwardArgs &args, int place) {
-  const int n_heads = args.n_heads * args.batch;
-  const int section_tiles = args.section_heads * args.row_tiles;
-  const int section = place / section_tiles;
-  const int first_head = section * args.section_heads;
-  const int rest = n_heads - first_head;
-  const int heads = rest < args.section_heads ? rest : args.section_heads;
-  const int within = place - section * section_tiles;
-  const int head = first_head + within % heads;
-  return {args.row_tiles - 1 - within / heads, head % args.n_heads, head / args.n_heads};
+FA_DEVICE ScheduledTile scheduled_tile(const TileSchedule &schedule, int place) {
+  const int section = divide(place, schedule.section_tiles);
+  const int within = place - section * schedule.section_tiles.value;
+  const Divisor &heads =
+      section == schedule.last_section ? schedule.last_heads : schedule.section_heads;
+  const int row = divide(within, heads);
+  const int head = section * schedule.section_heads.value + within - row * heads.value;
+  const int batch = divide(head, schedule.n_heads);
+  return {schedule.row_tiles - 1 - row, head - batch * schedule.n_heads.value, batch};
 }
-
-/// The schedule positions of a block: one per round, alternately from the left and from the right,
-/// so that no block always gets the longest tile of a round.
-class BlockTurns {
- public:
-  FA_DEVICE int place() const {
-    const int within = round_ % 2 == 0 ? block_x() : grid_x() - 1 - block_x();
-    return round_ * grid_x() + within;
-  }
-  FA_DEVICE void next() { round_++; }
-
- private:
-  int round_ = 0;
-};
 
 }  // namespace flash_attn

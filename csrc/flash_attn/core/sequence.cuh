@@ -15,6 +15,7 @@ struct Sequence {
   int k_begin;
   int n_keys;
 
+  Sequence() = default;
   FA_DEVICE Sequence(const QueryArgs &query, const KeyValueArgs &kv, int sequence)
       : index(sequence), q_begin(0), n_queries(query.seqlen), k_begin(0), n_keys(kv.seqlen) {
     if (query.cu_seqlens != nullptr) {

@@ -44,16 +44,15 @@ FA_DEVICE void mask_scores(Accumulators<kRowTiles, kColumnTiles> &scores, const 
 /// of 2^-11.
 template <int kRowTiles, int kColumnTiles>
 FA_DEVICE void cap_scores(Accumulators<kRowTiles, kColumnTiles> &scores, const ScoreArgs &args) {
-  const float factor = 2 * kLog2e * args.softcap_scale;
 #pragma unroll
   for (int t = 0; t < kRowTiles; t++) {
 #pragma unroll
     for (int n = 0; n < kColumnTiles; n++) {
 #pragma unroll
       for (int e = 0; e < 4; e++) {
-        const float exponential = exp2_fast(scores[t][n][e] * factor);
-        const float tanh = 1.0f - 2.0f * reciprocal_fast(1.0f + exponential);
-        scores[t][n][e] = tanh * args.softcap_log2;
+        const float exponential = exp2_fast(scores[t][n][e] * args.softcap_scale);
+        scores[t][n][e] =
+            fmaf(args.softcap_fall, reciprocal_fast(1.0f + exponential), args.softcap_log2);
       }
     }
   }
@@ -64,8 +63,8 @@ template <int kRowTiles>
 class OnlineSoftmax {
  public:
   /// Capped scores are already in base 2.
-  FA_DEVICE explicit OnlineSoftmax(const ScoreArgs &args)
-      : scale_(args.softcap_scale > 0 ? 1.0f : args.scale_log2) {
+  FA_DEVICE OnlineSoftmax(const ScoreArgs &args, bool is_capped)
+      : scale_(is_capped ? 1.0f : args.scale_log2) {
 #pragma unroll
     for (int t = 0; t < kRowTiles; t++) {
 #pragma unroll
@@ -108,6 +107,9 @@ class OnlineSoftmax {
       }
     }
   }
+
+  /// Keeps the compiler from moving `add` after the wait for products in flight.
+  FA_DEVICE void complete() const { compute_here(sum_[0][0], sum_[0][1]); }
 
   /// Returns the factors for the outputs, and the log-sum-exp of each row in base 2.
   /// `sink_log2(row)` is an additional score without a value, -infinity for none.

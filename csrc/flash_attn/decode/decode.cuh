@@ -62,7 +62,7 @@ FA_KERNEL FA_LAUNCH_BOUNDS(128, 2) decode_sm80(FA_GRID_CONSTANT DecodeArgs args)
   const int warp_key = warp % Tile::kKeyWarps * Tile::kKeysEach;
   const auto query_of = [&](int row) { return packed_row(warp_row + row) / args.group; };
 
-  OnlineSoftmax<1> softmax(args.score);
+  OnlineSoftmax<1> softmax(args.score, args.score.softcap_scale > 0);
   Accumulators<1, kHeadDim / 8> out;
   clear<1, kHeadDim / 8>(out);
 

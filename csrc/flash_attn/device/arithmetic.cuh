@@ -13,6 +13,16 @@ FA_DEVICE int forget(int value) {
   return value;
 }
 
+/// Completes the computation of two numbers before the instructions that follow. A branch that
+/// depends on them and that negative numbers alone would take keeps ptxas from moving the
+/// computation after a wait for products in flight; a barrier of memory does not.
+FA_DEVICE void compute_here(float a, float b) {
+  if (fminf(a, b) < 0) asm volatile("nanosleep.u32 0;");
+}
+
+/// The upper half of a product.
+FA_DEVICE uint32_t multiply_high(uint32_t a, uint32_t b) { return __umulhi(a, b); }
+
 /// 2^x to 2 units in the last place; 0 for -infinity.
 FA_DEVICE float exp2_fast(float x) {
   float y;

@@ -38,7 +38,13 @@ FA_DEVICE uint32_t shuffle_xor(uint32_t value, int lanes) {
   return __shfl_xor_sync(0xffffffffu, value, lanes);
 }
 
+/// Returns lane 0's value.
+FA_DEVICE int from_first_lane(int value) { return __shfl_sync(0xffffffffu, value, 0); }
+
 /// Declares a value to be the same in all lanes, so that branches on it do not diverge.
-FA_DEVICE int warp_uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
+FA_DEVICE int warp_uniform(int value) { return from_first_lane(value); }
+
+/// Adds to a number in global memory and returns the number before; not ordered with other accesses.
+FA_DEVICE int fetch_add(int *number, int value) { return atomicAdd(number, value); }
 
 }  // namespace flash_attn

@@ -37,7 +37,7 @@ KeyValueArgs key_value_args(uint32_t function, const flash_attn_params &p) {
   }
   args.cu_seqlens = keys_are_packed(function, p) ? p.cu_seqlens_k : nullptr;
   args.seqlens = function == FLASH_ATTN_FWD ? nullptr : p.seqlens_k;
-  args.seqlen = p.seqlen_k;
+  args.seqlen = keys_are_empty(function, p) ? 0 : p.seqlen_k;
   return args;
 }
 
@@ -48,8 +48,9 @@ ScoreArgs score_args(const flash_attn_params &p) {
   ScoreArgs args = {};
   args.scale_log2 = p.scale * kLog2e;
   if (p.softcap > 0) {
-    args.softcap_scale = p.scale / p.softcap;
+    args.softcap_scale = 2 * kLog2e * p.scale / p.softcap;
     args.softcap_log2 = p.softcap * kLog2e;
+    args.softcap_fall = -2 * args.softcap_log2;
   }
   args.sinks = p.sinks;
   args.window_left = window(p.window_left);

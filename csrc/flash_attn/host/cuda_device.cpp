@@ -26,4 +26,12 @@ flash_attn_status query_device(Device &device) {
   return device.major >= 8 ? FLASH_ATTN_OK : FLASH_ATTN_UNSUPPORTED_DEVICE;
 }
 
+flash_attn_status clear_memory(void *memory, size_t bytes, void *stream) {
+  if (cudaMemsetAsync(memory, 0, bytes, static_cast<cudaStream_t>(stream)) == cudaSuccess) {
+    return FLASH_ATTN_OK;
+  }
+  cudaGetLastError();
+  return FLASH_ATTN_LAUNCH_FAILED;
+}
+
 }  // namespace flash_attn

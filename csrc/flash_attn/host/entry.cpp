@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "host/arguments.h"
+#include "host/forward_plan.h"
 #include "host/kernels.h"
 #include "host/split_plan.h"
 #include "host/validate.h"
@@ -10,28 +11,33 @@ namespace flash_attn {
 
 namespace {
 
-constexpr int32_t kMaxSplitQueries = 16;
-
-bool uses_splits(uint32_t function, const flash_attn_params &p) {
-  if (function == FLASH_ATTN_DECODE) return true;
-  return function == FLASH_ATTN_FWD && (p.flags & FLASH_ATTN_NO_SPLIT) == 0 &&
-         p.seqlen_q <= kMaxSplitQueries;
+bool uses_sm90(const flash_attn_params &p, const Device &device) {
+  return device.major == 9 && (p.flags & FLASH_ATTN_FORCE_SM80) == 0;
 }
 
-/// Heads whose keys and values take half of L2, in whole groups, which share keys.
-int32_t section_heads(const flash_attn_params &p, const Device &device) {
-  const int64_t group = p.n_heads / p.n_kv_heads;
-  const int64_t bytes = int64_t{std::max(p.seqlen_k, 1)} * p.head_dim * 4;
-  const int64_t heads = std::max<int64_t>(device.l2_bytes / 2 / bytes, 1) * group;
-  return static_cast<int32_t>(std::min<int64_t>(heads, int64_t{p.n_heads} * p.batch));
+/// True if calls of few queries take the split path.
+bool may_split(uint32_t function, const flash_attn_params &p) {
+  return function == FLASH_ATTN_DECODE ||
+         (function == FLASH_ATTN_FWD && (p.flags & FLASH_ATTN_NO_SPLIT) == 0);
+}
+
+bool uses_splits(uint32_t function, const flash_attn_params &p) {
+  return may_split(function, p) && p.seqlen_q <= kMaxSplitQueries;
+}
+
+/// Workspace of the forward kernel: the counter of claimed tiles on SM90.
+uint64_t forward_workspace(const flash_attn_params &p, const Device &device) {
+  return uses_sm90(p, device) ? 16 : 0;
+}
+
+bool has_workspace(const flash_attn_params &p, uint64_t bytes) {
+  return bytes == 0 || (p.workspace != nullptr && p.workspace_size >= bytes);
 }
 
 template <class T>
 flash_attn_status run_split(uint32_t function, const flash_attn_params &p, const Device &device) {
   const SplitPlan plan = plan_splits(p, device);
-  if (plan.workspace > 0 && (p.workspace == nullptr || p.workspace_size < plan.workspace)) {
-    return FLASH_ATTN_WORKSPACE_TOO_SMALL;
-  }
+  if (!has_workspace(p, plan.workspace)) return FLASH_ATTN_WORKSPACE_TOO_SMALL;
   DecodeArgs args = {};
   args.query = query_args(function, p);
   args.kv = key_value_args(function, p);
@@ -56,26 +62,23 @@ flash_attn_status run_split(uint32_t function, const flash_attn_params &p, const
 
 template <class T>
 flash_attn_status run_forward(uint32_t function, const flash_attn_params &p, const Device &device) {
-  const bool sm90 = device.major == 9 && (p.flags & FLASH_ATTN_FORCE_SM80) == 0;
+  if (!has_workspace(p, forward_workspace(p, device))) return FLASH_ATTN_WORKSPACE_TOO_SMALL;
+  const bool sm90 = uses_sm90(p, device);
   return with_head_dim(p.head_dim, [&]<int kHeadDim>() {
     const int32_t rows = sm90 ? forward_rows_sm90<kHeadDim>() : forward_rows_sm80<kHeadDim>();
-    ForwardArgs args = {};
-    args.query = query_args(function, p);
-    args.kv = key_value_args(function, p);
-    args.score = score_args(p);
-    args.n_heads = p.n_heads;
-    args.group = p.n_heads / p.n_kv_heads;
-    args.batch = p.batch;
-    args.row_tiles = (p.seqlen_q + rows - 1) / rows;
-    args.section_heads = section_heads(p, device);
-    if (!sm90) return launch_forward_sm80<T, kHeadDim>(args, p.stream);
-    const TensorExtents extents = {
-        queries_are_packed(function, p) ? p.total_q : p.seqlen_q,
-        keys_are_paged(function, p)    ? p.page_size
-        : keys_are_packed(function, p) ? p.total_k
-                                       : p.seqlen_k,
-    };
-    return launch_forward_sm90<T, kHeadDim>(args, extents, device, p.stream);
+    ForwardLaunch forward = {};
+    forward.args = {query_args(function, p), key_value_args(function, p), score_args(p),
+                    plan_schedule(p, rows, device)};
+    forward.batch = p.batch;
+    forward.q_rows = queries_are_packed(function, p) ? p.total_q : p.seqlen_q;
+    forward.k_rows = keys_are_paged(function, p)    ? p.page_size
+                     : keys_are_packed(function, p) ? p.total_k
+                                                    : p.seqlen_k;
+    forward.multiprocessors = device.multiprocessors;
+    forward.counter = static_cast<int32_t *>(p.workspace);
+    forward.stream = p.stream;
+    return sm90 ? launch_forward_sm90<T, kHeadDim>(forward)
+                : launch_forward_sm80<T, kHeadDim>(forward);
   });
 }
 
@@ -86,7 +89,7 @@ flash_attn_status run(uint32_t function, const flash_attn_params *params) {
   if (const auto status = validate_pointers(function, p)) return status;
   Device device = {};
   if (const auto status = query_device(device)) return status;
-  if (p.batch == 0 || p.seqlen_q == 0) return FLASH_ATTN_OK;
+  if (queries_are_empty(function, p)) return FLASH_ATTN_OK;
   const bool f16_type = p.dtype == FLASH_ATTN_F16;
   if (uses_splits(function, p)) {
     return f16_type ? run_split<f16>(function, p, device) : run_split<bf16>(function, p, device);
@@ -109,11 +112,13 @@ flash_attn_status flash_attn_workspace_size(uint32_t function, const flash_attn_
                                             uint64_t *bytes) {
   if (params == nullptr || bytes == nullptr) return FLASH_ATTN_NULL_POINTER;
   if (const auto status = flash_attn::validate_shape(function, *params)) return status;
-  *bytes = 0;
-  if (!flash_attn::uses_splits(function, *params)) return FLASH_ATTN_OK;
   flash_attn::Device device = {};
   if (const auto status = flash_attn::query_device(device)) return status;
-  *bytes = flash_attn::largest_workspace(*params, device);
+  *bytes = function == FLASH_ATTN_DECODE ? 0 : flash_attn::forward_workspace(*params, device);
+  // A smaller seqlen_q may take the split path.
+  if (flash_attn::may_split(function, *params)) {
+    *bytes = std::max(*bytes, flash_attn::largest_workspace(*params, device));
+  }
   return FLASH_ATTN_OK;
 }
 

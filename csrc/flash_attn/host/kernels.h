@@ -13,18 +13,21 @@ int32_t forward_rows_sm80();
 template <int kHeadDim>
 int32_t forward_rows_sm90();
 
-template <class T, int kHeadDim>
-flash_attn_status launch_forward_sm80(const ForwardArgs &args, void *stream);
-
-/// Row counts for the tensor maps of SM90, in addition to the arguments.
-struct TensorExtents {
-  int64_t q_rows;  // of all packed sequences, or per sequence
-  int64_t k_rows;  // of all packed sequences, per sequence, or per page
+/// A launch of the forward kernel. SM80 ignores all but the arguments and the stream.
+struct ForwardLaunch {
+  ForwardArgs args;
+  int32_t batch;
+  int64_t q_rows;           // of all packed sequences, or per sequence
+  int64_t k_rows;           // of all packed sequences, per sequence, or per page
+  int32_t multiprocessors;
+  int32_t *counter;         // in the workspace
+  void *stream;
 };
 
 template <class T, int kHeadDim>
-flash_attn_status launch_forward_sm90(const ForwardArgs &args, const TensorExtents &extents,
-                                      const Device &device, void *stream);
+flash_attn_status launch_forward_sm80(const ForwardLaunch &forward);
+template <class T, int kHeadDim>
+flash_attn_status launch_forward_sm90(const ForwardLaunch &forward);
 
 /// `row_tiles` tiles of 16 rows, or 64 if `wide`.
 template <class T, int kHeadDim>

@@ -1,6 +1,7 @@
 // The CUDA functions that the host needs. An emulator implements the same functions on a CPU.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "flash_attn.h"
@@ -22,5 +23,8 @@ struct Device {
 };
 
 flash_attn_status query_device(Device &device);
+
+/// Zeroes device memory in stream order.
+flash_attn_status clear_memory(void *memory, size_t bytes, void *stream);
 
 }  // namespace flash_attn

@@ -46,7 +46,8 @@ uint64_t largest_workspace(const flash_attn_params &p, const Device &device) {
     return bytes_of_rows(kBlocksEach * device.multiprocessors * kWideRows, p.head_dim);
   }
   if (p.n_splits == 1) return 0;
-  return bytes_of_rows(int64_t{p.n_splits} * p.batch * p.seqlen_q * p.n_heads, p.head_dim);
+  const int64_t queries = std::min(p.seqlen_q, kMaxSplitQueries);
+  return bytes_of_rows(int64_t{p.n_splits} * p.batch * queries * p.n_heads, p.head_dim);
 }
 
 }  // namespace flash_attn

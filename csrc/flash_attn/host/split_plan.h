@@ -8,6 +8,9 @@
 
 namespace flash_attn {
 
+/// Maximum number of queries per sequence.
+inline constexpr int32_t kMaxSplitQueries = 16;
+
 struct SplitPlan {
   bool wide;           // tiles of 64 rows instead of 16
   int32_t row_tiles;   // tiles of packed rows of one key head

@@ -16,7 +16,7 @@ const char *flash_attn_status_text(flash_attn_status status) {
       return "batch, a length or a total is negative or too large (2^29 rows; 16 queries to "
              "decode)";
     case FLASH_ATTN_BAD_STRIDE:
-      return "a stride is negative, too large or no multiple of 8 elements, or block_table_stride "
+      return "a stride is not positive, too large or no multiple of 8 elements, or block_table_stride "
              "is less than the pages of seqlen_k keys";
     case FLASH_ATTN_MISALIGNED:
       return "a pointer is misaligned: rows and the workspace need 16 bytes, all others 4";

@@ -3,12 +3,12 @@
 #include <cmath>
 
 #include "args.h"
+#include "host/split_plan.h"
 
 namespace flash_attn {
 
 namespace {
 
-constexpr int32_t kMaxDecodeQueries = 16;
 constexpr int32_t kMaxSplitCount = 128;
 constexpr uint32_t kKnownFlags =
     FLASH_ATTN_CAUSAL | FLASH_ATTN_FORCE_SM80 | FLASH_ATTN_NO_SPLIT;
@@ -21,9 +21,10 @@ bool is_head_dim(int32_t n) { return n == 64 || n == 96 || n == 128 || n == 192 
 
 bool is_length(int32_t n) { return n >= 0 && n <= max_seqlen; }
 
-/// Rows start at multiples of 16 bytes. A stride that is not used may have any value.
+/// Rows start at multiples of 16 bytes, and no two rows at the same address: results would overwrite
+/// each other, and tensor maps need distinct rows. A stride that is not used may have any value.
 bool is_stride(int64_t stride, bool taken) {
-  return !taken || (stride >= 0 && stride <= kMaxStride && stride % 8 == 0);
+  return !taken || (stride > 0 && stride <= kMaxStride && stride % 8 == 0);
 }
 
 bool is_aligned(const void *pointer, uintptr_t bytes) {
@@ -43,11 +44,11 @@ flash_attn_status validate_lengths(uint32_t function, const flash_attn_params &p
   if (p.batch < 0 || !is_length(p.seqlen_q) || !is_length(p.seqlen_k)) return FLASH_ATTN_BAD_LENGTH;
   if (queries_are_packed(function, p) && !is_length(p.total_q)) return FLASH_ATTN_BAD_LENGTH;
   if (keys_are_packed(function, p) && !is_length(p.total_k)) return FLASH_ATTN_BAD_LENGTH;
-  if (function == FLASH_ATTN_DECODE && p.seqlen_q > kMaxDecodeQueries) return FLASH_ATTN_BAD_LENGTH;
+  if (function == FLASH_ATTN_DECODE && p.seqlen_q > kMaxSplitQueries) return FLASH_ATTN_BAD_LENGTH;
   if (p.batch > kMaxGrid || p.n_heads > kMaxGrid) return FLASH_ATTN_BAD_LENGTH;
-  // 32 bits count the tiles, which have at least 64 rows.
+  // 32 bits count the tiles, which have at least 64 rows, and the claims of blocks that find none.
   const int64_t rows = int64_t{p.seqlen_q} + 64;
-  if (rows / 64 * p.n_heads * p.batch > INT32_MAX) return FLASH_ATTN_BAD_LENGTH;
+  if (rows / 64 * p.n_heads * p.batch > 1 << 30) return FLASH_ATTN_BAD_LENGTH;
   return FLASH_ATTN_OK;
 }
 
@@ -55,13 +56,21 @@ flash_attn_status validate_strides(uint32_t function, const flash_attn_params &p
   const bool q_batches = !queries_are_packed(function, p) && p.batch > 1;
   const bool k_batches =
       keys_are_paged(function, p) || (!keys_are_packed(function, p) && p.batch > 1);
-  const bool valid =
-      is_stride(p.q_batch_stride, q_batches) && is_stride(p.q_row_stride, true) &&
-      is_stride(p.q_head_stride, p.n_heads > 1) && is_stride(p.out_batch_stride, q_batches) &&
-      is_stride(p.out_row_stride, true) && is_stride(p.out_head_stride, p.n_heads > 1) &&
-      is_stride(p.k_batch_stride, k_batches) && is_stride(p.k_row_stride, true) &&
+  const bool q_rows = queries_are_packed(function, p) || p.seqlen_q > 1;
+  const bool k_rows =
+      keys_are_paged(function, p) || keys_are_packed(function, p) || p.seqlen_k > 1;
+  const bool q_valid = is_stride(p.q_batch_stride, q_batches) &&
+                       is_stride(p.q_row_stride, q_rows) &&
+                       is_stride(p.q_head_stride, p.n_heads > 1) &&
+                       is_stride(p.out_batch_stride, q_batches) &&
+                       is_stride(p.out_row_stride, q_rows) &&
+                       is_stride(p.out_head_stride, p.n_heads > 1);
+  const bool k_valid =
+      is_stride(p.k_batch_stride, k_batches) && is_stride(p.k_row_stride, k_rows) &&
       is_stride(p.k_head_stride, p.n_kv_heads > 1) && is_stride(p.v_batch_stride, k_batches) &&
-      is_stride(p.v_row_stride, true) && is_stride(p.v_head_stride, p.n_kv_heads > 1);
+      is_stride(p.v_row_stride, k_rows) && is_stride(p.v_head_stride, p.n_kv_heads > 1);
+  const bool valid = (q_valid || queries_are_empty(function, p)) &&
+                     (k_valid || keys_are_empty(function, p));
   return valid ? FLASH_ATTN_OK : FLASH_ATTN_BAD_STRIDE;
 }
 
@@ -70,6 +79,15 @@ flash_attn_status validate_strides(uint32_t function, const flash_attn_params &p
 bool queries_are_packed(uint32_t function, const flash_attn_params &params) {
   if (function == FLASH_ATTN_FWD) return false;
   return function == FLASH_ATTN_VARLEN_FWD || params.cu_seqlens_q != nullptr;
+}
+
+bool queries_are_empty(uint32_t function, const flash_attn_params &params) {
+  return params.batch == 0 || params.seqlen_q == 0 ||
+         (function == FLASH_ATTN_VARLEN_FWD && params.total_q == 0);
+}
+
+bool keys_are_empty(uint32_t function, const flash_attn_params &params) {
+  return params.seqlen_k == 0 || (keys_are_packed(function, params) && params.total_k == 0);
 }
 
 bool keys_are_paged(uint32_t function, const flash_attn_params &params) {
@@ -101,9 +119,9 @@ flash_attn_status validate_shape(uint32_t function, const flash_attn_params &p) 
 }
 
 flash_attn_status validate_pointers(uint32_t function, const flash_attn_params &p) {
-  const bool has_queries = p.batch > 0 && p.seqlen_q > 0;
+  const bool has_queries = !queries_are_empty(function, p);
   if (has_queries && (p.q == nullptr || p.out == nullptr)) return FLASH_ATTN_NULL_POINTER;
-  if (has_queries && p.seqlen_k > 0 && (p.k == nullptr || p.v == nullptr)) {
+  if (has_queries && !keys_are_empty(function, p) && (p.k == nullptr || p.v == nullptr)) {
     return FLASH_ATTN_NULL_POINTER;
   }
   if (queries_are_packed(function, p) && p.cu_seqlens_q == nullptr) return FLASH_ATTN_NULL_POINTER;

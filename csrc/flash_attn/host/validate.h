@@ -11,6 +11,12 @@ flash_attn_status validate_shape(uint32_t function, const flash_attn_params &par
 /// Checks pointers, for parameters whose shape is valid.
 flash_attn_status validate_pointers(uint32_t function, const flash_attn_params &params);
 
+/// True if there are no queries, so that a call has nothing to do.
+bool queries_are_empty(uint32_t function, const flash_attn_params &params);
+
+/// True if no sequence has keys; their pointers and strides are then ignored.
+bool keys_are_empty(uint32_t function, const flash_attn_params &params);
+
 /// True if queries are packed: cu_seqlens_q holds the starts of sequences.
 bool queries_are_packed(uint32_t function, const flash_attn_params &params);
 

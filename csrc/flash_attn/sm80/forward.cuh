@@ -24,7 +24,7 @@ struct RowTile {
   int n_rows;
 
   FA_DEVICE RowTile(const ForwardArgs &args, int number)
-      : place(scheduled_tile(args, number)),
+      : place(scheduled_tile(args.schedule, number)),
         sequence(args.query, args.kv, place.batch),
         first_row(place.row_tile * ForwardTile<kHeadDim>::kRows),
         n_rows(sequence.n_queries - first_row) {
@@ -52,7 +52,8 @@ FA_DEVICE void accumulate_sm80(const ForwardArgs &args, const RowTile<kHeadDim> 
     return row < work.n_rows ? q + row * args.query.q_stride.row : nullptr;
   });
   TileRing<T, kHeadDim, Tile::kKeys, Tile::kSlots, Tile::kThreads> ring(
-      q_tile + Tile::kRows * kHeadDim, args.kv, work.sequence, work.place.head / args.group, tiles);
+      q_tile + Tile::kRows * kHeadDim, args.kv, work.sequence,
+      divide(work.place.head, args.schedule.group), tiles);
   ring.start();
 
   Queries<T, kHeadDim, kRowTiles, Tile::kQueriesInRegisters> queries;
@@ -87,7 +88,7 @@ FA_KERNEL FA_LAUNCH_BOUNDS(ForwardTile<kHeadDim>::kThreads, ForwardTile<kHeadDim
   using Tile = ForwardTile<kHeadDim>;
   constexpr int kRowTiles = Tile::kRows / Tile::kWarps / 16;
   const int warp_row = warp_uniform(thread_index() / 32) * 16 * kRowTiles;
-  OnlineSoftmax<kRowTiles> softmax(args.score);
+  OnlineSoftmax<kRowTiles> softmax(args.score, args.score.softcap_scale > 0);
   Accumulators<kRowTiles, kHeadDim / 8> out;
   clear<kRowTiles, kHeadDim / 8>(out);
   {

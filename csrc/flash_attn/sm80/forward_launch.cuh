@@ -12,11 +12,10 @@ int32_t forward_rows_sm80() {
 }
 
 template <class T, int kHeadDim>
-flash_attn_status launch_forward_sm80(const ForwardArgs &args, void *stream) {
-  const auto tiles = static_cast<uint32_t>(args.row_tiles * args.n_heads * args.batch);
-  const LaunchShape shape = {tiles, 1, 1, ForwardTile<kHeadDim>::kThreads,
-                             forward_shared_bytes<kHeadDim>()};
-  return launch(forward_sm80<T, kHeadDim>, shape, stream, args);
+flash_attn_status launch_forward_sm80(const ForwardLaunch &forward) {
+  const LaunchShape shape = {static_cast<uint32_t>(forward.args.schedule.tiles), 1, 1,
+                             ForwardTile<kHeadDim>::kThreads, forward_shared_bytes<kHeadDim>()};
+  return launch(forward_sm80<T, kHeadDim>, shape, forward.stream, forward.args);
 }
 
 }  // namespace flash_attn
@@ -24,6 +23,6 @@ flash_attn_status launch_forward_sm80(const ForwardArgs &args, void *stream) {
 #define FLASH_ATTN_FORWARD_SM80(head_dim)                                                        \
   namespace flash_attn {                                                                         \
   template int32_t forward_rows_sm80<head_dim>();                                                \
-  template flash_attn_status launch_forward_sm80<f16, head_dim>(const ForwardArgs &, void *);    \
-  template flash_attn_status launch_forward_sm80<bf16, head_dim>(const ForwardArgs &, void *);   \
+  template flash_attn_status launch_forward_sm80<f16, head_dim>(const ForwardLaunch &);          \
+  template flash_attn_status launch_forward_sm80<bf16, head_dim>(const ForwardLaunch &);         \
   }

@@ -1,4 +1,5 @@
-// State shared by the warpgroups of a block: tiles, barriers, and the sequence of work.
+// State shared by the warpgroups of a block: tiles, barriers, and the work that the producer hands to
+// the consumers.
 #pragma once
 
 #include "core/key_window.cuh"
@@ -15,6 +16,7 @@ struct Sm90ForwardArgs {
   TensorMap q;
   TensorMap k;
   TensorMap v;
+  int32_t *claimed;    // tiles that blocks have claimed after their first; null: each has only one
   int32_t keys_each;   // keys per copy
   int32_t clear_tail;  // 1: memory after a sequence's last key may hold anything, not only zeros
 };
@@ -35,22 +37,33 @@ struct StageCounter {
   FA_DEVICE int parity() const { return count / kStages & 1; }
 };
 
-template <class T, int kHeadDim>
+/// One tile of query rows, decoded by the producer.
+struct TileWork {
+  Sequence sequence;
+  int head;        // negative: no work is left
+  int first_row;
+  KeyTiles tiles;  // of keys that any of the rows sees
+  KeyTiles whole;  // tiles of which every row sees every key
+};
+
+template <class T, class Tile>
 struct BlockState {
-  using Tile = Sm90Tile<kHeadDim>;
   using QueryPanels = PanelTile<Tile::kPanel, Tile::kRows>;
   using KeyPanels = PanelTile<Tile::kPanel, Tile::kKeys>;
 
-  struct Barriers {
+  static constexpr int kWorkStages = 2;
+  struct Control {
+    TileWork work[kWorkStages];
+    StageBarriers<kWorkStages> works;
     StageBarriers<1> q;
     StageBarriers<Tile::kStages> k;
     StageBarriers<Tile::kStages> v;
     Barrier tail;
   };
-  static_assert(sizeof(Barriers) <= Tile::kSharedBytes - Tile::kTileBytes);
+  static_assert(sizeof(Control) <= Tile::kSharedBytes - Tile::kTileBytes);
 
   T *const tiles = reinterpret_cast<T *>(dynamic_shared());
-  Barriers &barriers = *reinterpret_cast<Barriers *>(dynamic_shared() + Tile::kTileBytes);
+  Control &control = *reinterpret_cast<Control *>(dynamic_shared() + Tile::kTileBytes);
 
   FA_DEVICE T *q() const { return tiles; }
   FA_DEVICE T *k(int stage) const {
@@ -62,10 +75,11 @@ struct BlockState {
   FA_DEVICE void init() const {
     // Each consumer warp arrives once.
     constexpr int kConsumerArrivals = 4 * Tile::kConsumers;
-    init_ring(barriers.q, kConsumerArrivals);
-    init_ring(barriers.k, kConsumerArrivals);
-    init_ring(barriers.v, kConsumerArrivals);
-    barrier_init(barriers.tail, 1);
+    init_ring(control.works, kConsumerArrivals);
+    init_ring(control.q, kConsumerArrivals);
+    init_ring(control.k, kConsumerArrivals);
+    init_ring(control.v, kConsumerArrivals);
+    barrier_init(control.tail, 1);
     barrier_init_fence();
   }
 
@@ -77,32 +91,6 @@ struct BlockState {
       barrier_init(ring.empty[i], consumer_arrivals);
     }
   }
-};
-
-/// One tile of query rows, for producer and consumers.
-template <int kHeadDim>
-struct ForwardWork {
-  ScheduledTile place;
-  Sequence sequence;
-  KeyWindow window;
-  int first_row;
-  int last_row;
-  KeyTiles tiles;
-
-  FA_DEVICE ForwardWork(const ForwardArgs &args, int number)
-      : place(scheduled_tile(args, number)),
-        sequence(args.query, args.kv, place.batch),
-        window(args.score, sequence),
-        first_row(place.row_tile * Sm90Tile<kHeadDim>::kRows),
-        last_row(first_row + Sm90Tile<kHeadDim>::kRows - 1),
-        tiles{0, 0} {
-    if (last_row >= sequence.n_queries) last_row = sequence.n_queries - 1;
-    if (exists()) tiles = window.template tiles<Sm90Tile<kHeadDim>::kKeys>(first_row, last_row);
-  }
-
-  /// False for tiles beyond a short sequence: the grid is shaped for the longest one.
-  FA_DEVICE bool exists() const { return first_row < sequence.n_queries; }
-  FA_DEVICE bool sees_keys() const { return tiles.first < tiles.end; }
 };
 
 }  // namespace flash_attn

@@ -16,89 +16,125 @@
 
 namespace flash_attn {
 
-template <class T, int kHeadDim>
+template <class T, class Tile, bool kCapped>
 class Consumer {
  public:
-  using State = BlockState<T, kHeadDim>;
-  using Tile = Sm90Tile<kHeadDim>;
+  using State = BlockState<T, Tile>;
+  static constexpr int kHeadDim = Tile::kHeadDim;
   static constexpr int kKeyTiles = Tile::kKeys / 8;
   static constexpr int kOutTiles = kHeadDim / 8;
   using Scores = Accumulators<1, kKeyTiles>;
   using Out = Accumulators<1, kOutTiles>;
 
   FA_DEVICE Consumer(const Sm90ForwardArgs &args, const State &state, int number)
-      : args_(args), state_(state), number_(number) {
+      : args_(args),
+        state_(state),
+        number_(number),
+        q_(State::QueryPanels::depth_contiguous(state.q(), 64 * number)),
+        k_(State::KeyPanels::depth_contiguous(state.k(0), 0)),
+        v_(State::KeyPanels::columns_contiguous(state.v(0))) {
     // Consumer 0 has the first turn.
     if (number_ == Tile::kConsumers - 1) pass_turn();
   }
 
-  /// Computes the tile at a position of the schedule.
-  FA_DEVICE void compute(int place) {
-    OnlineSoftmax<1> softmax(args_.forward.score);
-    Out out;
-    clear<1, kOutTiles>(out);
-    if (!accumulate(place, softmax, out)) return;
-    const ForwardWork<kHeadDim> work(args_.forward, forget(place));
-    const int first_row = warp_row(work);
-    write_forward_result<T, 1, kOutTiles>(args_.forward, work.sequence, work.place.head, out,
-                                          softmax, [&](int row) { return first_row + row; });
+  FA_DEVICE void run() {
+    for (;; works_.count++) {
+      const int stage = works_.stage();
+      barrier_wait(state_.control.works.full[stage], works_.parity());
+      const TileWork &work = state_.control.work[stage];
+      if (work.head < 0) return;
+      compute(work);
+      warp_barrier();
+      release(state_.control.works.empty[stage]);
+    }
   }
 
  private:
-  FA_DEVICE int warp_row(const ForwardWork<kHeadDim> &work) const {
+  FA_DEVICE void compute(const TileWork &work) {
+    OnlineSoftmax<1> softmax(args_.forward.score, kCapped);
+    Out out;
+    clear<1, kOutTiles>(out);
+    accumulate(work, softmax, out);
+    const int first_row = warp_row(work);
+    write_forward_result<T, 1, kOutTiles>(args_.forward, work.sequence, work.head, out, softmax,
+                                          [&](int row) { return first_row + row; });
+  }
+
+  FA_DEVICE int warp_row(const TileWork &work) const {
     return work.first_row + 64 * number_ + thread_index() % 128 / 32 * 16;
   }
 
-  /// Iterates over the tiles of keys; false if the tile of rows does not exist.
-  FA_DEVICE bool accumulate(int place, OnlineSoftmax<1> &softmax, Out &out) {
-    const ForwardWork<kHeadDim> work(args_.forward, place);
-    if (!work.exists()) return false;
-    if (!work.sees_keys()) return true;
-    const int first_row = warp_row(work);
-    const auto query_of = [&](int row) { return first_row + row; };
-    Scores scores;
+  /// Iterates over the tiles of keys.
+  FA_DEVICE void accumulate(const TileWork &work, OnlineSoftmax<1> &softmax, Out &out) {
+    const KeyTiles tiles = work.tiles, whole = work.whole;
+    if (tiles.first >= tiles.end) return;
     Weights<1, kKeyTiles> weights;
     PerRow<1> shrink;
 
-    barrier_wait(state_.barriers.q.full[0], queries_.parity());
-    issue_scores(scores);
-    product_wait<0>();
-    release_keys();
-    add_to_softmax(work, work.tiles.first, query_of, softmax, scores, shrink);
-    pack_weights<T, 1, kKeyTiles>(weights, scores);
-
-    for (int tile = work.tiles.first + 1; tile < work.tiles.end; tile++) {
-      wait_for_turn();
+    barrier_wait(state_.control.q.full[0], queries_.parity());
+    {
+      Scores scores;
       issue_scores(scores);
-      issue_out(out, weights);
-      pass_turn();
-      product_wait<1>();
-      release_keys();
-      add_to_softmax(work, tile, query_of, softmax, scores, shrink);
       product_wait<0>();
-      release_values();
-      scale_rows<1, kOutTiles>(out, shrink);
+      release_keys();
+      const bool is_whole = whole.first <= tiles.first && tiles.first < whole.end;
+      cap(scores);
+      if (!is_whole) mask(work, tiles.first, scores);
+      softmax.template add<kKeyTiles>(scores, shrink);
       pack_weights<T, 1, kKeyTiles>(weights, scores);
     }
+    // Tiles that need no mask are between tiles that do.
+    for (int tile = tiles.first + 1; tile < tiles.end; tile++) {
+      if (tile >= whole.first) {
+        for (; tile < whole.end; tile++) {
+          add_tile<false>(work, tile, softmax, out, weights, shrink);
+        }
+        if (tile >= tiles.end) break;
+      }
+      add_tile<true>(work, tile, softmax, out, weights, shrink);
+    }
 
-    release(state_.barriers.q.empty[0]);
+    release(state_.control.q.empty[0]);
     queries_.count++;
+    if constexpr (kScalesFirst) scale_rows<1, kOutTiles>(out, shrink);
     issue_out(out, weights);
     product_wait<0>();
     release_values();
-    return true;
+  }
+
+  /// Adds the previous tile's weights times its values to O, and replaces the weights by those of
+  /// `tile`; `shrink` becomes the factor for earlier weights.
+  template <bool kMasked>
+  FA_DEVICE void add_tile(const TileWork &work, int tile, OnlineSoftmax<1> &softmax, Out &out,
+                          Weights<1, kKeyTiles> &weights, PerRow<1> &shrink) {
+    Scores scores;
+    wait_for_turn();
+    issue_scores(scores);
+    if constexpr (kScalesFirst) scale_rows<1, kOutTiles>(out, shrink);
+    issue_out(out, weights);
+    pass_turn();
+    product_wait<1>();
+    release_keys();
+    cap(scores);
+    if constexpr (kMasked) mask(work, tile, scores);
+    softmax.template add<kKeyTiles>(scores, shrink);
+    softmax.complete();
+    product_wait<0>();
+    release_values();
+    if constexpr (!kScalesFirst) scale_rows<1, kOutTiles>(out, shrink);
+    pack_weights<T, 1, kKeyTiles>(weights, scores);
   }
 
   /// scores = Q K^T of the next tile of keys, as one group of products.
   FA_DEVICE void issue_scores(Scores &scores) {
     const int stage = keys_.stage();
-    barrier_wait(state_.barriers.k.full[stage], keys_.parity());
+    barrier_wait(state_.control.k.full[stage], keys_.parity());
+    const uint32_t keys = k_ + stage * kStageStep;
     product_fence();
 #pragma unroll
     for (int k = 0; k < kHeadDim / 16; k++) {
-      WarpgroupProduct<T, Tile::kKeys>::from_shared(
-          scores, State::QueryPanels::depth_contiguous(state_.q(), 64 * number_, k),
-          State::KeyPanels::depth_contiguous(state_.k(stage), 0, k), k > 0);
+      WarpgroupProduct<T, Tile::kKeys>::from_shared(scores, State::QueryPanels::depth_step(q_, k),
+                                                    State::KeyPanels::depth_step(keys, k), k > 0);
     }
     product_commit();
   }
@@ -106,26 +142,25 @@ class Consumer {
   /// out += weights V of the next tile of values, as one group of products.
   FA_DEVICE void issue_out(Out &out, const Weights<1, kKeyTiles> &weights) {
     const int stage = values_.stage();
-    barrier_wait(state_.barriers.v.full[stage], values_.parity());
+    barrier_wait(state_.control.v.full[stage], values_.parity());
+    const uint32_t values = v_ + stage * kStageStep;
     product_fence();
 #pragma unroll
     for (int k = 0; k < Tile::kKeys / 16; k++) {
-      WarpgroupProduct<T, kHeadDim>::from_registers(
-          out, weights[0][k], State::KeyPanels::columns_contiguous(state_.v(stage), k));
+      WarpgroupProduct<T, kHeadDim>::from_registers(out, weights[0][k],
+                                                    State::KeyPanels::row_step(values, k));
     }
     product_commit();
   }
 
-  template <class QueryOf>
-  FA_DEVICE void add_to_softmax(const ForwardWork<kHeadDim> &work, int tile, QueryOf query_of,
-                                OnlineSoftmax<1> &softmax, Scores &scores, PerRow<1> &shrink) {
-    const ScoreArgs &score = args_.forward.score;
-    if (score.softcap_scale > 0) cap_scores<1, kKeyTiles>(scores, score);
-    const int first_key = tile * Tile::kKeys;
-    if (!work.window.sees_all(work.first_row, work.last_row, first_key, first_key + Tile::kKeys)) {
-      mask_scores<1, kKeyTiles>(scores, work.window, query_of, first_key);
-    }
-    softmax.template add<kKeyTiles>(scores, shrink);
+  FA_DEVICE void cap(Scores &scores) const {
+    if constexpr (kCapped) cap_scores<1, kKeyTiles>(scores, args_.forward.score);
+  }
+
+  FA_DEVICE void mask(const TileWork &work, int tile, Scores &scores) const {
+    const int first_row = warp_row(work);
+    mask_scores<1, kKeyTiles>(scores, KeyWindow(args_.forward.score, work.sequence),
+                              [&](int row) { return first_row + row; }, tile * Tile::kKeys);
   }
 
   /// Marks a stage as read by this warp.
@@ -133,23 +168,33 @@ class Consumer {
     if (thread_index() % 32 == 0) barrier_arrive(empty);
   }
   FA_DEVICE void release_keys() {
-    release(state_.barriers.k.empty[keys_.stage()]);
+    release(state_.control.k.empty[keys_.stage()]);
     keys_.count++;
   }
   FA_DEVICE void release_values() {
-    release(state_.barriers.v.empty[values_.stage()]);
+    release(state_.control.v.empty[values_.stage()]);
     values_.count++;
   }
 
   // Barrier 0 belongs to the whole block; each consumer has a barrier that its predecessor opens.
-  FA_DEVICE void wait_for_turn() { named_barrier_wait(1 + number_, 256); }
-  FA_DEVICE void pass_turn() {
-    named_barrier_arrive(1 + (number_ + 1) % Tile::kConsumers, 256);
+  FA_DEVICE void wait_for_turn() {
+    if constexpr (Tile::kTurns) named_barrier_wait(1 + number_, 256);
   }
+  FA_DEVICE void pass_turn() {
+    if constexpr (Tile::kTurns) named_barrier_arrive(1 + (number_ + 1) % Tile::kConsumers, 256);
+  }
+
+  /// O of the tiles before is scaled while S of the next tile is computed, instead of between the
+  /// products. With turns, the products of a turn must follow each other at once.
+  static constexpr bool kScalesFirst = !Tile::kTurns;
+  /// Distance between the stages of K or V, in the low word of a descriptor.
+  static constexpr int kStageStep = Tile::kKeyElements * 2 / 16;
 
   const Sm90ForwardArgs &args_;
   const State &state_;
   const int number_;
+  const uint32_t q_, k_, v_;  // low words of descriptors: this consumer's rows, and stage 0
+  StageCounter<State::kWorkStages> works_;
   StageCounter<1> queries_;
   StageCounter<Tile::kStages> keys_;
   StageCounter<Tile::kStages> values_;

@@ -9,33 +9,28 @@
 
 namespace flash_attn {
 
-template <class T, int kHeadDim>
-FA_KERNEL FA_LAUNCH_BOUNDS(Sm90Tile<kHeadDim>::kThreads, 1)
+template <class T, int kHeadDim, bool kCapped>
+FA_KERNEL FA_LAUNCH_BOUNDS((Sm90Tile<kHeadDim, kCapped>::kThreads), 1)
     forward_sm90(FA_GRID_CONSTANT Sm90ForwardArgs args) {
-  using Tile = Sm90Tile<kHeadDim>;
-  const BlockState<T, kHeadDim> state;
+  using Tile = Sm90Tile<kHeadDim, kCapped>;
+  const BlockState<T, Tile> state;
   const int warp = warp_uniform(thread_index() / 32);
   if (thread_index() == 0) {
     prefetch_tensor_map(args.q);
-    prefetch_tensor_map(args.k);
-    prefetch_tensor_map(args.v);
+    if (args.forward.kv.seqlen > 0) {
+      prefetch_tensor_map(args.k);
+      prefetch_tensor_map(args.v);
+    }
     state.init();
   }
   block_barrier();
 
-  const int n_tiles = scheduled_tiles(args.forward);
   if (warp < 4) {
     release_registers<Tile::kProducerRegisters>();
-    if (warp != 0) return;
-    Producer<T, kHeadDim> producer(args, state);
-    for (BlockTurns turns; turns.place() < n_tiles; turns.next()) {
-      const ForwardWork<kHeadDim> work(args.forward, turns.place());
-      if (work.exists() && work.sees_keys()) producer.load(work);
-    }
+    if (warp == 0) Producer<T, Tile>(args, state).run();
   } else {
     take_registers<Tile::kConsumerRegisters>();
-    Consumer<T, kHeadDim> consumer(args, state, warp / 4 - 1);
-    for (BlockTurns turns; turns.place() < n_tiles; turns.next()) consumer.compute(turns.place());
+    Consumer<T, Tile, kCapped>(args, state, warp / 4 - 1).run();
   }
 }
 

@@ -1,4 +1,5 @@
-// Tile shapes of the forward kernel on SM90 for each head_dim.
+// Tile shapes of the forward kernel on SM90 for each head_dim. Capping scores takes more registers,
+// which head_dim 64 lacks.
 //
 // - A block has one producer warpgroup and kConsumers consumers of 64 rows each.
 // - Shared memory, of 227 KiB: Q, and kStages tiles each of K and V.
@@ -15,7 +16,8 @@
 //   the products are the bound.
 //
 //   head_dim   consumers   rows   keys   KiB   registers for O + S + P
-//         64       3        192    112    80    32 + 56 + 28 of 160
+//         64       3        192    128    88    32 + 64 + 32 of 160
+//     capped       3        192    112    80    32 + 56 + 28
 //         96       2        128    128   120    48 + 64 + 32 of 232
 //        128       2        128    128   160    64 + 64 + 32
 //        192       2        128    112   216    96 + 56 + 28
@@ -26,6 +28,7 @@ namespace flash_attn {
 
 template <int head_dim, int consumers, int keys>
 struct Sm90Shape {
+  static constexpr int kHeadDim = head_dim;
   static constexpr int kConsumers = consumers;
   static constexpr int kRows = 64 * consumers;
   static constexpr int kKeys = keys;
@@ -33,31 +36,36 @@ struct Sm90Shape {
   static constexpr int kThreads = 128 * (consumers + 1);
   static constexpr int kProducerRegisters = consumers == 2 ? 40 : 32;
   static constexpr int kConsumerRegisters = consumers == 2 ? 232 : 160;
+  /// Consumers issue products in turns. From 192 on, the products of one tile take so much longer
+  /// than its exponentials that waiting for a turn costs more than it orders.
+  static constexpr bool kTurns = head_dim <= 128;
   /// Columns per panel: 128 bytes, or 64 if head_dim is not a multiple of 64.
   static constexpr int kPanel = head_dim % 64 == 0 ? 64 : 32;
   static constexpr int kPanels = head_dim / kPanel;
   static constexpr int kQueryElements = kRows * head_dim;
   static constexpr int kKeyElements = keys * head_dim;
   static constexpr int kTileBytes = (kQueryElements + 2 * kStages * kKeyElements) * 2;
-  /// Includes space for barriers after the tiles.
+  /// Includes space for work and barriers after the tiles.
   static constexpr int kSharedBytes = kTileBytes + 256;
   static_assert(kSharedBytes <= 227 * 1024);
   /// Maximum keys per copy of K or V when they lie in pages: a power of two that divides a tile.
   static constexpr int kPagedKeys = keys & -keys;
 };
 
-template <int kHeadDim>
-struct Sm90Tile;
+template <int kHeadDim, bool kCapped>
+struct Sm90Tile : Sm90Tile<kHeadDim, false> {};
 
 template <>
-struct Sm90Tile<64> : Sm90Shape<64, 3, 112> {};
+struct Sm90Tile<64, false> : Sm90Shape<64, 3, 128> {};
 template <>
-struct Sm90Tile<96> : Sm90Shape<96, 2, 128> {};
+struct Sm90Tile<64, true> : Sm90Shape<64, 3, 112> {};
 template <>
-struct Sm90Tile<128> : Sm90Shape<128, 2, 128> {};
+struct Sm90Tile<96, false> : Sm90Shape<96, 2, 128> {};
 template <>
-struct Sm90Tile<192> : Sm90Shape<192, 2, 112> {};
+struct Sm90Tile<128, false> : Sm90Shape<128, 2, 128> {};
 template <>
-struct Sm90Tile<256> : Sm90Shape<256, 2, 80> {};
+struct Sm90Tile<192, false> : Sm90Shape<192, 2, 112> {};
+template <>
+struct Sm90Tile<256, false> : Sm90Shape<256, 2, 80> {};
 
 }  // namespace flash_attn

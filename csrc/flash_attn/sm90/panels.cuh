@@ -15,6 +15,9 @@
 //   bits  0-13  address / 16                     32-45  stride offset / 16
 //        16-29  leading offset / 16              62-63  swizzle: 1 = 128 bytes, 2 = 64 bytes
 //
+// The address and the leading offset are the low word, which is computed once for each tile: the
+// operands of products differ from it by constants.
+//
 // - Q and K, with contiguous depth: the stride offset is the distance between groups of eight rows.
 //   The depth of one product, 16 elements, is 32 bytes of a row: the next product starts 32 bytes
 //   further on.
@@ -35,25 +38,33 @@ struct PanelTile {
   static constexpr uint64_t kSwizzle = kPanel == 64 ? 1 : 2;
   static_assert(kPanelBytes % (8 * kRowBytes) == 0);
 
-  /// Depth 16 k .. 16 k + 15 of the rows from first_row on, for Q and K.
-  FA_DEVICE static uint64_t depth_contiguous(const void *tile, int first_row, int k) {
+  /// Low word for the rows from first_row on of a tile of Q or K.
+  FA_DEVICE static uint32_t depth_contiguous(const void *tile, int first_row) {
+    return low_word(tile, first_row * kRowBytes, 16);
+  }
+  /// Depth 16 k .. 16 k + 15 of a tile of Q or K.
+  FA_DEVICE static uint64_t depth_step(uint32_t low_word, int k) {
     constexpr int kStepsEach = kPanel / 16;
-    const int offset =
-        k / kStepsEach * kPanelBytes + first_row * kRowBytes + k % kStepsEach * 32;
-    return descriptor(tile, offset, 16);
+    return descriptor(low_word, k / kStepsEach * kPanelBytes + k % kStepsEach * 32);
   }
 
-  /// Rows 16 k .. 16 k + 15 of all columns, for V.
-  FA_DEVICE static uint64_t columns_contiguous(const void *tile, int k) {
-    return descriptor(tile, 16 * k * kRowBytes, kPanelBytes);
+  /// Low word for a tile of V.
+  FA_DEVICE static uint32_t columns_contiguous(const void *tile) {
+    return low_word(tile, 0, kPanelBytes);
+  }
+  /// Rows 16 k .. 16 k + 15 of all columns of a tile of V.
+  FA_DEVICE static uint64_t row_step(uint32_t low_word, int k) {
+    return descriptor(low_word, 16 * k * kRowBytes);
   }
 
  private:
-  FA_DEVICE static uint64_t descriptor(const void *tile, int offset, int leading_bytes) {
-    const uint32_t address = shared_address(tile) + offset;
-    return static_cast<uint64_t>((address & 0x3ffff) >> 4) |
-           static_cast<uint64_t>(leading_bytes >> 4) << 16 |
-           static_cast<uint64_t>(8 * kRowBytes >> 4) << 32 | kSwizzle << 62;
+  FA_DEVICE static uint32_t low_word(const void *tile, int offset, int leading_bytes) {
+    const uint32_t address = shared_address(tile) + static_cast<uint32_t>(offset);
+    return (address & 0x3ffff) >> 4 | static_cast<uint32_t>(leading_bytes >> 4) << 16;
+  }
+  FA_DEVICE static uint64_t descriptor(uint32_t low_word, int offset) {
+    constexpr uint64_t kHighWord = 8 * kRowBytes >> 4 | kSwizzle << 30;
+    return kHighWord << 32 | (low_word + static_cast<uint32_t>(offset >> 4));
   }
 };
 

@@ -216,8 +216,9 @@ flash_attn_status AttentionCase::run() {
   if (shape_.gap > 0) p.seqlens_q = seqlens_q_.data();
   if (packed_keys()) p.cu_seqlens_k = cu_k_.data();
   p.q = q_.data.get();
-  p.k = k_.data.get();
-  p.v = v_.data.get();
+  // Without keys there need not be tensors of them.
+  p.k = p.seqlen_k > 0 ? k_.data.get() : nullptr;
+  p.v = p.seqlen_k > 0 ? v_.data.get() : nullptr;
   p.out = out_.data.get();
   p.lse = lse_.data();
   p.sinks = shape_.sinks != 0 ? sinks_.data() : nullptr;

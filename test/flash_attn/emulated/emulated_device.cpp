@@ -1,5 +1,7 @@
 #include "host/runtime.h"
 
+#include <cstring>
+
 #include "emulated_stream.h"
 
 namespace flash_attn {
@@ -12,6 +14,11 @@ flash_attn_status query_device(Device &device) {
   device = {capability / 10, capability % 10, 4, 1 << 20};
   if (capability == 0) return FLASH_ATTN_NO_DEVICE;
   return device.major >= 8 ? FLASH_ATTN_OK : FLASH_ATTN_UNSUPPORTED_DEVICE;
+}
+
+flash_attn_status clear_memory(void *memory, size_t bytes, void *stream) {
+  run_on_stream(stream, [=] { std::memset(memory, 0, bytes); });
+  return FLASH_ATTN_OK;
 }
 
 }  // namespace flash_attn

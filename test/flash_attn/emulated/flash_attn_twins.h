@@ -31,6 +31,10 @@ FA_DEVICE T shuffle_xor(T value, int lanes) {
   return __shfl_xor_sync(0xffffffffu, value, static_cast<uint32_t>(lanes));
 }
 
+FA_DEVICE int from_first_lane(int value) { return __shfl_sync(0xffffffffu, value, 0u); }
+
+FA_DEVICE int fetch_add(int *number, int value) { return atomicAdd(number, value); }
+
 FA_DEVICE int warp_uniform(int value) {
   const int first = __shfl_sync(0xffffffffu, value, 0u);
   if (first != value) emulator::fail("a value that should be the same in all lanes is not");
@@ -38,6 +42,8 @@ FA_DEVICE int warp_uniform(int value) {
 }
 
 FA_DEVICE int forget(int value) { return value; }
+FA_DEVICE void compute_here(float, float) {}
+FA_DEVICE uint32_t multiply_high(uint32_t a, uint32_t b) { return __umulhi(a, b); }
 
 FA_DEVICE float exp2_fast(float x) { return std::exp2(x); }
 FA_DEVICE float reciprocal_fast(float x) { return 1.0f / x; }

@@ -57,7 +57,7 @@ FA_DEVICE void copy_box(void *shared, const TensorMap &map, Barrier &barrier, in
   emulator::sm90::copy_box(shared, box, &barrier.state, {column, row, head, batch});
 }
 
-FA_DEVICE void product_fence() {}
+FA_DEVICE void product_fence() { emulator::sm90::product_fence(); }
 FA_DEVICE void product_commit() { emulator::sm90::commit_products(); }
 template <int kPending>
 FA_DEVICE void product_wait() {
