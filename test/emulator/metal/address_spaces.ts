@@ -10,14 +10,16 @@ import { metalFiles } from "./build.ts";
 import { translate, withoutComments } from "./translate.ts";
 import { ROOT } from "../../support/checkout.ts";
 
-const compiler = "clang-19";
-const flags = [
+/** The compiler, Debian's package clang-19. */
+export const compiler = "clang-19";
+
+/** Its flags to read translated kernels as C++ for OpenCL. */
+export const addressSpaceFlags: readonly string[] = [
   "--target=spir64",
   "-x",
   "cl",
   "-cl-std=clc++2021",
   "-cl-no-stdinc", // everything is declared in address_spaces/metal_stdlib
-  "-fsyntax-only",
   "-Wno-undefined-inline",
   "-Itest/emulator/metal/address_spaces",
 ];
@@ -61,7 +63,7 @@ export async function addressSpaceErrors(
   }
   const kernels = files.filter(({ name }) => name.endsWith(".metal"));
   const reports = await inParallel(kernels, async ({ name }) => {
-    const args = [...flags, `-I${place}`, join(place, name)];
+    const args = [...addressSpaceFlags, "-fsyntax-only", `-I${place}`, join(place, name)];
     const { stderr } = await new Deno.Command(compiler, { args, cwd: ROOT }).output();
     return new TextDecoder().decode(stderr);
   });
