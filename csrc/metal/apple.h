@@ -9,6 +9,14 @@
 #import <Foundation/Foundation.h>
 #import <Metal/Metal.h>
 
+// The numbers that the declarations below repeat.
+static_assert(MTLResourceStorageModeShared == 0 && MTLResourceStorageModePrivate == 32);
+static_assert(MTLCommandBufferStatusCompleted == 4 && MTLCommandBufferStatusError == 5);
+static_assert(MTLCommandBufferErrorOutOfMemory == 8);
+static_assert(MTLLanguageVersion3_0 == 3 << 16);
+static_assert(MTLGPUFamilyApple7 == 1007);
+static_assert(sizeof(NSRange) == 16 && sizeof(MTLSize) == 24);
+
 #else
 
 typedef unsigned long NSUInteger;
@@ -125,6 +133,7 @@ __attribute__((objc_root_class))
 - (NSUInteger)maxBufferLength;
 - (NSUInteger)maxThreadgroupMemoryLength;
 - (BOOL)supportsFamily:(NSInteger)family;
+- (void)setShouldMaximizeConcurrentCompilation:(BOOL)maximize;
 - (id<MTLCommandQueue>)newCommandQueue;
 - (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length options:(NSUInteger)options;
 - (id<MTLBuffer>)newBufferWithBytesNoCopy:(void*)bytes

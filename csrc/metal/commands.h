@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <span>
 
 #include "launch.h"
@@ -35,6 +36,30 @@ class Commands {
   Object buffer_, encoder_;
   Encoder kind_ = Encoder::none;
   bool is_committed_ = false, is_done_ = false;
+};
+
+// The command buffers of one run. Each is committed when it is full, so that the GPU computes while
+// the CPU records the next. Short ones also end long before macOS would stop work that keeps the
+// display waiting.
+class CommandSeries {
+ public:
+  // The first command buffer is short, so that the GPU begins early; the next ones take `launches`.
+  CommandSeries(const Device& device, size_t launches) : device_(device), launches_(launches) {}
+
+  void launch(std::span<const Launch> launches, Place filler);
+  // Commits what was recorded since the last commit.
+  void commit();
+  // Waits for all of them. Throws the first error: later command buffers only report that they were
+  // not run.
+  void wait(const char* what);
+
+ private:
+  size_t room() const;
+
+  const Device& device_;
+  const size_t launches_;
+  std::deque<Commands> buffers_;
+  size_t recorded_ = 0;  // launches in the last buffer; 0: it was committed
 };
 
 }  // namespace forge::metal

@@ -1,5 +1,7 @@
 #include "commands.h"
 
+#include <algorithm>
+
 #include "../common/error.h"
 #include "apple.h"
 
@@ -103,6 +105,32 @@ void Commands::wait(const char* what) {
   const bool is_out_of_memory = [error code] == MTLCommandBufferErrorOutOfMemory;
   fail(is_out_of_memory ? FORGE_OUT_OF_MEMORY : FORGE_DEVICE_FAILED, what, " on the GPU failed: ",
        reason);
+}
+
+size_t CommandSeries::room() const {
+  constexpr size_t kFirstLaunches = 24;
+  return buffers_.size() <= 1 ? std::min(kFirstLaunches, launches_) : launches_;
+}
+
+void CommandSeries::launch(std::span<const Launch> launches, Place filler) {
+  while (!launches.empty()) {
+    if (recorded_ == 0) buffers_.emplace_back(device_);
+    const size_t taken = std::min(launches.size(), room() - recorded_);
+    buffers_.back().launch(launches.first(taken), filler);
+    launches = launches.subspan(taken);
+    recorded_ += taken;
+    if (recorded_ == room()) commit();
+  }
+}
+
+void CommandSeries::commit() {
+  if (recorded_ == 0) return;
+  buffers_.back().commit();
+  recorded_ = 0;
+}
+
+void CommandSeries::wait(const char* what) {
+  for (Commands& each : buffers_) each.wait(what);
 }
 
 }  // namespace forge::metal

@@ -11,6 +11,14 @@ namespace {
 
 constexpr const char* kRunning = "running the step";
 
+// Launches of a command buffer. Up to as many tokens as matvec takes together, a step is short: after
+// the first command buffer the rest is one. A chunk of a prompt of a large model takes an M1 seconds,
+// and a product of it tens of milliseconds.
+constexpr size_t kLongLaunches = 32;
+size_t launches_of(const StepShape& shape) {
+  return shape.tokens <= metal_args::kMostMatvecTokens ? SIZE_MAX : kLongLaunches;
+}
+
 }  // namespace
 
 MetalExecutor::MetalExecutor(std::shared_ptr<const Program> program,
@@ -49,31 +57,26 @@ void MetalExecutor::run(const StepInputs& inputs, ResultBlock& results, const St
   inputs_->reserve(inputs, work.shape);
   const Plan& plan = plan_for({{work.shape}, is_greedy(inputs)});
   inputs_->copy(inputs, work);
-  execute(plan.list, inputs);
+  execute(plan.list, inputs, launches_of(work.shape));
   const uint64_t bytes = result_bytes(*program_, inputs.n_outputs);
   if (bytes > 0) std::memcpy(&results.header(0), results_.data(), bytes);
 }
 
-void MetalExecutor::execute(const LaunchPlan& plan, const StepInputs& inputs) {
+void MetalExecutor::execute(const LaunchPlan& plan, const StepInputs& inputs,
+                            size_t launches_each) {
   const std::span<const Launch> launches = plan.entries;
   const Place filler = device_->filler.at();
-  Commands commands(gpu());
-  if (inputs.masks.empty()) {
-    commands.launch(launches, filler);
-    commands.commit();
-    commands.wait(kRunning);
-    return;
-  }
-  // The caller computes the masks during the forward pass.
+  CommandSeries commands(gpu(), launches_each);
   commands.launch(launches.first(plan.sampling_begin), filler);
+  if (!inputs.masks.empty()) {
+    // The caller computes the masks during the forward pass.
+    commands.commit();
+    inputs.masks_ready.wait();
+    inputs_->copy_masks(inputs);
+  }
+  commands.launch(launches.subspan(plan.sampling_begin), filler);
   commands.commit();
-  inputs.masks_ready.wait();
-  inputs_->copy_masks(inputs);
-  Commands sampling(gpu());
-  sampling.launch(launches.subspan(plan.sampling_begin), filler);
-  sampling.commit();
   commands.wait(kRunning);
-  sampling.wait(kRunning);
 }
 
 void MetalExecutor::read_memory(float* to, Place from, uint64_t bytes) const {

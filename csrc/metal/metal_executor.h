@@ -1,7 +1,6 @@
 #pragma once
 
-// Runs a program on the GPU: records the plan of a run into one command buffer, or two if masks
-// arrive late.
+// Runs a program on the GPU: records the plan of a run into a few command buffers.
 
 #include <memory>
 #include <vector>
@@ -42,7 +41,7 @@ class MetalExecutor : public StepExecutor<MetalSteps> {
   void read_memory(float* to, Place from, uint64_t bytes) const override;
 
   // Runs the plan. Masks may arrive after it has begun.
-  void execute(const LaunchPlan& plan, const StepInputs& inputs);
+  void execute(const LaunchPlan& plan, const StepInputs& inputs, size_t launches_each);
 
   metal::Buffer results_;
 };

@@ -53,6 +53,7 @@ const IMPLICIT = [
   "__sincosf_stret",
   "__stack_chk_fail",
   "__stack_chk_guard",
+  "__isPlatformVersionAtLeast",
   "bzero",
   "dyld_stub_binder",
   "memset_pattern16",

@@ -19,6 +19,10 @@ const injected: readonly InjectedFailure[] = [
     "running the step on the GPU failed",
     "GPU Address Fault",
   ]],
+  ["work that keeps the display waiting", { fail_commands: 2, fail_code: 14 }, [
+    "running the step on the GPU failed",
+    "Impacting Interactivity",
+  ]],
   ["a command buffer without memory", { fail_commands: 2, fail_code: 8 }, ["Insufficient Memory"]],
 ];
 

@@ -3,7 +3,7 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { forge } from "../cli/forge.ts";
 import { buildFakeMetal, type HostChange } from "../emulator/fake_metal/build.ts";
-import { emulatedMetalUnavailable } from "./emulated_metal.ts";
+import { emulatedMetal, emulatedMetalUnavailable } from "./emulated_metal.ts";
 
 const ignore = emulatedMetalUnavailable() !== undefined;
 const SIGABRT = 134;
@@ -71,6 +71,23 @@ const mistakes: readonly (readonly [what: string, said: string, change: HostChan
     to: "queue_ = Object([[device newCommandQueue] retain]);",
   }],
 ];
+
+Deno.test({
+  name: "the stand-in for Metal does not run what follows a failed command buffer",
+  ignore,
+  fn: async () => {
+    const env = await emulatedMetal({ fail_commands: 2 });
+    const library = await buildFakeMetal({
+      file: "commands.mm",
+      from: "for (Commands& each : buffers_) each.wait(what);",
+      to: "buffers_.back().wait(what);",
+    });
+    const args = ["run", "--device", "metal", "-m", bundledModel(), "-p", LONG_PROMPT, "-n", "2"];
+    const { code, stderr } = await forge(args, { env: { ...env, FORGE_LIBRARY_PATH: library } });
+    assertEquals(code, 1, stderr);
+    assertStringIncludes(stderr, "Ignored (for causing prior/excessive GPU errors)");
+  },
+});
 
 for (const [what, said, change] of mistakes) {
   Deno.test({

@@ -13,8 +13,11 @@ const random = new Random("decoder", 1);
 const weights = randomTinyWeights(random, "F32");
 const tokens = Array.from({ length: 64 }, () => random.int(0, TinyDecoder.vocabulary - 1));
 
-/** Errors of products with factors in float16 (HALF_PRODUCTS), which add up over two layers. */
-const GPU_TOLERANCE = { absolute: 9e-3, relative: 3e-3 };
+/**
+ * GPUs round queries, keys and probabilities to float16, and the scores of these random weights are
+ * large: an error of 2^-11 of a score of 20 changes a probability by 1%.
+ */
+const GPU_TOLERANCE = { absolute: 1e-2, relative: 1e-2 };
 
 let reference: Matrix | undefined;
 

@@ -27,8 +27,9 @@ struct Binding {
   FakeQueue* queue_;
   std::vector<std::function<void()>>* work_;
   std::vector<NSObject*>* held_;  // objects used by the work
-  bool hasOpenEncoder_, isCommitted_, hasKernels_;
+  bool hasOpenEncoder_, isCommitted_, hasKernels_, isIgnored_;
   NSUInteger status_;
+  uint64_t code_;  // of the error
 }
 - (void)run;
 @end

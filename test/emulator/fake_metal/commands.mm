@@ -32,14 +32,22 @@ bool may_share(const std::string& kernel, size_t written, size_t other) {
   return false;
 }
 
+// The error of work that is not run because earlier work failed.
+constexpr uint64_t kIgnored = 4;
+
 const char* text_of(uint64_t code) {
   switch (code) {
+    case kIgnored:
+      return "Ignored (for causing prior/excessive GPU errors) "
+             "(00000004:kIOGPUCommandBufferCallbackErrorSubmissionsIgnored)";
+    case 14:
+      return "Impacting Interactivity (0000000e:kIOGPUCommandBufferCallbackErrorImpactingInteractivity)";
     case 8:
       return "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)";
     case 3:
       return "Caused GPU Address Fault Error (0000000b:kIOGPUCommandBufferCallbackErrorPageFault)";
     default:
-      return "Internal Error (0000000e:Internal Error)";
+      return "Internal Error (00000001:Internal Error)";
   }
 }
 
@@ -123,6 +131,14 @@ void note_run(const std::string& kernel) {
 - (void)run {
   if (hasKernels_ && ++command_buffers == fake_metal::options().fail_commands) {
     status_ = MTLCommandBufferStatusError;
+    code_ = fake_metal::options().fail_code;
+    // Metal does not run what was committed before the failure was known.
+    for (FakeCommandBuffer* later : *queue_->pending_) later->isIgnored_ = true;
+    return;
+  }
+  if (isIgnored_) {
+    status_ = MTLCommandBufferStatusError;
+    code_ = kIgnored;
     return;
   }
   for (const std::function<void()>& each : *work_) each();
@@ -140,8 +156,7 @@ void note_run(const std::string& kernel) {
 
 - (NSError*)error {
   if (status_ != MTLCommandBufferStatusError) return nullptr;
-  const uint64_t code = fake_metal::options().fail_code;
-  return [FakeError errorWithCode:static_cast<NSInteger>(code) text:text_of(code)];
+  return [FakeError errorWithCode:static_cast<NSInteger>(code_) text:text_of(code_)];
 }
 
 - (void)dealloc {

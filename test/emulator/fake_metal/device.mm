@@ -160,6 +160,9 @@ NSUInteger declared_bytes(const emulator::MetalKernel* kernel) {
   return family <= static_cast<NSInteger>(fake_metal::options().family);
 }
 
+- (void)setShouldMaximizeConcurrentCompilation:(BOOL)maximize {
+}
+
 - (id<MTLCommandQueue>)newCommandQueue {
   return [[FakeQueue alloc] init];
 }
