@@ -1,5 +1,6 @@
 #include "metal_executor.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "transfers.h"
@@ -19,6 +20,11 @@ size_t launches_of(const StepShape& shape) {
   return shape.tokens <= metal_args::kMostMatvecTokens ? SIZE_MAX : kLongLaunches;
 }
 
+bool has_splits(const StepWork& work) {
+  return std::ranges::any_of(work.tiles.work,
+                             [](const AttentionWork& entry) { return entry.n_splits > 1; });
+}
+
 }  // namespace
 
 MetalExecutor::MetalExecutor(std::shared_ptr<const Program> program,
@@ -34,7 +40,7 @@ std::vector<PlanShape> MetalExecutor::plan_shapes(const StepShape& shape) const 
 }
 
 PlanBuilder MetalExecutor::builder(const PlanRequest& request, const PlanShape& shape) {
-  return PlanBuilder(request, shape.greedy, *device_);
+  return PlanBuilder(request, shape, *device_);
 }
 
 void MetalExecutor::finish(const PlanShape&, Plan& plan) {
@@ -55,7 +61,7 @@ void MetalExecutor::run(const StepInputs& inputs, ResultBlock& results, const St
   stop.check();
   const StepWork work = partition_rows(inputs, program_->limits, tiling_);
   inputs_->reserve(inputs, work.shape);
-  const Plan& plan = plan_for({{work.shape}, is_greedy(inputs)});
+  const Plan& plan = plan_for({{work.shape}, is_greedy(inputs), has_splits(work)});
   inputs_->copy(inputs, work);
   execute(plan.list, inputs, launches_of(work.shape));
   const uint64_t bytes = result_bytes(*program_, inputs.n_outputs);

@@ -71,18 +71,23 @@ void PlanBuilder::emit_decode_attention(const AttentionOp& op) {
   const uint32_t v_dim = kv.shape.v_head_dim, n_kv_heads = kv.shape.n_kv_heads;
   const uint32_t queries = shape_.decode_queries;
   const uint64_t rows = uint64_t{shape_.decode_work} * queries * op.n_heads;
-  const DecodeSplits splits = {.out = scratch(rows * v_dim * sizeof(float)),
-                               .ml = scratch(rows * 2 * sizeof(float))};
+  DecodeSplits splits;
+  if (has_splits_) {
+    splits = {.out = scratch(rows * v_dim * sizeof(float)), .ml = scratch(rows * 2 * sizeof(float))};
+  }
   if (kv.shape.values_in_keys) {
     emit_latent_attention(op, &splits);
   } else {
     const uint32_t row_groups = divide_up(op.n_heads / n_kv_heads * queries, kDecodeRows);
-    launch("batched_decode_attention", head_instance("batched_decode_attention", kv),
-           {shape_.decode_work, n_kv_heads * row_groups}, {128},
-           {splits.out, splits.ml, value(op.q), kv.memory(), inputs_.decode_tiles, inputs_.work,
-            inputs_.n_work, inputs_.page_tables},
+    const char* kernel =
+        v_dim <= kNarrowHead ? "narrow_decode_attention" : "batched_decode_attention";
+    launch("batched_decode_attention", head_instance(kernel, kv),
+           {shape_.decode_work, n_kv_heads * row_groups}, {decode_threads(v_dim)},
+           {value(op.out), splits.out, splits.ml, value(op.q), kv.memory(), inputs_.decode_tiles,
+            inputs_.work, inputs_.n_work, inputs_.page_tables, floats_of(op.sinks)},
            attention_args(op));
   }
+  if (!has_splits_) return;
   launch("batched_decode_attention", "merge_attention_splits",
          {shape_.decode_work, op.n_heads * queries}, {128},
          {value(op.out), splits.out, splits.ml, inputs_.decode_tiles, inputs_.work, inputs_.n_work,
@@ -104,7 +109,7 @@ void PlanBuilder::emit_latent_attention(const AttentionOp& op, const DecodeSplit
   launch("latent_attention", instance,
          {splits ? shape_.decode_work : shape_.prefill_tiles, shape.n_kv_heads * row_groups},
          {128},
-         {splits ? splits->out : value(op.out), splits ? splits->ml : Place{}, value(op.q),
+         {value(op.out), splits ? splits->out : Place{}, splits ? splits->ml : Place{}, value(op.q),
           kv.memory(), splits ? inputs_.decode_tiles : inputs_.prefill_tiles, inputs_.work,
           splits ? inputs_.n_work : inputs_.n_prefill_tiles, inputs_.page_tables,
           floats_of(op.sinks)},

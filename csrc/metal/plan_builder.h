@@ -17,9 +17,10 @@ namespace forge::metal {
 using PlanRequest = forge::PlanRequest<Place>;
 using LaunchPlan = forge::LaunchPlan<Launch>;
 
-// A step shape with the kind of sampling.
+// A step shape with what else its launches depend on.
 struct PlanShape : StepShape {
-  bool greedy = false;  // true if is_greedy(inputs)
+  bool greedy = false;     // true if is_greedy(inputs)
+  bool has_splits = true;  // true if decode attention splits the positions of a tile
 
   auto operator<=>(const PlanShape&) const = default;
 };
@@ -30,8 +31,8 @@ bool is_greedy(const StepInputs& inputs);
 
 class PlanBuilder final : public SharedOperations<Place, Launch> {
  public:
-  PlanBuilder(const PlanRequest& request, bool greedy, MetalDevice& device)
-      : SharedOperations(request), greedy_(greedy), device_(device) {}
+  PlanBuilder(const PlanRequest& request, const PlanShape& shape, MetalDevice& device)
+      : SharedOperations(request), greedy_(shape.greedy), has_splits_(shape.has_splits), device_(device) {}
 
   LaunchPlan build() {
     return plan_with([this](const auto& op) { emit(op); });
@@ -113,7 +114,7 @@ class PlanBuilder final : public SharedOperations<Place, Launch> {
     plan_.entries.emplace_back(device_.kernels.get(file, name), grid, group, buffers, arguments);
   }
 
-  const bool greedy_;
+  const bool greedy_, has_splits_;
   MetalDevice& device_;
 };
 

@@ -127,7 +127,7 @@ struct KvPages {
 
 // The position of the two numbers of an 8 x 8 SIMD group matrix that a lane holds: row `row`,
 // columns `col` and col + 1. Metal does not specify it; all Apple GPUs with such matrices are known
-// to use these positions, and MLX relies on them, too. batched_decode_attention, prefill_attention
+// to use these positions, and MLX relies on them, too. Decode attention, prefill_attention
 // and latent_attention require that the matrix_places kernel has confirmed the positions; otherwise
 // naive_attention is used.
 struct MatrixPlace {
@@ -169,6 +169,12 @@ KERNEL_CONSTANT kPrefillQueries = 64;
 // attention.
 KERNEL_CONSTANT kDecodeRows = 8;
 KERNEL_CONSTANT kLatentRows = 16;
+// The widest heads of narrow_decode_attention.
+KERNEL_CONSTANT kNarrowHead = 64;
+// Threads per threadgroup of decode attention for heads of `dim` numbers.
+inline uint32_t decode_threads(uint32_t dim) {
+  return dim <= kNarrowHead ? 512 : dim <= 128 ? 256 : 128;
+}
 
 // rope_append<T>: q, qkv, uint8 pages, int32 positions, int32 sequences, int32 page_tables,
 //   n_tokens, [q_norm], [k_norm], [rope]
@@ -199,16 +205,23 @@ struct NaiveAttentionArgs {
   uint32_t has_sinks;
 };
 
-// batched_decode_attention<T, D>: partial_out [work, max_queries, n_heads, D],
-//   partial_ml [work, max_queries, n_heads, 2], q, uint8 pages, QueryTile tiles,
-//   AttentionWork work, n_work, int32 page_tables
-// grid (max work, n_kv_heads * ceil(n_heads / n_kv_heads * max_queries, kDecodeRows)); threads 128
+// narrow_decode_attention<T, D>: out, [partial_out], [partial_ml], q, uint8 pages, QueryTile tiles,
+//   AttentionWork work, n_work, int32 page_tables, [sinks]
+//   tiles of one split store their rows in `out`, others their sums in partial_out [work,
+//   max_queries, n_heads, D] and partial_ml [work, max_queries, n_heads, 2], read only then
+// grid (max work, n_kv_heads * ceil(n_heads / n_kv_heads * max_queries, kDecodeRows));
+//       threads decode_threads
+// D: 16, 32, 64
+//
+// batched_decode_attention<T, D>: out, [partial_out], [partial_ml], q, uint8 pages, QueryTile tiles,
+//   AttentionWork work, n_work, int32 page_tables, [sinks]
+// the same for D: 80, 96, 128, 256
 //
 // prefill_attention<T, D>: out, q, uint8 pages, QueryTile tiles, n_tiles, int32 page_tables,
 //   [sinks]
-// grid (n_heads, max tiles, 2); threads 128
+// grid (n_heads, max tiles, 2); threads 128; D of both kernels above
 //
-// T: f16, q8 (others: naive_attention); D: 16, 32, 64, 80, 96, 128, 256, for both keys and values
+// T: f16, q8 (others: naive_attention); D: for both keys and values
 struct AttentionArgs {
   KvPages kv;
   uint32_t page_stride;
@@ -218,13 +231,13 @@ struct AttentionArgs {
   uint32_t window;
   uint32_t causal;       // 0: every query sees all `end` positions
   uint32_t max_queries;  // per tile of decode attention, at most 16
-  uint32_t has_sinks;    // for prefill attention and for latent attention of prompts
+  uint32_t has_sinks;
 };
 
-// latent_attention<T, K, V>: out, [partial_ml], q, uint8 pages, QueryTile tiles,
+// latent_attention<T, K, V>: out, [partial_out], [partial_ml], q, uint8 pages, QueryTile tiles,
 //   [AttentionWork work], n_work, int32 page_tables, [sinks]
 //   values are the first V of the K numbers of keys
-//   decoding: out is the partial_out of batched_decode_attention, with V for D
+//   decoding: outputs as in batched_decode_attention, with V for D
 //   prompts: has_work is 0, n_work counts the tiles
 // grid (max work or tiles, n_kv_heads * ceil(n_heads / n_kv_heads * queries per tile,
 //       kLatentRows)); threads 128
@@ -236,6 +249,7 @@ struct LatentAttentionArgs {
 
 // merge_attention_splits: out, partial_out, partial_ml, QueryTile tiles, AttentionWork work,
 //   n_work, [sinks]
+//   for tiles of several splits
 // grid (max work, n_heads * max_queries); threads 128
 struct MergeAttentionArgs {
   uint32_t n_heads;

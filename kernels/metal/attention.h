@@ -87,7 +87,8 @@ template <class T, uint D, uint tokens>
 inline void load_slice(threadgroup half* tile, SequencePages from, constant KvPages& kv,
                        bool values, SlicePlace place, uint group, uint groups, uint lane) {
   const uint units = D / 8;
-  // All lanes of a SIMD group run the same number of iterations, since D is a multiple of 16.
+  // All lanes of a SIMD group run the same number of iterations: `tokens` times D is a multiple of
+  // 256.
   for (uint i = group * kLanes + lane; i < tokens * units; i += groups * kLanes) {
     const uint token = i / units, unit = i % units;
     const uint page = simd_shuffle(place.page, ushort(token));

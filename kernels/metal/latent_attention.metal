@@ -141,12 +141,12 @@ inline void add_latent_values(thread simdgroup_float8x8 (&out)[kRowTiles][V / 32
 
 template <class T, uint K, uint V>
 [[kernel, max_total_threads_per_threadgroup(128)]] void latent_attention(
-    device float* out [[buffer(0)]], device float* partial_ml [[buffer(1)]],
-    device const float* q [[buffer(2)]], device u8* pages [[buffer(3)]],
-    device const QueryTile* tiles [[buffer(4)]], device const AttentionWork* work [[buffer(5)]],
-    device const uint* n_work [[buffer(6)]], device const int* page_tables [[buffer(7)]],
-    device const float* sinks [[buffer(8)]], constant LatentAttentionArgs& args [[buffer(9)]],
-    uint2 at [[threadgroup_position_in_grid]],
+    device float* out [[buffer(0)]], device float* partial_out [[buffer(1)]],
+    device float* partial_ml [[buffer(2)]], device const float* q [[buffer(3)]],
+    device u8* pages [[buffer(4)]], device const QueryTile* tiles [[buffer(5)]],
+    device const AttentionWork* work [[buffer(6)]], device const uint* n_work [[buffer(7)]],
+    device const int* page_tables [[buffer(8)]], device const float* sinks [[buffer(9)]],
+    constant LatentAttentionArgs& args [[buffer(10)]], uint2 at [[threadgroup_position_in_grid]],
     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   // Queries are loaded here before the first tile of keys; both have the same number of rows.
   threadgroup half4 fours[kLatentTokens * (K + kRowPad) / 4];
@@ -159,9 +159,11 @@ template <class T, uint K, uint V>
   const bool decodes = args.has_work != 0;
   if (at.x >= *n_work) return;
   uint split = 0, tile_number = at.x;
+  bool is_split = false;
   if (decodes) {
     split = work[at.x].split;
     tile_number = work[at.x].tile;
+    is_split = work[at.x].n_splits > 1;
   }
   const QueryTile tile = tiles[tile_number];
   const uint group = a.n_heads / a.kv.n_kv_heads, kv_head = at.y % a.kv.n_kv_heads;
@@ -236,7 +238,7 @@ template <class T, uint K, uint V>
     const float most = row_largest[row], all = row_total[row];
     float factor = 1.0f;
     ulong to;
-    if (decodes) {
+    if (is_split) {
       to = (ulong(at.x) * a.max_queries + query) * a.n_heads + head;
       if (simdgroup == 0 && own.col == 0) {
         partial_ml[to * 2] = most;
@@ -252,7 +254,7 @@ template <class T, uint K, uint V>
         factor = 1.0f / all;
       }
     }
-    device float* columns = out + to * V + simdgroup * (V / 4) + own.col;
+    device float* columns = (is_split ? partial_out : out) + to * V + simdgroup * (V / 4) + own.col;
     UNROLL
     for (uint d = 0; d < V / 32; ++d) {
       *(device float2*)(columns + d * 8) = float2(sums[t][d].thread_elements()[0] * factor,

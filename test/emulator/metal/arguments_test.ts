@@ -68,7 +68,8 @@ Deno.test("the instances of Metal kernels are those that arguments.h promises", 
     naive_attention: ["float", "f16", "bf16", "q8"],
     prefill_attention: each(["f16", "q8"], dims),
     gated_delta_rule: ["1", "2", "4", "8"],
-    batched_decode_attention: each(["f16", "q8"], dims),
+    narrow_decode_attention: each(["f16", "q8"], dims.filter((dim) => dim <= 64)),
+    batched_decode_attention: each(["f16", "q8"], dims.filter((dim) => dim > 64)),
     latent_attention: ["f16, 288, 256", "f16, 576, 512", "q8, 288, 256", "q8, 576, 512"],
   };
   const templates = kernels.filter(({ isTemplate }) => isTemplate);

@@ -219,6 +219,12 @@ void launch(const PrefillAttention& op) {
                op.arguments.sinks);
 }
 
+// True if a tile has several splits. Without, partial results have no memory and nothing is merged.
+static bool has_splits(const DecodeAttention& op) {
+  return op.work && std::any_of(op.work, op.work + *op.n_work,
+                                [](const AttentionWork& entry) { return entry.n_splits > 1; });
+}
+
 static void merge_splits(const DecodeAttention& op) {
   const AttentionArguments& a = op.arguments;
   launch_metal("merge_attention_splits", {{op.max_work, a.n_heads * a.max_queries}, {128}},
@@ -230,25 +236,30 @@ void launch(const DecodeAttention& op) {
   const AttentionArguments& a = op.arguments;
   const u32 n_kv_heads = op.pages->cache.n_kv_heads;
   const u32 blocks = blocks_for(a.n_heads / n_kv_heads * a.max_queries, metal_args::kDecodeRows);
-  launch_metal(instance("batched_decode_attention", op.type->name, op.dim),
-               {{op.max_work, n_kv_heads * blocks}, {128}},
-               attention_args(a, *op.pages, *op.tables), op.partial_out, op.partial_ml, op.q,
-               op.pages->cache.data, op.tiles, op.work, op.n_work, op.tables->page_tables.data());
-  merge_splits(op);
+  const bool splits = has_splits(op);
+  const char* kernel = op.dim <= metal_args::kNarrowHead ? "narrow_decode_attention"
+                                                         : "batched_decode_attention";
+  launch_metal(instance(kernel, op.type->name, op.dim),
+               {{op.max_work, n_kv_heads * blocks}, {metal_args::decode_threads(op.dim)}},
+               attention_args(a, *op.pages, *op.tables), op.out, splits ? op.partial_out : nullptr,
+               splits ? op.partial_ml : nullptr, op.q, op.pages->cache.data, op.tiles, op.work,
+               op.n_work, op.tables->page_tables.data(), a.sinks);
+  if (splits) merge_splits(op);
 }
 
 void launch_latent(const DecodeAttention& op) {
   const AttentionArguments& a = op.arguments;
   const KvCache& kv = op.pages->cache;
   const u32 blocks = blocks_for(a.n_heads / kv.n_kv_heads * a.max_queries, metal_args::kLatentRows);
+  const bool splits = has_splits(op);
   launch_metal("latent_attention<" + std::string(op.type->name) + ", " +
                    std::to_string(kv.k_dim) + ", " + std::to_string(kv.v_dim) + ">",
                {{op.max_work, kv.n_kv_heads * blocks}, {128}},
                metal_args::LatentAttentionArgs{attention_args(a, *op.pages, *op.tables),
                                                present(op.work)},
-               op.work ? op.partial_out : op.out, op.partial_ml, op.q, kv.data, op.tiles, op.work,
-               op.n_work, op.tables->page_tables.data(), a.sinks);
-  if (op.work) merge_splits(op);
+               op.out, splits ? op.partial_out : nullptr, splits ? op.partial_ml : nullptr, op.q,
+               kv.data, op.tiles, op.work, op.n_work, op.tables->page_tables.data(), a.sinks);
+  if (splits) merge_splits(op);
 }
 
 void launch(const ChooseTokens& op) {
