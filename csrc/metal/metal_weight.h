@@ -8,6 +8,9 @@
 
 namespace forge::metal {
 
+// Pieces of a weight in memory that one product reads.
+constexpr size_t kMostPieces = 3;
+
 // Consecutive rows of a weight of one type, in the layout of the file.
 struct WeightRows {
   WeightType type;

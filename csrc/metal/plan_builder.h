@@ -3,6 +3,7 @@
 // Turns a program into the launches that run it for one shape. The operations are those of forge.h;
 // plan_*.cpp hold them by kind, with the geometry that kernels/metal/arguments.h asks for.
 
+#include <array>
 #include <vector>
 
 #include "../../kernels/metal/arguments.h"
@@ -32,7 +33,10 @@ bool is_greedy(const StepInputs& inputs);
 class PlanBuilder final : public SharedOperations<Place, Launch> {
  public:
   PlanBuilder(const PlanRequest& request, const PlanShape& shape, MetalDevice& device)
-      : SharedOperations(request), greedy_(shape.greedy), has_splits_(shape.has_splits), device_(device) {}
+      : SharedOperations(request),
+        greedy_(shape.greedy),
+        has_splits_(shape.has_splits),
+        device_(device) {}
 
   LaunchPlan build() {
     return plan_with([this](const auto& op) { emit(op); });
@@ -64,10 +68,12 @@ class PlanBuilder final : public SharedOperations<Place, Launch> {
   using RowGroup = forge::RowGroup<Place>;
   struct Product {
     Place out, bias, residual;
-    const WeightRows* rows;
+    WeightType type;
+    std::array<Place, kMostPieces> weights;
+    size_t pieces;
     metal_args::MatvecArgs args;
   };
-  // The products of a matmul, one for each type of rows in its weight.
+  // The products of a matmul: one for up to kMostPieces consecutive pieces of its weight of one type.
   std::vector<Product> products_of(const MatmulOp& op) const;
   // Emits the product with the gated unit that follows; the sums are the same as in two launches.
   // Returns false if they cannot be fused. With a norm, normalises x first.

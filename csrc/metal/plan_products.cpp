@@ -24,8 +24,10 @@ bool PlanBuilder::emit_norm_with_product(const RmsNormOp& op) {
   if (!product || product->x != op.out || op.residual != 0) return false;
   if (op.weight->cols != cols(op.x)) return false;
   const MetalWeight& weight = metal_weight(*product->weight);
-  // Faster for few rows of the weight, and no other reader of the norm.
-  if (weight.rows > kMostNormMatvecRows) return false;
+  // Each threadgroup reads the norm's weight again.
+  const uint64_t threadgroups = divide_up(weight.rows, kMatvecSimdgroups * kMatvecRows);
+  if (threadgroups * weight.cols * sizeof(float) > kMostNormBytes) return false;
+  // No other reader of the norm.
   if (product->residual == op.out || !program_.is_read_once(op.out)) return false;
   // Both results are planned to live after the norm's input, so they may share its memory.
   const auto is_apart = [&](ValueId out) { return are_apart(program_, values_, out, op.x); };
@@ -50,12 +52,12 @@ bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RmsNormOp* norm,
   if (!glu || glu->x != op.out || cols(op.out) != 2 * glu->width) return false;
   if (!program_.is_read_once(op.out)) return false;
   if (op.bias || op.residual || op.alpha != 1 || op.activation != FORGE_IDENTITY) return false;
-  const std::vector<WeightRows>& matrix = metal_weight(*op.weight).matrix;
-  if (matrix.size() != 1 || weight_format(matrix[0].type).is_generic) return false;
+  const std::vector<Product> products = products_of(op);
+  if (products.size() != 1 || weight_format(products[0].type).is_generic) return false;
   // The result is planned to live after the input, so it may have the same memory.
   const ValueId x = norm ? norm->x : op.x;
   if (!are_apart(program_, values_, glu->out, x)) return false;
-  Product product = products_of(op)[0];
+  Product product = products[0];
   product.out = value(glu->out);
   product.args.out_stride = glu->width;
   product.args.epilogue.opened = glu->width;
@@ -69,14 +71,27 @@ std::vector<PlanBuilder::Product> PlanBuilder::products_of(const MatmulOp& op) c
   const MetalWeight& weight = metal_weight(*op.weight);
   std::vector<Product> products;
   for (const WeightRows& rows : weight.matrix) {
+    const auto n_rows = static_cast<uint32_t>(rows.rows);
+    Product* last = products.empty() ? nullptr : &products.back();
+    if (last && last->type == rows.type && last->pieces < kMostPieces) {
+      last->weights[last->pieces++] = rows.place();
+      (last->pieces == 2 ? last->args.second_row : last->args.third_row) = last->args.rows;
+      last->args.rows += n_rows;
+      if (last->pieces == 2) last->args.third_row = last->args.rows;
+      continue;
+    }
     const uint64_t skip = rows.first_row * sizeof(float);
     const Place bias = floats_of(op.bias);
     products.push_back({.out = value(op.out) + skip,
                         .bias = bias + skip,
                         .residual = value(op.residual) + skip,
-                        .rows = &rows,
+                        .type = rows.type,
+                        .weights = {rows.place()},
+                        .pieces = 1,
                         .args = {.row_stride = rows.row_bytes,
-                                 .rows = static_cast<uint32_t>(rows.rows),
+                                 .rows = n_rows,
+                                 .second_row = n_rows,
+                                 .third_row = n_rows,
                                  .cols = static_cast<uint32_t>(weight.cols),
                                  .out_stride = static_cast<uint32_t>(weight.rows),
                                  .split = 1,
@@ -93,7 +108,7 @@ std::vector<PlanBuilder::Product> PlanBuilder::products_of(const MatmulOp& op) c
 
 void PlanBuilder::emit_matvec(const Product& p, Place x, const RmsNormOp* norm,
                               const RowGroup& group) {
-  const WeightFormat format = weight_format(p.rows->type);
+  const WeightFormat format = weight_format(p.type);
   const MatvecShape shape = matvec_shape(format, p.args.rows, p.args.cols, group.max_rows);
   MatvecArgs args = p.args;
   args.split = shape.split;
@@ -101,13 +116,13 @@ void PlanBuilder::emit_matvec(const Product& p, Place x, const RmsNormOp* norm,
   const Grid grid{shape.row_groups, divide_up(group.max_rows, shape.tokens)};
   if (norm) {
     launch("rms_norm_matvec", tokens_instance("rms_norm_matvec", format, shape.tokens), grid, {256},
-           {p.out, x, floats_of(norm->weight), p.rows->place(), group.set.count, group.set.list, p.bias,
+           {p.out, x, floats_of(norm->weight), p.weights[0], p.weights[1], p.weights[2], group.set.count, group.set.list, p.bias,
             p.residual},
            RmsNormMatvecArgs{.product = args, .eps = norm->eps, .offset = norm->weight_offset});
     return;
   }
   launch("matvec", tokens_instance("matvec", format, shape.tokens), grid, {256},
-         {p.out, x, p.rows->place(), group.set.count, group.set.list, p.bias, p.residual,
+         {p.out, x, p.weights[0], p.weights[1], p.weights[2], group.set.count, group.set.list, p.bias, p.residual,
           memory_.codebooks},
          args);
 }
@@ -116,8 +131,8 @@ void PlanBuilder::emit_gemm(const Product& p, Place x, const RowGroup& group) {
   MatvecArgs args = p.args;
   args.has_row_list = group.kind != RowKind::all;
   const Grid grid{divide_up(group.max_rows, kGemmTokens), divide_up(p.args.rows, kGemmRows)};
-  launch("gemm", "gemm<" + weight_format(p.rows->type).name + ">", grid, {128},
-         {p.out, x, p.rows->place(), group.set.count, group.set.list, p.bias, p.residual,
+  launch("gemm", "gemm<" + weight_format(p.type).name + ">", grid, {128},
+         {p.out, x, p.weights[0], p.weights[1], p.weights[2], group.set.count, group.set.list, p.bias, p.residual,
           memory_.codebooks},
          args);
 }

@@ -57,10 +57,10 @@ KERNEL_CONSTANT kMostMatvecTokens = 8;
 //   split *= 2
 KERNEL_CONSTANT kSplitCols = 512;
 KERNEL_CONSTANT kFewThreadgroups = 64;
-// Up to this many rows of the weight, an RMSNorm is fused into the product after it. Each
-// threadgroup then reads the norm's weight again, which costs more than a separate launch if the
-// output is a vocabulary.
-KERNEL_CONSTANT kMostNormMatvecRows = 16384;
+// An RMSNorm is fused into the product after it if the product's threadgroups together read the
+// norm's weight, mostly from the cache, in at most this many bytes: several times less time than a
+// launch and the norm take.
+KERNEL_CONSTANT kMostNormBytes = 16 << 20;
 // Rows of weights and tokens per threadgroup of gemm.
 KERNEL_CONSTANT kGemmRows = 64;
 KERNEL_CONSTANT kGemmTokens = 32;
@@ -79,7 +79,9 @@ struct Epilogue {
   uint32_t unit;    // of forge.h
 };
 
-// matvec<F, tokens>: out, x, weight, n_rows, [row_list], [bias], [residual], codebooks
+// matvec<F, tokens>: out, x, weight, [weight_2], [weight_3], n_rows, [row_list], [bias], [residual],
+//   codebooks
+//   the weight's rows from second_row on are in weight_2, those from third_row on in weight_3
 //   x [.., cols]; out [.., out_stride], of which `rows` columns are written; both use the rows in
 //   uint32 row_list [*n_rows] if given, else the first *n_rows
 // grid (ceil(rows, kMatvecSimdgroups / split * kMatvecRows (Blocks: kMatvecBlocksRows)),
@@ -91,6 +93,8 @@ struct Epilogue {
 struct MatvecArgs {
   uint64_t row_stride;
   uint32_t rows;
+  uint32_t second_row;  // `rows` without a second piece, like third_row
+  uint32_t third_row;
   uint32_t cols;
   uint32_t out_stride;
   uint32_t split;
@@ -98,7 +102,8 @@ struct MatvecArgs {
   Epilogue epilogue;
 };
 
-// rms_norm_matvec<F, tokens>: out, x, norm_weight, weight, n_rows, [row_list], [bias], [residual]
+// rms_norm_matvec<F, tokens>: out, x, norm_weight, weight, [weight_2], [weight_3], n_rows,
+//   [row_list], [bias], [residual]
 //   the product with x / rms(x, eps) * (norm_weight + offset)
 // grid and threads of matvec; fast formats; tokens 1, 2, 4, 8
 struct RmsNormMatvecArgs {

@@ -23,18 +23,32 @@
 #include "prelude.h"
 
 // The rows of a weight that a grid multiplies: in file order, or, with `opened`, rows of the gate
-// alternating with the rows `opened` further on that they gate.
+// alternating with the rows `opened` further on that they gate. A weight may consist of up to three
+// pieces in memory.
 struct WeightRows {
-  device const u8* data;
+  device const u8* pieces[3];
+  uint begins[2];  // the first row of the second and of the third piece; `count` if missing
   ulong stride;
   uint count;
   uint cols;
   uint opened;  // 0: no gate
 
   device const u8* row(uint i) const {
-    return data + ulong(opened == 0 ? i : i / 2 + i % 2 * opened) * stride;
+    const uint r = opened == 0 ? i : i / 2 + i % 2 * opened;
+    if (r < begins[0]) return pieces[0] + ulong(r) * stride;
+    if (r < begins[1]) return pieces[1] + ulong(r - begins[0]) * stride;
+    return pieces[2] + ulong(r - begins[1]) * stride;
   }
 };
+inline WeightRows weight_rows(device const u8* weight, device const u8* second,
+                              device const u8* third, constant MatvecArgs& args) {
+  return {{weight, second, third}, {args.second_row, args.third_row}, args.row_stride, args.rows,
+          args.cols, args.epilogue.opened};
+}
+// Rows in one piece.
+inline WeightRows weight_rows(device const u8* weight, ulong stride, uint count, uint cols) {
+  return {{weight, weight, weight}, {count, count}, stride, count, cols, 0};
+}
 
 // Number of whole chunks in a row of `cols` weights, and the remainder.
 template <class F>

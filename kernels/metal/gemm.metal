@@ -19,10 +19,11 @@ struct SetTokens {
 template <class F>
 [[kernel, max_total_threads_per_threadgroup(128)]] void gemm(
     device float* out [[buffer(0)]], device const float* x [[buffer(1)]],
-    device const u8* weight [[buffer(2)]], device const uint* n_rows [[buffer(3)]],
-    device const uint* row_list [[buffer(4)]], device const float* bias [[buffer(5)]],
-    device const float* residual [[buffer(6)]], device const ulong* codebooks [[buffer(7)]],
-    constant MatvecArgs& args [[buffer(8)]],
+    device const u8* weight [[buffer(2)]], device const u8* weight_2 [[buffer(3)]],
+    device const u8* weight_3 [[buffer(4)]], device const uint* n_rows [[buffer(5)]],
+    device const uint* row_list [[buffer(6)]], device const float* bias [[buffer(7)]],
+    device const float* residual [[buffer(8)]], device const ulong* codebooks [[buffer(9)]],
+    constant MatvecArgs& args [[buffer(10)]],
     uint2 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   // Declared as vectors for their alignment.
@@ -34,7 +35,7 @@ template <class F>
   if (first_token >= set.count) return;
   const SetTokens own = {x, args.cols, set, first_token,
                          min(kGemmTokens, set.count - first_token)};
-  const WeightRows rows = {weight, args.row_stride, args.rows, args.cols, 0};
+  const WeightRows rows = weight_rows(weight, weight_2, weight_3, args);
   multiply_tile<F>((threadgroup typename TileFormat<F>::Tile*)weight_fours, tokens, rows,
                    first_row, own, codebooks, thread_index, simdgroup);
 

@@ -36,8 +36,8 @@ template <class F>
   const uint first_row = at.x * kGemmRows;
   const ulong expert_row = ulong(tile.expert) * args.expert_rows;
   const PairTokens own = {x, pairs + tile.first, args.cols, args.top_k, args.x_shared, tile.count};
-  const WeightRows rows = {weight + expert_row * args.row_stride, args.row_stride,
-                           args.expert_rows, args.cols, 0};
+  const WeightRows rows = weight_rows(weight + expert_row * args.row_stride, args.row_stride,
+                                      args.expert_rows, args.cols);
   multiply_tile<F>((threadgroup typename TileFormat<F>::Tile*)weight_fours, tokens, rows,
                    first_row, own, codebooks, thread_index, simdgroup);
 

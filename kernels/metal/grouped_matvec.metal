@@ -38,8 +38,8 @@ template <class F, uint tokens>
     token_rows.row[t] = x + ulong(args.x_shared != 0 ? pair / args.top_k : pair) * args.cols;
   }
   const ulong first_row = ulong(tile.expert) * args.expert_rows;
-  const WeightRows rows = {weight + first_row * args.row_stride, args.row_stride, args.expert_rows,
-                           args.cols, 0};
+  const WeightRows rows = weight_rows(weight + first_row * args.row_stride, args.row_stride,
+                                      args.expert_rows, args.cols);
   const StorePairs store = {out, pairs, bias + first_row, args.expert_rows, args.has_bias, tile};
   multiply_rows<F, tokens>(rows, token_rows, at.x, args.split, codebooks, partial,
                            {thread_index, lane, simdgroup, n_simdgroups}, store);

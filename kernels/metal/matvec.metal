@@ -18,10 +18,11 @@ struct StoreProduct {
 template <class F, uint tokens>
 [[kernel, max_total_threads_per_threadgroup(256)]] void matvec(
     device float* out [[buffer(0)]], device const float* x [[buffer(1)]],
-    device const u8* weight [[buffer(2)]], device const uint* n_rows [[buffer(3)]],
-    device const uint* row_list [[buffer(4)]], device const float* bias [[buffer(5)]],
-    device const float* residual [[buffer(6)]], device const ulong* codebooks [[buffer(7)]],
-    constant MatvecArgs& args [[buffer(8)]],
+    device const u8* weight [[buffer(2)]], device const u8* weight_2 [[buffer(3)]],
+    device const u8* weight_3 [[buffer(4)]], device const uint* n_rows [[buffer(5)]],
+    device const uint* row_list [[buffer(6)]], device const float* bias [[buffer(7)]],
+    device const float* residual [[buffer(8)]], device const ulong* codebooks [[buffer(9)]],
+    constant MatvecArgs& args [[buffer(10)]],
     uint2 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
     uint n_simdgroups [[simdgroups_per_threadgroup]]) {
@@ -33,7 +34,7 @@ template <class F, uint tokens>
   for (uint t = 0; t < tokens; ++t) {
     token_rows.row[t] = x + ulong(row_of(set, first + t)) * args.cols;
   }
-  const WeightRows rows = {weight, args.row_stride, args.rows, args.cols, args.epilogue.opened};
+  const WeightRows rows = weight_rows(weight, weight_2, weight_3, args);
   const StoreProduct store = {product_output(out, bias, residual, args), set, first};
   multiply_rows<F, tokens>(rows, token_rows, at.x, args.split, codebooks, partial,
                            {thread_index, lane, simdgroup, n_simdgroups}, store);

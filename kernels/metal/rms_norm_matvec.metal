@@ -27,9 +27,10 @@ template <class F, uint tokens>
 [[kernel, max_total_threads_per_threadgroup(256)]] void rms_norm_matvec(
     device float* out [[buffer(0)]], device const float* x [[buffer(1)]],
     device const float* norm_weight [[buffer(2)]], device const u8* weight [[buffer(3)]],
-    device const uint* n_rows [[buffer(4)]], device const uint* row_list [[buffer(5)]],
-    device const float* bias [[buffer(6)]], device const float* residual [[buffer(7)]],
-    constant RmsNormMatvecArgs& args [[buffer(8)]],
+    device const u8* weight_2 [[buffer(4)]], device const u8* weight_3 [[buffer(5)]],
+    device const uint* n_rows [[buffer(6)]], device const uint* row_list [[buffer(7)]],
+    device const float* bias [[buffer(8)]], device const float* residual [[buffer(9)]],
+    constant RmsNormMatvecArgs& args [[buffer(10)]],
     uint2 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
     uint n_simdgroups [[simdgroups_per_threadgroup]]) {
@@ -44,8 +45,7 @@ template <class F, uint tokens>
   }
   token_rows.weight = norm_weight;
   token_rows.offset = args.offset;
-  const WeightRows rows = {weight, product.row_stride, product.rows, product.cols,
-                           product.epilogue.opened};
+  const WeightRows rows = weight_rows(weight, weight_2, weight_3, product);
   const StoreNormedProduct store = {product_output(out, bias, residual, product), set, first,
                                     product.cols, args.eps};
   multiply_rows<F, tokens>(rows, token_rows, at.x, product.split, nullptr, partial,

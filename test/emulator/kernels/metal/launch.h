@@ -24,6 +24,24 @@ u32 simdgroup_rows(const DeviceWeight& weight);
 metal_args::MatvecArgs matvec_args(const DeviceWeight& weight, u32 out_stride, u32 split,
                                    const Epilogue& epilogue);
 
+// A weight in up to three pieces in memory: a third of its rows each, if it has so many.
+class WeightPieces {
+ public:
+  explicit WeightPieces(const DeviceWeight& weight);
+
+  metal_args::MatvecArgs in(metal_args::MatvecArgs args) const;
+  // Null for a missing piece.
+  const u8* data(u32 piece) const {
+    if (!pieces_.empty()) return pieces_[piece].data();
+    return piece == 0 ? whole_ : nullptr;
+  }
+
+ private:
+  const u8* whole_;
+  std::vector<Buffer<u8>> pieces_;
+  u32 begins_[2];
+};
+
 // Groups the experts of the tokens of a list, or of the first tokens without a list.
 void launch_moe_group(const MoeGroup& op, const u32* row_list);
 

@@ -83,6 +83,8 @@ metal_args::MatvecArgs matvec_args(const DeviceWeight& w, u32 out_stride, u32 sp
                                    const Epilogue& e) {
   return {.row_stride = w.row_stride,
           .rows = w.rows,
+          .second_row = w.rows,
+          .third_row = w.rows,
           .cols = w.cols,
           .out_stride = out_stride,
           .split = split,
@@ -92,21 +94,23 @@ metal_args::MatvecArgs matvec_args(const DeviceWeight& w, u32 out_stride, u32 sp
 
 void launch(const Matvec& op) {
   const DeviceWeight& w = *op.weight;
+  const WeightPieces pieces(w);
   const u32 rows = metal_args::kMatvecSimdgroups / op.split * simdgroup_rows(w);
   launch_metal(instance("matvec", w.format, op.at_once),
                {{blocks_for(w.rows, rows), blocks_for(op.max_rows, op.at_once)}, {256}},
-               matvec_args(w, op.out_stride, op.split, op.epilogue), op.out, op.x, w.data.data(),
-               op.n_rows, kNothing, op.epilogue.bias, op.epilogue.residual, codebooks().data());
+               pieces.in(matvec_args(w, op.out_stride, op.split, op.epilogue)), op.out, op.x,
+               pieces.data(0), pieces.data(1), pieces.data(2), op.n_rows, kNothing, op.epilogue.bias, op.epilogue.residual, codebooks().data());
 }
 
 void launch(const Gemm& op) {
   const DeviceWeight& w = *op.weight;
+  const WeightPieces pieces(w);
   launch_metal(instance("gemm", w.format),
                {{blocks_for(op.max_rows, metal_args::kGemmTokens),
                  blocks_for(w.rows, metal_args::kGemmRows)},
                 {128}},
-               matvec_args(w, op.out_stride, 0, op.epilogue), op.out, op.x, w.data.data(),
-               op.n_rows, kNothing, op.epilogue.bias, op.epilogue.residual, codebooks().data());
+               pieces.in(matvec_args(w, op.out_stride, 0, op.epilogue)), op.out, op.x,
+               pieces.data(0), pieces.data(1), pieces.data(2), op.n_rows, kNothing, op.epilogue.bias, op.epilogue.residual, codebooks().data());
 }
 
 void launch(const MoeRoute& op) {
