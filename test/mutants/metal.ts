@@ -55,9 +55,9 @@ export const METAL: readonly Mutant[] = [
     FAILURES,
     [
       "first-command-buffer",
-      "csrc/metal/metal_executor.cpp",
-      "  sampling.commit();\n  commands.wait(kRunning);\n",
-      "  sampling.commit();\n",
+      "csrc/metal/commands.mm",
+      "for (Commands& each : buffers_) each.wait(what);",
+      "buffers_.back().wait(what);",
     ],
   ),
   ...group(

@@ -76,8 +76,12 @@ export async function addressSpaceErrors(
  */
 export function unqualifiedPointers({ name, text }: KernelFile): string[] {
   const found: string[] = [];
-  withoutComments(text).split("\n").forEach((line, index) => {
-    if (line.startsWith("#")) return;
+  // Directives may continue on the next lines.
+  const lines = withoutComments(text).replaceAll(
+    /^#(?:.*\\\n)*.*/gm,
+    (directive) => directive.replaceAll(/.+/g, ""),
+  );
+  lines.split("\n").forEach((line, index) => {
     // Without the arguments of templates.
     while (/<[^<>]*>/.test(line)) line = line.replaceAll(/<[^<>]*>/g, "");
     // A star or an ampersand after a type, before a name, a parenthesis or the end of the type.
