@@ -30,12 +30,18 @@ export interface BenchOptions {
   readonly llamaBench: string | undefined;
   /** Text file for the tokenizer. */
   readonly file: string | undefined;
+  /** Format of gpu-model's report. */
+  readonly output: "text" | "json";
+  /** Path of the picture that gpu-model draws. */
+  readonly plot: string | undefined;
+  /** True if gpu-model lists the kernels of each step. */
+  readonly kernels: boolean;
 }
 
 export const OPTIONS_HELP = `Options:
   -m, --model MODEL             model folder or .gguf file (default: the bundled demo model)
       --synthetic SHAPE[:TYPE]  a model with random weights, as in forge bench
-      --device NAME             as in forge bench; peers: auto, or the kernels of another processor,
+      --device NAME             as in forge bench; gpu-model: one GPU instead of all; peers: auto, or the kernels of another processor,
                                 cpu:avx2 or cpu:avx2_vnni, against llama.cpp's build for it
   -t, --threads N               threads that compute (default: one per core)
   -r, --rounds N                how often to measure (default: 5)
@@ -48,6 +54,9 @@ export const OPTIONS_HELP = `Options:
       --llama-bench NAME=COMMAND
                                 peers: also run this llama-bench command, reported as NAME
   -f, --file FILE               text for the tokenizer (default: README.md)
+  -o, --output FORMAT           gpu-model: text or json (default: text)
+      --plot FILE.svg           gpu-model: draw the roofline
+      --kernels                 gpu-model: list the kernels of each step
 `;
 
 /** @throws {ForgeError} `usage` */
@@ -71,6 +80,9 @@ export function parseBenchOptions(args: readonly string[]): BenchOptions {
     busy: values.busy ?? false,
     llamaBench: namedCommand(values["llama-bench"]),
     file: values.file,
+    output: outputFormat(values.output),
+    plot: values.plot,
+    kernels: values.kernels ?? false,
   };
 }
 
@@ -93,6 +105,9 @@ function parse(args: readonly string[]) {
         busy: { type: "boolean" },
         "llama-bench": { type: "string" },
         file: { type: "string", short: "f" },
+        output: { type: "string", short: "o" },
+        plot: { type: "string" },
+        kernels: { type: "boolean" },
       },
     });
   } catch (error) {
@@ -106,6 +121,11 @@ function count(name: string, text: string | undefined, min = 1): number | undefi
   if (/^\d{1,6}$/.test(text) && Number(text) >= min) return Number(text);
   const valid = `valid is a whole number from ${min} to 999999`;
   throw new ForgeError("usage", `--${name} is "${text}"; ${valid}`);
+}
+
+function outputFormat(text = "text"): "text" | "json" {
+  if (text === "text" || text === "json") return text;
+  throw new ForgeError("usage", `--output is "${text}"; valid are text, json`);
 }
 
 function namedCommand(text: string | undefined): string | undefined {

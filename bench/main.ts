@@ -10,6 +10,7 @@ import { benchBatch } from "./batch.ts";
 import { type BenchOptions, OPTIONS_HELP, parseBenchOptions } from "./bench_options.ts";
 import { benchConstraints } from "./constraints.ts";
 import { benchFlashAttention } from "./flash_attn.ts";
+import { benchGpuModel } from "./gpu_model/bench_gpu_model.ts";
 import { describeLimits, type Machine, measureLimits } from "./limits.ts";
 import { benchOverhead } from "./overhead.ts";
 import { benchPeers } from "./peers.ts";
@@ -40,6 +41,10 @@ const BENCHMARKS: Readonly<Record<string, Benchmark>> = {
   flash_attn: {
     help: "libflash_attn against PyTorch's FlashAttention-2 and cuDNN, on a GPU",
     run: benchFlashAttention,
+  },
+  "gpu-model": {
+    help: "expected speed on an A100, H100 and H200, without a GPU",
+    run: benchGpuModel,
   },
   startup: { help: "from the start of the process to the first token", run: benchStartup },
   tokenizer: { help: "loading, encoding, decoding", run: benchTokenizer },

@@ -150,3 +150,27 @@ export function missedLimits(
     ];
   });
 }
+
+/** Launches of a decoded token: what is planned today, and the goal. */
+export interface LaunchBudget {
+  readonly model: string;
+  readonly today: number;
+  readonly goal: number;
+}
+
+/**
+ * Each launch costs about 2 us: the gap to the previous kernel, and the time until its first bytes
+ * arrive. Goals: 6 a dense layer (product of q, k and v with the norm, rotation, attention, product
+ * with the residual, and two of the feed-forward network), 10 with experts, 8 for the rest.
+ */
+export const LAUNCH_BUDGETS: readonly LaunchBudget[] = [
+  { model: "1B", today: 153, goal: 104 },
+  { model: "8B", today: 297, goal: 200 },
+  { model: "30B-A3B", today: 681, goal: 488 },
+];
+
+/** Launches with work that may have fewer blocks than an H100 has multiprocessors, with reasons. */
+export const SMALL_GRIDS: readonly (readonly [launch: RegExp, reason: string])[] = [
+  [/^batched_decode_attention/, "short sequences have few splits"],
+  [/ 128 x 2048 F32$/, "the router's matrix has 1 MB: 0.3 us of reading"],
+];

@@ -142,6 +142,10 @@ export interface LoopMeasures {
   readonly pipes: Readonly<Record<Pipe, number>>;
   /** Bytes requested from memory that bypass L1. */
   readonly streamed: number;
+  /** Bytes of other global loads, which L1 may hold. */
+  readonly cached: number;
+  /** Multiply-adds of tensor cores. */
+  readonly products: number;
   /** Global loads of any kind. */
   readonly loads: number;
   /** Clocks that the warp waits for loads, without any other work. */
@@ -186,6 +190,8 @@ export function measureLoop(
     instructions: path.length,
     pipes,
     streamed: sum(path.map(streamedBytes)),
+    cached: sum(path.map((one) => loadKind(one) === "cached" ? LANES * bytesPerLane(one) : 0)),
+    products: sum(path.map(tensorProducts)),
     loads: path.filter(isGlobal).length,
     latency: (after.now - before.now) / MEASURED,
     roundTrips: (after.waits - before.waits) / MEASURED,

@@ -86,19 +86,22 @@ export interface NvidiaGpu {
   readonly bandwidth: number;
   /** Share of the nominal bandwidth that a read-only kernel reaches. */
   readonly readable: number;
-  readonly l2Bytes: number;
+  /** Dense 16-bit tensor-core throughput that power allows under load, in 10^12 per second. */
+  readonly teraflops: number;
   /** Bytes per clock from L2 to all multiprocessors. */
   readonly l2BytesPerClock: number;
   readonly latencies: Latencies;
 }
 
 /*
- * Clocks, multiprocessors, bandwidth and L2: NVIDIA's data sheets and architecture white papers.
+ * Clocks, multiprocessors and bandwidth: NVIDIA's data sheets and architecture white papers.
  * 93% readable: published read benchmarks of HBM2e and HBM3 (babelstream's dot reaches 92 to 94%).
  * Latencies under light load: Luo et al. 2024 for H100 (L1 33 to 41, shared 29 to 33, L2 about 260
  * to 280 clocks), Sun et al. 2022 for A100. Memory under load: about 560 ns (FlashInfer's and
  * NVIDIA's tuning guides ask for 32 KB in flight per multiprocessor at 3.35 TB/s).
  * L2: 64 bytes per clock and multiprocessor can be requested; all together about 5.5 TB/s on H100.
+ * Tensor cores: 312 and 989 TFLOP/s nominal; long products of random numbers run at lower clocks
+ * and reach about 290 and 800 (published cuBLAS results).
  */
 const LATENCIES_80: Latencies = { shared: 29, l1: 38, l2: 260, memory: 790 };
 const LATENCIES_90: Latencies = { shared: 31, l1: 40, l2: 280, memory: 980 };
@@ -110,7 +113,7 @@ export const A100: NvidiaGpu = {
   clock: 1.41,
   bandwidth: 2039,
   readable: 0.92,
-  l2Bytes: 40e6,
+  teraflops: 290,
   l2BytesPerClock: 3400,
   latencies: LATENCIES_80,
 };
@@ -121,7 +124,7 @@ export const H100: NvidiaGpu = {
   clock: 1.755,
   bandwidth: 3350,
   readable: 0.93,
-  l2Bytes: 50e6,
+  teraflops: 800,
   l2BytesPerClock: 3200,
   latencies: LATENCIES_90,
 };
@@ -129,14 +132,27 @@ export const H200: NvidiaGpu = { ...H100, name: "H200", bandwidth: 4800 };
 
 export const NVIDIA_GPUS: readonly NvidiaGpu[] = [A100, H100, H200];
 
-/** Costs of launches and of steps in microseconds. */
-export const LAUNCH = {
+/** Costs that do not depend on a kernel's machine code. */
+export const COSTS = {
   /**
-   * From the end of a kernel to the first instruction of the next: launched by a graph, without
+   * Microseconds from the end of a kernel to the first instruction of the next in a graph, without
    * and with programmatic dependent launch (published measurements: 1.3 to 1.6 and 0.7 to 0.9).
    */
-  serial: 1.4,
-  dependent: 0.8,
-  /** Submission of a graph, the copies of inputs and results, and the synchronisation of a step. */
+  serialLaunch: 1.4,
+  dependentLaunch: 0.8,
+  /** Submission of graphs, copies of inputs and results, and the synchronisation of a step, in us. */
   step: 22,
+  /** A kernel that computes next to nothing: parameters, two loads in turn, a barrier, in us. */
+  smallKernel: 1.2,
+  /** Bytes per clock that a multiprocessor loads from L2 (Luo et al. 2024: 64). */
+  l2BytesPerMultiprocessor: 64,
+  /** Share of the tensor cores' peak that cuBLASLt reaches in large products. */
+  library: 0.78,
+  /** Share of the peak that libflash_attn reaches in prefill until it is modelled. */
+  flash: 0.48,
+  /**
+   * Terms of a time that overlap imperfectly are joined by this norm: two equal terms take 1.19
+   * times as long as one.
+   */
+  norm: 4,
 } as const;

@@ -47,15 +47,41 @@ export function writeSyntheticCheckpoint(
   weights: SyntheticWeights,
 ): Checkpoint {
   const data = wantedTensors(spec).map((wanted) => tensorData(wanted, spec, weights));
-  const tensors = new Map<string, TensorInfo>();
-  let offset = 0;
-  for (const { name, type, shape } of data) {
-    const bytes = Number(tensorBytes(type, shape));
-    tensors.set(name, { name, type, shape, file: path, offset, bytes });
-    offset = Math.ceil((offset + bytes) / ALIGNMENT) * ALIGNMENT;
-  }
   writeParts(path, alignedParts(data));
+  return { ...checkpointOf(spec), files: [path], tensors: placeTensors(path, data).tensors };
+}
+
+/**
+ * Writes a sparse file of zeros in place of weights, and returns the checkpoint: for plans of
+ * models of any size.
+ *
+ * @throws {ForgeError} as loading a model of this configuration
+ */
+export function writeEmptyCheckpoint(path: string, spec: ConfigSpec): Checkpoint {
+  const types = wantedTensors(spec).map(({ name, shape }) => ({
+    name,
+    shape,
+    type: shape.length < 2 ? "F32" as const : matrixType(name, shape.at(-1) ?? 1, spec),
+  }));
+  const { tensors, end } = placeTensors(path, types);
+  using file = Deno.openSync(path, { write: true, create: true, truncate: true });
+  file.truncateSync(end);
   return { ...checkpointOf(spec), files: [path], tensors };
+}
+
+/** Places tensors in a file, one after another. */
+function placeTensors(
+  path: string,
+  list: readonly Pick<TensorInfo, "name" | "type" | "shape">[],
+): { readonly tensors: Map<string, TensorInfo>; readonly end: number } {
+  const tensors = new Map<string, TensorInfo>();
+  let end = 0;
+  for (const { name, type, shape } of list) {
+    const bytes = Number(tensorBytes(type, shape));
+    tensors.set(name, { name, type, shape, file: path, offset: end, bytes });
+    end = Math.ceil((end + bytes) / ALIGNMENT) * ALIGNMENT;
+  }
+  return { tensors, end };
 }
 
 /**

@@ -1,0 +1,129 @@
+/** `deno task bench gpu-model`: expected speeds on GPUs, without one. */
+import { ForgeError } from "../../src/errors.ts";
+import type { BenchOptions } from "../bench_options.ts";
+import { KernelCompiler } from "./compiled_kernels.ts";
+import { goalOf } from "./goals.ts";
+import { MODELS, TYPES } from "./models.ts";
+import { H100, NVIDIA_GPUS, type NvidiaGpu } from "./nvidia.ts";
+import { type PredictedStep, type Prediction, predictSteps } from "./predictions.ts";
+import { drawRoofline, ridge } from "./roofline.ts";
+
+/** cuBLASLt and libflash_attn, as on most machines with a GPU. */
+const WITH_LIBRARIES = { flash: true, cublaslt: true };
+
+/** Predictions of one model on one GPU. */
+interface Subject {
+  readonly gpu: NvidiaGpu;
+  readonly model: string;
+  readonly type: string;
+  readonly steps: readonly PredictedStep[];
+}
+
+/** Prints the expected times of all steps, and writes the roofline that `--plot` names. */
+export async function benchGpuModel(options: BenchOptions): Promise<void> {
+  const compiler = await KernelCompiler.open();
+  if (typeof compiler === "string") throw new ForgeError("not_found", compiler);
+  using _ = compiler;
+  const subjects: Subject[] = [];
+  for (const gpu of chosen(NVIDIA_GPUS, options.device, "--device")) {
+    for (const model of chosen(MODELS, options.model, "--model")) {
+      for (const type of TYPES) {
+        const steps = await predictSteps(compiler, gpu, model, type, WITH_LIBRARIES);
+        subjects.push({ gpu, model: model.name, type, steps });
+      }
+    }
+  }
+  if (options.plot !== undefined) writePlot(options.plot, subjects);
+  const predictions = subjects.flatMap(({ steps }) => steps.flatMap((step) => step.predictions));
+  if (options.output === "json") return console.log(JSON.stringify(predictions, undefined, 2));
+  for (const gpu of new Set(subjects.map((subject) => subject.gpu))) {
+    console.log(describeGpu(gpu, predictions.filter(({ device }) => device === gpu.name)));
+  }
+  if (options.kernels) { for (const subject of subjects) console.log(describeKernels(subject)); }
+}
+
+/** Returns the entry of a name, or all entries without one. @throws {ForgeError} `usage` */
+function chosen<T extends { readonly name: string }>(
+  list: readonly T[],
+  name: string | undefined,
+  option: string,
+): readonly T[] {
+  if (name === undefined || name === "auto") return list;
+  const found = list.filter((one) => one.name.toLowerCase() === name.toLowerCase());
+  if (found.length > 0) return found;
+  const valid = list.map((one) => one.name).join(", ");
+  throw new ForgeError("usage", `${option} is "${name}"; valid are ${valid}`);
+}
+
+const COLUMNS = ["model", "type", "workload", "batch", "depth", "time", "limit", "share", "goal"];
+const WIDTHS = [8, 5, 17, 6, 7, 11, 11, 7, 6];
+
+function describeGpu(gpu: NvidiaGpu, predictions: readonly Prediction[]): string {
+  const rows = predictions.map((prediction) => {
+    const { model, type, workload, batch, depth, time_us, limit_us, share } = prediction;
+    const goal = goalOf(prediction);
+    const percent = (value: number) => `${(100 * value).toFixed(0)}%`;
+    return [
+      ...[model, type, workload, `${batch}`, `${depth}`, time(time_us), time(limit_us)],
+      percent(share),
+      goal === undefined ? "" : percent(goal),
+    ];
+  });
+  const line = (cells: readonly string[]) =>
+    cells.map((cell, i) => i < 3 ? cell.padEnd(WIDTHS[i]!) : cell.padStart(WIDTHS[i]!)).join(" ");
+  return [
+    `${gpu.name}: ${gpu.multiprocessors} multiprocessors at ${gpu.clock} GHz, ` +
+    `${gpu.bandwidth} GB/s, ${gpu.teraflops} TFLOP/s, ridge at ${
+      ridge(gpu).toFixed(0)
+    } operations a byte`,
+    line(COLUMNS),
+    ...rows.map(line),
+    "",
+  ].join("\n");
+}
+
+function time(microseconds: number): string {
+  return microseconds < 1000
+    ? `${microseconds.toFixed(1)} us`
+    : `${(microseconds / 1000).toFixed(2)} ms`;
+}
+
+/** Smallest share of a step to be listed. */
+const LISTED = 0.01;
+
+function describeKernels({ gpu, model, type, steps }: Subject): string {
+  return steps.flatMap(({ step, launches, predictions }) => {
+    const total = predictions[0]!.time_us;
+    const count = launches.reduce((sum, launch) => sum + launch.count, 0);
+    const { batch, tokens, depth } = step;
+    const title = `${model} ${type} on ${gpu.name}, ${batch} x ${tokens} tokens at ${depth}: ` +
+      `${count} launches, ${time(total)}`;
+    const rows = launches.toSorted((a, b) => b.count * b.microseconds - a.count * a.microseconds)
+      .filter(({ count, microseconds }) => count * microseconds >= LISTED * total)
+      .map(({ count, kernel, matrix, blocks, microseconds, limit, bound, intensity }) =>
+        `  ${`${count}`.padStart(4)} x ${kernel.padEnd(42)} ${time(microseconds).padStart(9)}, ` +
+        `limit ${time(limit).padStart(9)}, ${
+          (100 * count * microseconds / total).toFixed(0)
+        }% of the ` +
+        `step, ${blocks} blocks, ${intensity.toFixed(1)} operations a byte, bound by ${bound}` +
+        `${matrix === "" ? "" : `, ${matrix}`}`
+      );
+    return [title, ...rows, ""];
+  }).join("\n");
+}
+
+/** Draws the steps of the H100, or of the first chosen GPU: decoding at each batch, and prefill. */
+function writePlot(path: string, subjects: readonly Subject[]): void {
+  const gpu = subjects.find((subject) => subject.gpu === H100)?.gpu ?? subjects[0]!.gpu;
+  const drawn = subjects.filter((one) =>
+    one.gpu === gpu && (one.model === "8B" || subjects.length < 9)
+  );
+  const series = drawn.flatMap(({ model, type, steps }) =>
+    steps.filter(({ step }) => step.tokens > 1 || (step.depth < 8000 && step.batch !== 8))
+      .map(({ step, launches }) => ({
+        name: `${model} ${type} ${step.tokens > 1 ? "prefill" : `batch ${step.batch}`}`,
+        launches,
+      }))
+  );
+  Deno.writeTextFileSync(path, drawRoofline(gpu, series));
+}

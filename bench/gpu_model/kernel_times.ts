@@ -1,0 +1,157 @@
+/**
+ * Expected time of a launch: the work that the library plans, at the rates that the kernel's machine
+ * code and the GPU allow.
+ */
+import type { KernelMeasures } from "./kernel_measures.ts";
+import type { Launch } from "./launches.ts";
+import type { LoopMeasures } from "./loop_measures.ts";
+import type { Step } from "./models.ts";
+import { CLOCKS_PER_INSTRUCTION, COSTS, type NvidiaGpu, type Pipe } from "./nvidia.ts";
+
+/** The parts of a launch's time in microseconds, and the part that bounds it. */
+export interface LaunchTime {
+  /** From the previous kernel's end. */
+  readonly microseconds: number;
+  /** Bytes of products and samples at the nominal bandwidth, or operations at the peak. */
+  readonly limit: number;
+  readonly bound: "memory" | "L2" | "latency" | "launch" | "peak" | Pipe;
+  /** Operations per byte. */
+  readonly intensity: number;
+}
+
+/** Positions per split of decode attention (csrc/gpu/step_work.h), and loads of a merged split. */
+const SPLIT_TOKENS = 256, LOADS_PER_SPLIT = 3;
+
+/** Tokens of a tile of tensor-core kernels, by the kernel's name: others are computed and dropped. */
+const TOKEN_TILES: readonly (readonly [RegExp, number])[] = [
+  [/^decode_gemm<.*, 4, \d>$/, 32],
+  [/^decode_gemm</, 8],
+  [/gemm</, 64],
+];
+
+/** Returns the time of one launch. @param measures of its kernel; none for a library */
+export function launchTime(
+  launch: Launch,
+  measures: KernelMeasures | undefined,
+  step: Step,
+  gpu: NvidiaGpu,
+): LaunchTime {
+  const { bytes, flops } = launch;
+  // Operations without products could be parts of others.
+  const limit = flops === 0 && launch.operation !== "sample"
+    ? 0
+    : Math.max(bytes / gpu.bandwidth / 1e3, flops / gpu.teraflops / 1e6);
+  const gap = gpu.architecture.name === "sm_80" ? COSTS.serialLaunch : COSTS.dependentLaunch;
+  const parts = measures === undefined
+    ? libraryParts(launch, gpu)
+    : { ...kernelParts(launch, measures, step, gpu), memory: memoryTime(bytes, gpu) };
+  const [bound, most] = Object.entries(parts).reduce((a, b) => b[1] > a[1] ? b : a);
+  const work = Object.values(parts)
+    .reduce((sum, time) => sum + time ** COSTS.norm, 0) ** (1 / COSTS.norm);
+  const start = measures === undefined ? COSTS.smallKernel : startTime(measures, gpu);
+  return {
+    microseconds: gap + start + work,
+    limit,
+    bound: (most < gap + start ? "launch" : bound) as LaunchTime["bound"],
+    intensity: bytes === 0 ? 0 : flops / bytes,
+  };
+}
+
+function memoryTime(bytes: number, gpu: NvidiaGpu): number {
+  return bytes / (gpu.bandwidth * gpu.readable) / 1e3;
+}
+
+function libraryParts({ kernel, bytes, flops }: Launch, gpu: NvidiaGpu) {
+  const share = /cublas/i.test(kernel) ? COSTS.library : COSTS.flash;
+  return { peak: flops / (gpu.teraflops * share) / 1e6, memory: memoryTime(bytes, gpu) };
+}
+
+/** Microseconds until the first streamed bytes arrive. */
+function startTime({ start }: KernelMeasures, gpu: NvidiaGpu): number {
+  if (start === undefined) return COSTS.smallKernel;
+  const { l2, memory } = gpu.latencies;
+  const clocks = start.hops * l2 + memory + CLOCKS_PER_INSTRUCTION * start.instructions;
+  return clocks / gpu.clock / 1e3;
+}
+
+/** Microseconds of the pipes, of L2 and of waiting, on the multiprocessor with the most blocks. */
+function kernelParts(
+  launch: Launch,
+  measures: KernelMeasures,
+  step: Step,
+  gpu: NvidiaGpu,
+): Partial<Record<Pipe | "L2" | "latency", number>> {
+  const blocks = Math.max(1, launch.blocks);
+  const busy = Math.min(blocks, gpu.multiprocessors);
+  const microseconds = (clocks: number) => clocks / gpu.clock / 1e3;
+  const { stream } = measures;
+  if (stream === undefined || launch.bytes === 0) {
+    const moved = launch.bytes / busy / COSTS.l2BytesPerMultiprocessor;
+    return { L2: microseconds(moved), latency: microseconds(serialClocks(measures, step, gpu)) };
+  }
+  // Blocks are dealt out one by one, so that some multiprocessors get one more than others.
+  const most = Math.ceil(blocks / gpu.multiprocessors);
+  const iterations = warpIterations(launch, stream) * most / blocks;
+  const resident = Math.min(measures.blocks, most) * measures.warps / measures.blocks;
+  const wait = stream.latency + CLOCKS_PER_INSTRUCTION * stream.instructions;
+  const requested = iterations * (stream.streamed + (fitsL1(launch) ? 0 : stream.cached));
+  return {
+    ...Object.fromEntries(
+      Object.entries(stream.pipes).map((
+        [pipe, clocks],
+      ) => [pipe, microseconds(iterations * clocks)]),
+    ),
+    L2: microseconds(
+      Math.max(
+        requested / COSTS.l2BytesPerMultiprocessor,
+        requested * busy / gpu.l2BytesPerClock,
+      ),
+    ),
+    latency: microseconds(iterations / resident * wait),
+  };
+}
+
+/** Clocks of loads in turn in a kernel that walks the splits of a sequence. */
+function serialClocks(
+  { instance, loops }: KernelMeasures,
+  { depth }: Step,
+  gpu: NvidiaGpu,
+): number {
+  if (!/merge/.test(instance)) return 0;
+  const waits = Math.max(
+    0,
+    ...loops.map(({ loads, roundTrips }) => loads < 4 ? 0 : roundTrips / loads),
+  );
+  return Math.ceil((depth + 1) / SPLIT_TOKENS) * LOADS_PER_SPLIT * waits * gpu.latencies.l2;
+}
+
+/** Iterations of a kernel's main loop, over all warps. */
+function warpIterations(launch: Launch, stream: LoopMeasures): number {
+  const { kernel, flops, bytes } = launch;
+  const tokens = productTokens(launch);
+  // Decode attention computes 16 rows for each query, so its bytes count.
+  if (stream.products > 0 && !/decode_attention|latent_attention/.test(kernel)) {
+    const tile = TOKEN_TILES.find(([pattern]) => pattern.test(kernel))?.[1] ?? 1;
+    const padded = tokens === undefined ? 1 : Math.ceil(tokens / tile) * tile / tokens;
+    return flops / 2 * padded / stream.products;
+  }
+  const together = Number(/^(?:gated_|grouped_)?matvec<.*, (\d+)>$/.exec(kernel)?.[1] ?? 1);
+  return Math.ceil((tokens ?? 1) / together) * bytes / stream.streamed;
+}
+
+/** Bytes of L1 left for x, next to shared memory. */
+const L1_BYTES = 128 * 1024;
+
+/** True if the rows of x that a block multiplies stay in L1: 16-bit ones in tensor-core kernels. */
+function fitsL1({ kernel, matrix }: Launch): boolean {
+  const cols = Number(/ x (\d+)/.exec(matrix)?.[1] ?? 0);
+  const tile = TOKEN_TILES.find(([pattern]) => pattern.test(kernel))?.[1] ?? 1;
+  return 2 * tile * cols <= L1_BYTES;
+}
+
+/** Tokens that a launch multiplies with its matrix; undefined for experts and other kernels. */
+function productTokens({ operation, matrix, flops }: Launch): number | undefined {
+  const [, rows, cols] = /^(\d+) x (\d+)/.exec(matrix) ?? [];
+  if (operation !== "matmul" || rows === undefined) return undefined;
+  return Math.max(1, Math.round(flops / 2 / Number(rows) / Number(cols)));
+}

@@ -1,0 +1,109 @@
+/** Expected times of steps of models on NVIDIA GPUs. */
+import { deviceSources } from "../../test/emulator/nvrtc.ts";
+import type { CompiledKernel, KernelCompiler } from "./compiled_kernels.ts";
+import { measureKernel } from "./kernel_measures.ts";
+import { type LaunchTime, launchTime } from "./kernel_times.ts";
+import { type Launch, type Libraries, planSteps } from "./launches.ts";
+import { type ModelledModel, type ModelType, type Step, STEPS } from "./models.ts";
+import { COSTS, type NvidiaGpu } from "./nvidia.ts";
+
+/** The subject of a prediction. */
+export type Workload = "prefill" | "decode" | "decode_attention" | "sampling";
+
+/** A prediction, as in the JSON report. */
+export interface Prediction {
+  readonly device: string;
+  readonly model: string;
+  /** Type of the weights. */
+  readonly type: string;
+  readonly workload: Workload;
+  /** Sequences that are computed together. */
+  readonly batch: number;
+  /** Positions of each sequence before the step, or tokens of the prompt. */
+  readonly depth: number;
+  readonly time_us: number;
+  /** Time at the nominal bandwidth or the peak of the tensor cores. */
+  readonly limit_us: number;
+  /** Limit over time. */
+  readonly share: number;
+}
+
+/** A launch with its expected time. */
+export interface TimedLaunch extends Launch, LaunchTime {}
+
+/** A step with the times of its launches. */
+export interface PredictedStep {
+  readonly step: Step;
+  readonly launches: readonly TimedLaunch[];
+  readonly predictions: readonly Prediction[];
+}
+
+/** Predicts the steps of a model. @throws {ForgeError} as {@linkcode planSteps} */
+export async function predictSteps(
+  compiler: KernelCompiler,
+  gpu: NvidiaGpu,
+  model: ModelledModel,
+  type: ModelType,
+  libraries: Libraries,
+): Promise<PredictedStep[]> {
+  const planned = await planSteps(model, type, gpu, STEPS, libraries);
+  const names = new Set(planned.flatMap(({ launches }) => launches.map(({ kernel }) => kernel)));
+  const compiled = await compileNamed(compiler, names, gpu);
+  return STEPS.map((step, i) => {
+    const { launches, batch } = planned[i]!;
+    const timed = launches.map((launch): TimedLaunch => {
+      const kernel = compiled.get(launch.kernel);
+      const measures = kernel && measureKernel(kernel, gpu, {
+        threads: launch.threads,
+        dynamicShared: launch.shared,
+      });
+      return { ...launch, ...launchTime(launch, measures, step, gpu) };
+    });
+    const labels = { device: gpu.name, model: model.name, type, batch };
+    return { step, launches: timed, predictions: summarize(step, timed, labels) };
+  });
+}
+
+/** Compiles the kernels of a plan; libraries are none. */
+async function compileNamed(
+  compiler: KernelCompiler,
+  names: ReadonlySet<string>,
+  gpu: NvidiaGpu,
+): Promise<Map<string, CompiledKernel>> {
+  const kernels = deviceSources().flatMap(({ name, instances }) =>
+    instances.filter((instance) => names.has(instance)).map((instance) => ({
+      file: name,
+      instance,
+    }))
+  );
+  return await compiler.compile(kernels, gpu.architecture.name);
+}
+
+/** Sums up a step and its parts of interest. */
+function summarize(
+  { tokens, depth }: Step,
+  launches: readonly TimedLaunch[],
+  labels: Pick<Prediction, "device" | "model" | "type" | "batch">,
+): Prediction[] {
+  const prediction = (
+    workload: Workload,
+    part: readonly TimedLaunch[],
+    extra: number,
+  ): Prediction => {
+    const time_us = extra + sum(part.map(({ microseconds, count }) => microseconds * count));
+    const limit_us = sum(part.map(({ limit, count }) => limit * count));
+    const length = workload === "prefill" ? tokens : depth;
+    return { ...labels, workload, depth: length, time_us, limit_us, share: limit_us / time_us };
+  };
+  if (tokens > 1) return [prediction("prefill", launches, COSTS.step)];
+  const of = (operation: string) => launches.filter((launch) => launch.operation === operation);
+  return [
+    prediction("decode", launches, COSTS.step),
+    prediction("decode_attention", of("attention"), 0),
+    prediction("sampling", of("sample"), 0),
+  ];
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((a, b) => a + b, 0);
+}

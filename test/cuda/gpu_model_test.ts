@@ -1,0 +1,67 @@
+/**
+ * The launches of decoded tokens, as planned for an H100, and the expected times of steps. Plans
+ * come from dry runs on the stand-in for the driver; they need no GPU.
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { KernelCompiler } from "../../bench/gpu_model/compiled_kernels.ts";
+import { planSteps } from "../../bench/gpu_model/launches.ts";
+import { LAUNCH_BUDGETS, SMALL_GRIDS } from "../../bench/gpu_model/limits.ts";
+import { MODELS } from "../../bench/gpu_model/models.ts";
+import { H100, H200 } from "../../bench/gpu_model/nvidia.ts";
+import { predictSteps } from "../../bench/gpu_model/predictions.ts";
+import { drawRoofline } from "../../bench/gpu_model/roofline.ts";
+import { emulatedGpuUnavailable } from "./emulated_gpu.ts";
+
+const ignore = emulatedGpuUnavailable() !== undefined;
+const NO_LIBRARIES = { flash: false, cublaslt: false };
+const TOKEN = { batch: 1, tokens: 1, depth: 512 };
+
+for (const { model: name, today, goal } of LAUNCH_BUDGETS) {
+  Deno.test({
+    name: `a decoded token of ${name} takes at most ${today} launches (goal ${goal})`,
+    ignore,
+    fn: async () => {
+      const model = MODELS.find((one) => one.name === name)!;
+      const [step] = await planSteps(model, "Q4_0", H100, [TOKEN], NO_LIBRARIES);
+      const launches = step!.launches;
+      const count = launches.reduce((sum, launch) => sum + launch.count, 0);
+      assert(count <= today, `${count} launches`);
+      // Every multiprocessor has work in each launch that reads weights or caches.
+      const small = launches.filter(({ flops, blocks }) =>
+        flops > 0 && blocks < H100.multiprocessors
+      ).map(({ kernel, matrix }) => `${kernel} ${matrix}`)
+        .filter((launch) => !SMALL_GRIDS.some(([pattern]) => pattern.test(launch)));
+      assertEquals(small, []);
+      // Work is attributed: a token reads all weights of a dense layer.
+      const bytes = launches.reduce((sum, launch) => sum + launch.count * launch.bytes, 0);
+      const least: Record<string, number> = { "1B": 0.6e9, "8B": 4e9, "30B-A3B": 1.5e9 };
+      assert(bytes > least[name]!, `${bytes} bytes`);
+    },
+  });
+}
+
+Deno.test({
+  name: "the model predicts steps of 1B: within their limits, and faster with more bandwidth",
+  ignore,
+  fn: async () => {
+    const compiler = await KernelCompiler.open();
+    if (typeof compiler === "string") return console.error(`skipping: ${compiler}`);
+    using _ = compiler;
+    const predict = (gpu: typeof H100) =>
+      predictSteps(compiler, gpu, MODELS[0]!, "Q4_0", NO_LIBRARIES);
+    const slow = await predict(H100), fast = await predict(H200);
+    assertEquals(
+      new Set(slow.flatMap(({ predictions }) => predictions.map(({ workload }) => workload))),
+      new Set(["decode", "decode_attention", "sampling", "prefill"]),
+    );
+    slow.forEach(({ predictions }, i) =>
+      predictions.forEach(({ share, time_us, limit_us }, j) => {
+        assert(share > 0 && share < 1 && limit_us < time_us, `${share}`);
+        assert(fast[i]!.predictions[j]!.time_us <= time_us);
+      })
+    );
+    const picture = drawRoofline(H100, [{ name: "1B <Q4_0>", launches: slow[0]!.launches }]);
+    assertStringIncludes(picture, "1B &lt;Q4_0&gt;");
+    assert(!/NaN|Infinity/.test(picture));
+  },
+});
