@@ -105,9 +105,10 @@ export const COMMANDS: readonly Command[] = [
     name: "serve",
     summary: "serve a model over HTTP, with OpenAI's API",
     description: [
-      "Serves a model over HTTP. Endpoints of OpenAI's API: " +
-      "/v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, /tokenize, /detokenize, " +
-      "/health. Endpoints of Ollama's API: /api/chat, /api/generate, /api/embed, /api/tags, /api/show, " +
+      "Serves a model over HTTP, with a page for browsers. Endpoints of OpenAI's API: " +
+      "/v1/chat/completions, /v1/responses, /v1/completions, /v1/embeddings, /v1/models, /tokenize, " +
+      "/detokenize, /props, /health. Of Anthropic's API: /v1/messages. Of Ollama's API: /api/chat, " +
+      "/api/generate, /api/embed, /api/tags, /api/show, " +
       "/api/version. Requests are batched together.",
     ],
     operands: [MODEL],

@@ -1,15 +1,18 @@
 import type { Model } from "../engine/model.ts";
 import { quote } from "../formats/quote.ts";
+import { anthropicError } from "./anthropic/format.ts";
+import { countTokens, messages } from "./anthropic/messages.ts";
 import { Guard } from "./http/guard.ts";
 import { errorResponse, HttpError, isFault } from "./http/http_error.ts";
 import { chat, generate } from "./ollama/chat.ts";
 import { embed } from "./ollama/embed.ts";
-import { withOllamaErrors } from "./ollama/endpoint.ts";
+import { ollamaError } from "./ollama/endpoint.ts";
 import { show, tags, version } from "./ollama/models.ts";
 import { chatCompletions } from "./openai/chat_completions.ts";
 import { completions } from "./openai/completions.ts";
 import { embeddings } from "./openai/embeddings.ts";
 import { listModels, showModel } from "./openai/models.ts";
+import { deleteResponse, responses, showResponse } from "./openai/responses.ts";
 import { checkOptions, type ServeOptions } from "./options.ts";
 import { page, pageFile, props } from "./page.ts";
 import { Service } from "./service.ts";
@@ -23,14 +26,14 @@ export type Handler = (request: Request) => Promise<Response>;
  *
  * @param rest part of the path that the `*` of the route matches
  */
-export type Endpoint = (
+type Endpoint = (
   service: Service,
   request: Request,
   rest: string,
 ) => Response | Promise<Response>;
 
 interface Route {
-  readonly method: "GET" | "POST";
+  readonly method: "GET" | "POST" | "DELETE";
   /** A path, or a prefix followed by `*`. */
   readonly path: string;
   readonly endpoint: Endpoint;
@@ -38,17 +41,13 @@ interface Route {
   readonly isOpen?: boolean;
 }
 
-const OLLAMA_ROUTES: readonly Route[] = [
-  { method: "POST", path: "/api/chat", endpoint: chat },
-  { method: "POST", path: "/api/generate", endpoint: generate },
-  { method: "POST", path: "/api/embed", endpoint: embed },
-  { method: "GET", path: "/api/tags", endpoint: tags },
-  { method: "POST", path: "/api/show", endpoint: show },
-  { method: "GET", path: "/api/version", endpoint: version },
-];
-
 const ROUTES: readonly Route[] = [
   { method: "POST", path: "/v1/chat/completions", endpoint: chatCompletions },
+  { method: "POST", path: "/v1/responses", endpoint: responses },
+  { method: "GET", path: "/v1/responses/*", endpoint: showResponse },
+  { method: "DELETE", path: "/v1/responses/*", endpoint: deleteResponse },
+  { method: "POST", path: "/v1/messages", endpoint: messages },
+  { method: "POST", path: "/v1/messages/count_tokens", endpoint: countTokens },
   { method: "POST", path: "/v1/completions", endpoint: completions },
   { method: "POST", path: "/v1/embeddings", endpoint: embeddings },
   { method: "GET", path: "/v1/models", endpoint: listModels },
@@ -59,8 +58,19 @@ const ROUTES: readonly Route[] = [
   { method: "GET", path: "/page/*", endpoint: pageFile, isOpen: true },
   { method: "GET", path: "/props", endpoint: props },
   { method: "GET", path: "/health", endpoint: health, isOpen: true },
-  ...OLLAMA_ROUTES.map((route) => ({ ...route, endpoint: withOllamaErrors(route.endpoint) })),
+  { method: "POST", path: "/api/chat", endpoint: chat },
+  { method: "POST", path: "/api/generate", endpoint: generate },
+  { method: "POST", path: "/api/embed", endpoint: embed },
+  { method: "GET", path: "/api/tags", endpoint: tags },
+  { method: "POST", path: "/api/show", endpoint: show },
+  { method: "GET", path: "/api/version", endpoint: version },
 ];
+
+/** Forms of errors other than OpenAI's, by the beginnings of paths. */
+const ERROR_FORMS = [
+  ["/api/", ollamaError],
+  ["/v1/messages", anthropicError],
+] as const;
 
 /**
  * Creates a handler of HTTP requests that serves a model with OpenAI's API and Ollama's endpoints.
@@ -79,7 +89,9 @@ export function createHandler(model: Model, options: ServeOptions = {}): Handler
       return guard.addHeaders(await dispatch(service, guard, request));
     } catch (error) {
       if (isFault(error)) service.onError(error);
-      return guard.addHeaders(errorResponse(error));
+      const path = URL.canParse(request.url) ? new URL(request.url).pathname : "";
+      const [, form] = ERROR_FORMS.find(([start]) => path.startsWith(start)) ?? [];
+      return guard.addHeaders(errorResponse(error, form?.(error)));
     }
   };
 }

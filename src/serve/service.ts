@@ -8,6 +8,7 @@ import { quote, quoteList } from "../formats/quote.ts";
 import { isGiven, readString } from "../requests/values.ts";
 import { EnforceableTools } from "./chat/tools.ts";
 import { HttpError } from "./http/http_error.ts";
+import { KeptResponses } from "./openai/kept_responses.ts";
 import { DEFAULT_QUEUE, type ServeOptions } from "./options.ts";
 
 /** State that all endpoints share. */
@@ -21,6 +22,7 @@ export class Service {
   readonly enforceable = new EnforceableTools();
   /** Encoding of texts that are not prompts. */
   readonly slices = new Slices();
+  readonly responses = new KeptResponses();
   /** Start of the service, in seconds since 1970. */
   readonly created = Math.floor(Date.now() / 1000);
   readonly onError: (error: unknown) => void;

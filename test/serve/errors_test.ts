@@ -39,7 +39,7 @@ const BAD_CHATS: readonly (readonly [body: unknown, message: string, param: stri
   [{ messages, stop: "x".repeat(1001) }, "stop has a text of 1001 characters", "stop"],
   [{ messages, stream: 1 }, "stream is 1; valid is true or false", "stream"],
   [{ messages, stream_options: {} }, 'stream_options needs "stream": true', "stream_options"],
-  [{ messages, store: true }, "store is true; valid is false", "store"],
+  [{ messages, modalities: ["audio"] }, 'modalities is an array; valid is ["text"]', "modalities"],
   [{ messages, regex: "a", json_object: true }, "give json_object or regex, not both", "regex"],
   [{ messages, regex: "(?=a)" }, "lookahead", null],
   [{ messages, max_tokens: 3, max_completion_tokens: 3 }, "not both", "max_completion_tokens"],
@@ -67,6 +67,9 @@ Deno.test("serve: a bad request is rejected by key before anything is generated"
       [{ prompt: Array(65).fill("a"), n: 2 }, "prompt and n ask for 130 answers"],
     ] as const
   ) assertStringIncludes((await client.refusal(TEXT, body)).message, message);
+  const long = await client.refusal(CHAT, { messages: [user("x ".repeat(2000))] });
+  assertEquals(long.code, "context_length_exceeded");
+  assertEquals((await client.chat({ messages, max_tokens: -1 })).choices.length, 1);
   // A stream that cannot start is also rejected by status.
   await client.refusal(CHAT, { messages, stream: true, regex: "(" });
   await client.refusal("/tokenize", { prompt: "x" });
@@ -77,7 +80,17 @@ Deno.test("serve: a bad request is rejected by key before anything is generated"
 
 Deno.test("serve: keys without effect are accepted", async () => {
   await using client = await Client.open(DEMO);
-  const neutral = { user: "u", metadata: { a: "b" }, store: false, service_tier: "auto" };
+  const neutral = {
+    user: "u",
+    metadata: { a: "b" },
+    store: true,
+    service_tier: "auto",
+    modalities: ["text"],
+    verbosity: "low",
+    keep_alive: "5m",
+    cache_prompt: false,
+    reasoning_effort: "high",
+  };
   const body = { messages, max_tokens: 1, ...neutral, tools: [], seed: null, logprobs: null };
   assertEquals((await client.chat(body)).choices.length, 1);
   const text = { prompt: "a", max_tokens: 1, echo: false, best_of: 1, suffix: null };
@@ -97,7 +110,7 @@ Deno.test("serve: other models, paths and methods are rejected", async () => {
   }
   const list = await (await client.get("/v1/models")).json();
   assertEquals(list.data.map(({ id }: { id: string }) => id), ["Org/Model", "gpt-4o"]);
-  const { message } = await client.refusal("/v1/responses", {}, 404);
+  const { message } = await client.refusal("/v1/answers", {}, 404);
   assertStringIncludes(message, "POST /v1/chat/completions");
   const wrong = await client.get(CHAT);
   assertEquals([wrong.status, wrong.headers.get("allow")], [405, "POST"]);
@@ -178,7 +191,7 @@ Deno.test("serve: a CORS preflight lists the allowed methods and headers", async
     });
   const response = await preflight("authorization,x-stainless-os");
   assertEquals(response.status, 204);
-  assertEquals(response.headers.get("access-control-allow-methods"), "GET, POST");
+  assertEquals(response.headers.get("access-control-allow-methods"), "GET, POST, DELETE");
   const allowed = "access-control-allow-headers";
   assertEquals(response.headers.get(allowed), "authorization,x-stainless-os");
   assertEquals((await preflight("a<b>")).headers.get(allowed), "authorization, content-type");

@@ -118,11 +118,11 @@ Deno.test("serve: Ollama's chat returns reasoning and whole tool calls", async (
     { role: "tool", tool_name: "now", content: "12:00", images: [] },
   ];
   const body = { messages: history, tools, options: { temperature: 0 }, think: false };
-  // The model's template has no variable to disable reasoning.
   assertStringIncludes(
     await refusal(client, "/api/chat", body),
-    "reasoning_effort is not supported",
+    'think is "none", but this model always reasons',
   );
+  assertStringIncludes(await refusal(client, "/api/nothing", body, 404), "unknown path");
   const asked = { ...body, think: null };
   const parts = await lines(client, "/api/chat", asked);
   const answer = await whole(client, "/api/chat", asked);
@@ -203,7 +203,7 @@ Deno.test("serve: Ollama's endpoints name rejected keys in Ollama's format", asy
       ["/api/chat", { messages, format: "xml" }, 'format is "xml"; valid is "json"'],
       ["/api/chat", { messages, format: { not: {} } }, 'the keyword "not"'],
       ["/api/chat", { messages, think: "hard" }, 'think is "hard"; valid is true'],
-      ["/api/chat", { messages, think: true }, "is not supported by this model"],
+      ["/api/chat", { messages, think: true }, '"demo" does not support thinking'],
       ["/api/chat", { messages, stream: 1 }, "stream is 1; valid is true or false"],
       [
         "/api/chat",

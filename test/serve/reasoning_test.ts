@@ -76,5 +76,12 @@ Deno.test("serve: the reasoning effort sets the template's own variable", async 
 
   using plain = new TempFolder();
   await using other = await open(plain, "a");
-  assertStringIncludes(await refusal(other, { reasoning_effort: "low" }), "no variable for it");
+  assertEquals(await promptTokens(other, "high"), await promptTokens(other, null));
+  assertEquals(await promptTokens(other, "none"), await promptTokens(other, null));
+
+  using always = new TempFolder();
+  await using stubborn = await open(always, "a{# </think> #}");
+  assertEquals(await promptTokens(stubborn, "high"), await promptTokens(stubborn, null));
+  const none = await refusal(stubborn, { reasoning_effort: "none" });
+  assertStringIncludes(none, "this model always reasons");
 });

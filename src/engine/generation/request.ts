@@ -5,7 +5,7 @@ import { quote } from "../../formats/quote.ts";
 import { MAX_LOGPROBS } from "../limits.ts";
 import type { Constraint } from "../request/constraint.ts";
 import { checkWholeNumber, type GenerateOptions } from "../request/options.ts";
-import type { EncodedPrompt } from "../request/prompt.ts";
+import { type EncodedPrompt, TooLongError } from "../request/prompt.ts";
 import { type ResolvedSampling, resolveLogitBias } from "../request/sampling.ts";
 import type { Runner } from "../runner.ts";
 import type { Timings } from "./timings.ts";
@@ -120,8 +120,7 @@ export function resolveRequest(
 function maxTokens(nPrompt: number, asked: number | undefined, contextLength: number): number {
   const room = contextLength - nPrompt;
   if (room < 1) {
-    throw new ForgeError(
-      "bad_input",
+    throw new TooLongError(
       `the prompt has ${nPrompt} tokens; the context of ${contextLength} has room for ` +
         `${contextLength - 1} and an answer`,
     );

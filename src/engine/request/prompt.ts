@@ -32,6 +32,13 @@ export interface EncodedPrompt {
   readonly startsText: boolean;
 }
 
+/** A prompt that does not fit the context, with the code `bad_input`. */
+export class TooLongError extends ForgeError {
+  constructor(message: string, options?: ErrorOptions) {
+    super("bad_input", message, options);
+  }
+}
+
 /** Least number of tokens after which a text too long for the context is no longer encoded. */
 const COUNTED_TOKENS = 16_384;
 
@@ -53,8 +60,7 @@ export function* encodeTextInSlices(
     return yield* tokenizer.encodeInSlices(text, { ...options, maxTokens });
   } catch (error) {
     if (!(error instanceof TokenLimitError)) throw error;
-    throw new ForgeError(
-      "bad_input",
+    throw new TooLongError(
       `${name} has more than ${maxTokens} tokens; the context holds ${contextLength}`,
       { cause: error },
     );

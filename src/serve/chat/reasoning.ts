@@ -127,9 +127,11 @@ const TEMPLATE_EFFORTS = ["low", "medium", "high"];
 
 /**
  * Translates `reasoning_effort` into a template variable: `reasoning_effort` if the template has it,
- * otherwise `enable_thinking`.
+ * otherwise `enable_thinking`. Clients send an effort to every model, so a template without either
+ * ignores it, unless it must not reason and always does.
  *
  * @param given template variables of the request, which must not have the same one
+ * @param name key of the request, for errors
  * @returns variables of the template, or `undefined` if the request has no effort
  * @throws {RequestError} for an effort that the template does not support
  */
@@ -137,17 +139,20 @@ export function effortVariables(
   effort: JsonValue | undefined,
   template: string | undefined,
   given: Readonly<Record<string, unknown>> = {},
+  name = "reasoning_effort",
 ): Readonly<Record<string, unknown>> | undefined {
-  const name = "reasoning_effort";
   if (!isGiven(effort)) return undefined;
   if (!EFFORTS.some((known) => known === effort)) {
     throw invalid(name, effort, EFFORTS.map((known) => JSON.stringify(known)).join(", "));
   }
-  const hasEffort = template?.includes(name) ?? false;
-  const variable = hasEffort ? name : "enable_thinking";
+  const hasEffort = template?.includes("reasoning_effort") ?? false;
+  const variable = hasEffort ? "reasoning_effort" : "enable_thinking";
   if (!hasEffort && !template?.includes(variable)) {
+    if (effort !== "none" || !KNOWN_MARKS.some(({ close }) => template?.includes(close))) {
+      return undefined;
+    }
     throw new RequestError(
-      `${name} is not supported by this model: its chat template has no variable for it; valid is null`,
+      `${name} is "none", but this model always reasons: its chat template has no switch for it`,
       name,
     );
   }

@@ -46,7 +46,9 @@ export class Guard {
   /** @throws {HttpError} 401 without the key */
   checkKey({ headers }: Request): void {
     if (this.#keyHash === undefined) return;
-    const [, key] = /^Bearer +(\S+)$/i.exec(headers.get("authorization") ?? "") ?? [];
+    const [, bearer] = /^Bearer +(\S+)$/i.exec(headers.get("authorization") ?? "") ?? [];
+    // Anthropic's clients have a header of their own.
+    const key = bearer ?? headers.get("x-api-key") ?? undefined;
     if (key !== undefined && timingSafeEqual(hash(key), this.#keyHash)) return;
     const what = key === undefined ? "the API key is missing" : "the API key is wrong";
     throw new HttpError(401, `${what}; send it as "Authorization: Bearer KEY"`, {
@@ -61,7 +63,7 @@ export class Guard {
     return new Response(null, {
       status: 204,
       headers: {
-        "access-control-allow-methods": "GET, POST",
+        "access-control-allow-methods": "GET, POST, DELETE",
         // Client libraries in browsers send headers of their own.
         "access-control-allow-headers": /^[\w\-, ]+$/.test(asked)
           ? asked

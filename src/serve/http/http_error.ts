@@ -1,4 +1,5 @@
 /** Errors in the form of OpenAI's API: `{error: {message, type, param, code}}`. */
+import { TooLongError } from "../../engine/request/prompt.ts";
 import { ForgeError } from "../../errors.ts";
 import { RequestError } from "../../requests/values.ts";
 
@@ -38,11 +39,10 @@ const MAX_PARAM_CHARACTERS = 200;
 /** Status after the client closed the request, as in nginx. */
 const CLIENT_CLOSED = 499;
 
-/** Returns the response for an error. */
-export function errorResponse(error: unknown): Response {
-  const { status, details } = toHttpError(error);
-  const { headers } = details;
-  return Response.json(errorBody(error), { status, ...(headers === undefined ? {} : { headers }) });
+/** Returns the response for an error. @param body in the form of another API than OpenAI's */
+export function errorResponse(error: unknown, body: object = errorBody(error)): Response {
+  const { status, details: { headers } } = toHttpError(error);
+  return Response.json(body, { status, ...(headers === undefined ? {} : { headers }) });
 }
 
 /** Returns the error object. It has no details of internal errors. */
@@ -61,6 +61,9 @@ function toHttpError(error: unknown): HttpError {
   if (error instanceof RequestError) {
     const { message, key } = error;
     return new HttpError(400, message, key === undefined ? {} : { param: shortened(key) });
+  }
+  if (error instanceof TooLongError) {
+    return new HttpError(400, error.message, { code: "context_length_exceeded" });
   }
   if (!(error instanceof ForgeError)) return new HttpError(500, "internal error");
   switch (error.code) {

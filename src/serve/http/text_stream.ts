@@ -1,5 +1,7 @@
 /** Streamed responses: server-sent events and lines of JSON. */
 
+import type { JsonObject } from "../../formats/json.ts";
+
 /** Media type of a stream, and the frame around each of its messages. */
 export interface Framing {
   readonly contentType: string;
@@ -11,6 +13,17 @@ export const EVENTS: Framing = {
   contentType: "text/event-stream; charset=utf-8",
   frame: (message) => `data: ${message}\n\n`,
 };
+
+/** Server-sent events with names; messages come from {@linkcode namedEvent}. */
+export const NAMED_EVENTS: Framing = {
+  contentType: EVENTS.contentType,
+  frame: (message) => `${message}\n\n`,
+};
+
+/** Returns a message with the name of its event. */
+export function namedEvent(name: string, data: JsonObject): string {
+  return `event: ${name}\ndata: ${JSON.stringify(data)}`;
+}
 
 /** Lines of JSON. */
 export const LINES: Framing = {

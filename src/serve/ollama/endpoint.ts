@@ -1,30 +1,16 @@
 /** Model names and errors of Ollama's endpoints. */
 import type { JsonObject } from "../../formats/json.ts";
 import { checkKeys, isGiven, readString } from "../../requests/values.ts";
-import type { Endpoint } from "../handler.ts";
-import { errorBody, errorResponse, isFault } from "../http/http_error.ts";
+import { errorBody } from "../http/http_error.ts";
 import { readBody } from "../http/request_body.ts";
 import type { Service } from "../service.ts";
 
 /** Tag that Ollama appends to a name without one. */
 const TAG = ":latest";
 
-/** Returns an endpoint whose errors are `{"error": …}`, as Ollama's clients expect. */
-export function withOllamaErrors(endpoint: Endpoint): Endpoint {
-  return async (service, request, rest) => {
-    try {
-      return await endpoint(service, request, rest);
-    } catch (error) {
-      if (isFault(error)) service.onError(error);
-      const { status } = errorResponse(error);
-      return Response.json({ error: errorMessage(error) }, { status });
-    }
-  };
-}
-
-/** Returns the message of an error, without details of an internal one. */
-export function errorMessage(error: unknown): string {
-  return errorBody(error).error.message;
+/** Returns an error in Ollama's form. */
+export function ollamaError(error: unknown): JsonObject {
+  return { error: errorBody(error).error.message };
 }
 
 /**

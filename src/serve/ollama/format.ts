@@ -6,7 +6,7 @@ import type { Part, PartReader } from "../chat/dialect.ts";
 import { LINES } from "../http/text_stream.ts";
 import { finishReason } from "../openai/response.ts";
 import type { Service } from "../service.ts";
-import { errorMessage } from "./endpoint.ts";
+import { ollamaError } from "./endpoint.ts";
 
 /** Contents of an answer, or of a part of it. */
 export interface Contents {
@@ -62,7 +62,7 @@ export class OllamaFormat implements AnswerFormat {
   }
 
   error(error: unknown): string {
-    return JSON.stringify({ error: errorMessage(error) });
+    return JSON.stringify(ollamaError(error));
   }
 
   whole(): JsonObject {

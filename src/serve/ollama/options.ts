@@ -2,7 +2,16 @@
 import type { GenerateOptions } from "../../engine/request/options.ts";
 import type { JsonObject, JsonValue } from "../../formats/json.ts";
 import { readOptions } from "../../requests/options.ts";
-import { checkKeys, invalid, isGiven, readBoolean, readObject } from "../../requests/values.ts";
+import { quote } from "../../formats/quote.ts";
+import {
+  checkKeys,
+  invalid,
+  isGiven,
+  readBoolean,
+  readObject,
+  RequestError,
+} from "../../requests/values.ts";
+import { isHarmony } from "../chat/harmony.ts";
 import { effortVariables, findMarks } from "../chat/reasoning.ts";
 import type { Service } from "../service.ts";
 
@@ -52,14 +61,16 @@ export interface Settings {
  *
  * @throws {RequestError} naming the key and the valid values
  */
-export function readSettings({ model, defaults }: Service, body: JsonObject): Settings {
+export function readSettings({ model, name, defaults }: Service, body: JsonObject): Settings {
   const { n: _, ...options } = readOptions({
     ...samplingOf(body.options),
     ...constraintOf(body.format),
   }, defaults);
   const { chatTemplate } = model.checkpoint;
-  const effort = effortOf(body.think, findMarks(chatTemplate, model.tokenizer) !== undefined);
-  const variables = effortVariables(effort, chatTemplate, options.templateVariables);
+  const thinks = findMarks(chatTemplate, model.tokenizer) !== undefined ||
+    isHarmony(chatTemplate);
+  const effort = effortOf(body.think, thinks, name);
+  const variables = effortVariables(effort, chatTemplate, options.templateVariables, "think");
   return {
     options: variables === undefined ? options : { ...options, templateVariables: variables },
     // As in Ollama, the response is a stream by default.
@@ -92,9 +103,21 @@ function constraintOf(format: JsonValue | undefined): JsonObject {
   throw invalid("format", format, '"json" or a JSON schema');
 }
 
-/** @param thinks true if the model reasons at all; if not, `think: false` has no effect */
-function effortOf(think: JsonValue | undefined, thinks: boolean): JsonValue | undefined {
+/**
+ * @param thinks true if the model reasons at all
+ * @throws {RequestError} in Ollama's words if it does not, and is asked to
+ */
+function effortOf(
+  think: JsonValue | undefined,
+  thinks: boolean,
+  model: string,
+): JsonValue | undefined {
   if (!isGiven(think) || (think === false && !thinks)) return undefined;
+  const isKnown = think === true || think === false ||
+    ["low", "medium", "high"].some((known) => known === think);
+  if (isKnown && !thinks) {
+    throw new RequestError(`${quote(model)} does not support thinking`, "think");
+  }
   if (think === true) return "medium";
   if (think === false) return "none";
   if (["low", "medium", "high"].some((known) => known === think)) return think;

@@ -1,5 +1,4 @@
 /** `POST /v1/chat/completions`: answers conversations. */
-import type { JsonObject } from "../../formats/json.ts";
 import { readMessages } from "../../requests/messages.ts";
 import { OPTION_FIELDS, readOptions } from "../../requests/options.ts";
 import type { ChatMessage } from "../../tokenizer/chat_template.ts";
@@ -32,7 +31,7 @@ export async function chatCompletions(service: Service, request: Request): Promi
   service.checkModel(body);
   const { model } = service;
   const { chatTemplate } = model.checkpoint;
-  const messages = readConversation(body, chatTemplate);
+  const messages = withKnownRoles(readMessages(body.messages), chatTemplate);
   const stream = readStream(body);
   const { n = 1, ...given } = readOptions(body, service.defaults);
   const variables = effortVariables(body.reasoning_effort, chatTemplate, given.templateVariables);
@@ -54,9 +53,11 @@ export async function chatCompletions(service: Service, request: Request): Promi
   return await answer.respond(request, pieces, format, stream !== undefined);
 }
 
-/** Reads the messages. The role developer becomes system for templates without a developer role. */
-function readConversation(body: JsonObject, template: string | undefined): ChatMessage[] {
-  const messages = readMessages(body.messages);
+/** Makes the role developer system for templates without a developer role. */
+export function withKnownRoles(
+  messages: readonly ChatMessage[],
+  template: string | undefined,
+): readonly ChatMessage[] {
   if (template?.includes("developer")) return messages;
   return messages.map((message) =>
     message.role === "developer" ? { ...message, role: "system" } : message

@@ -11,11 +11,23 @@ import {
 } from "../../requests/values.ts";
 
 /** Keys that have no effect on an answer, and are ignored. */
-const IGNORED = ["user", "metadata", "safety_identifier", "prompt_cache_key"];
+const IGNORED = [
+  "user",
+  "metadata",
+  "safety_identifier",
+  "prompt_cache_key",
+  "prompt_cache_retention",
+  // Nothing is stored, the model stays loaded, and prompts are always cached.
+  "store",
+  "keep_alive",
+  "cache_prompt",
+  // A wish about style.
+  "verbosity",
+];
 
 /** Keys of unsupported features, and the values that turn each off. */
 const NEUTRAL: Readonly<Record<string, readonly JsonValue[]>> = {
-  store: [false],
+  modalities: [["text"]],
   service_tier: ["auto", "default"],
   echo: [false],
   best_of: [1],
@@ -47,11 +59,15 @@ export function checkFields(body: JsonObject, known: readonly string[]): void {
     const neutral = Object.hasOwn(NEUTRAL, name) ? NEUTRAL[name]! : undefined;
     if (neutral === undefined || known.includes(name)) {
       relevant[name] = value;
-    } else if (isGiven(value) && !neutral.includes(value)) {
+    } else if (isGiven(value) && !neutral.some((valid) => isEqual(valid, value))) {
       throw invalid(name, value, neutral.map((valid) => JSON.stringify(valid)).join(" or "));
     }
   }
   checkKeys(relevant, known, ALIASES);
+}
+
+function isEqual(a: JsonValue, b: JsonValue): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
 }
 
 /** Reads `stream` and `stream_options`; returns `undefined` for a whole response. */

@@ -1,0 +1,239 @@
+/** `POST /v1/messages` and `POST /v1/messages/count_tokens`: Anthropic's API. */
+import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
+import { MAX_COUNT } from "../../engine/limits.ts";
+import type { GenerateOptions } from "../../engine/request/options.ts";
+import { quote } from "../../formats/quote.ts";
+import { readMessages } from "../../requests/messages.ts";
+import { readOptions } from "../../requests/options.ts";
+import {
+  checkKeys,
+  invalid,
+  isGiven,
+  readBoolean,
+  readNumber,
+  readObject,
+  readString,
+  RequestError,
+} from "../../requests/values.ts";
+import { Answer } from "../answer.ts";
+import { Blocks } from "../chat/blocks.ts";
+import type { ChatRequest } from "../chat/dialect.ts";
+import { effortVariables } from "../chat/reasoning.ts";
+import { resolveDialect } from "../chat/resolve_dialect.ts";
+import { readTools } from "../chat/tools.ts";
+import { readBody } from "../http/request_body.ts";
+import type { Service } from "../service.ts";
+import { MessageFormat } from "./format.ts";
+
+const PROMPT_FIELDS = ["model", "messages", "system", "tools", "tool_choice", "thinking"];
+const FIELDS = [
+  ...PROMPT_FIELDS,
+  "max_tokens",
+  "stop_sequences",
+  "stream",
+  "temperature",
+  "top_k",
+  "top_p",
+  // Without effect here.
+  "metadata",
+  "service_tier",
+  "cache_control",
+];
+
+/** Answers a conversation. */
+export async function messages(service: Service, request: Request): Promise<Response> {
+  const body = await readBody(request);
+  checkKeys(body, FIELDS);
+  service.checkModel(body);
+  const { model } = service;
+  const isStream = isGiven(body.stream) && readBoolean(body.stream, "stream");
+  const chat = readChat(service, body, readSampling(service, body));
+
+  using answer = new Answer(service, 1);
+  const dialect = await resolveDialect(model, chat, service.enforceable);
+  const { promptTokens, pieces } = await model.generateMany(chat.messages, 1, {
+    ...dialect.options,
+    signal: answer.signal,
+  });
+  const blocks = new Blocks(dialect.newReader(promptTokens));
+  const format = new MessageFormat(blocks, service.name, promptTokens.length);
+  return await answer.respond(request, pieces, format, isStream);
+}
+
+/** Counts the tokens of a conversation. */
+export async function countTokens(service: Service, request: Request): Promise<Response> {
+  const body = await readBody(request);
+  checkKeys(body, PROMPT_FIELDS);
+  service.checkModel(body);
+  const chat = readChat(service, body, service.defaults);
+  const { options } = await resolveDialect(service.model, chat, service.enforceable);
+  const { tokens } = await service.model.encodePromptInSlices(chat.messages, {
+    ...options,
+    signal: request.signal,
+  });
+  return Response.json({ input_tokens: tokens.length });
+}
+
+function readSampling({ defaults }: Service, body: JsonObject): GenerateOptions {
+  const { max_tokens, stop_sequences, temperature, top_k, top_p } = body;
+  return readOptions({
+    max_tokens: readNumber(max_tokens, "max_tokens", 1, MAX_COUNT, true),
+    temperature: temperature ?? null,
+    top_k: top_k ?? null,
+    top_p: top_p ?? null,
+    stop: stop_sequences ?? null,
+  }, defaults);
+}
+
+/** Reads the conversation, its tools, and whether the model thinks before it answers. */
+function readChat(service: Service, body: JsonObject, given: GenerateOptions): ChatRequest {
+  const { system, messages: turns, thinking } = body;
+  const { chatTemplate } = service.model.checkpoint;
+  if (!Array.isArray(turns)) throw invalid("messages", turns, "a list of messages");
+  const head = isGiven(system) ? [{ role: "system", content: textOf(system, "system") }] : [];
+  const all = turns.flatMap((turn, i) => chatMessages(readObject(turn, `messages[${i}]`), i));
+  const variables = effortVariables(readThinking(thinking), chatTemplate, given.templateVariables);
+  return {
+    messages: readMessages([...head, ...all]),
+    options: variables === undefined ? given : { ...given, templateVariables: variables },
+    use: readTools(chatTools(body)),
+  };
+}
+
+/** Returns the effort that `thinking` stands for. */
+function readThinking(thinking: JsonValue | undefined): JsonValue | undefined {
+  if (!isGiven(thinking)) return undefined;
+  const { type } = readObject(thinking, "thinking");
+  if (type === "enabled" || type === "adaptive") return "medium";
+  if (type === "disabled") return "none";
+  throw invalid("thinking.type", type, '"enabled", "adaptive" or "disabled"');
+}
+
+/** Returns a message in the form of chat completions: results of tools are messages of their own. */
+function chatMessages({ role, content }: JsonObject, index: number): JsonObject[] {
+  const place = `messages[${index}]`;
+  if (role !== "user" && role !== "assistant") {
+    throw invalid(`${place}.role`, role, '"user" or "assistant"');
+  }
+  if (typeof content === "string") return [{ role, content }];
+  if (!Array.isArray(content)) {
+    throw invalid(`${place}.content`, content, "a text or a list of blocks");
+  }
+  const results: JsonObject[] = [];
+  const calls: JsonObject[] = [];
+  let text = "";
+  let reasoning = "";
+  content.forEach((part, i) => {
+    const at = `${place}.content[${i}]`;
+    const block = readObject(part, at);
+    switch (block.type) {
+      case "text":
+        text += readString(block.text, `${at}.text`);
+        break;
+      case "thinking":
+        reasoning += readString(block.thinking, `${at}.thinking`);
+        break;
+      case "redacted_thinking":
+        break;
+      case "tool_use":
+        calls.push(toolCall(block, at));
+        break;
+      case "tool_result":
+        results.push({
+          role: "tool",
+          tool_call_id: readString(block.tool_use_id, `${at}.tool_use_id`),
+          content: isGiven(block.content) ? textOf(block.content, `${at}.content`) : "",
+        });
+        break;
+      default:
+        throw invalid(
+          `${at}.type`,
+          block.type,
+          '"text", "thinking", "tool_use" or "tool_result"',
+        );
+    }
+  });
+  const hasOnlyResults = results.length > 0 && text === "" && calls.length === 0;
+  if (hasOnlyResults) return results;
+  return [...results, {
+    role,
+    content: text,
+    ...(reasoning === "" ? {} : { reasoning_content: reasoning }),
+    ...(calls.length === 0 ? {} : { tool_calls: calls }),
+  }];
+}
+
+function toolCall({ id, name, input }: JsonObject, place: string): JsonObject {
+  return {
+    id: readString(id, `${place}.id`),
+    type: "function",
+    function: {
+      name: readString(name, `${place}.name`),
+      arguments: readObject(input, `${place}.input`),
+    },
+  };
+}
+
+/** Reads a text, or a list of blocks with text. */
+function textOf(content: JsonValue, place: string): string {
+  if (typeof content === "string") return content;
+  if (!Array.isArray(content)) throw invalid(place, content, "a text or a list of text blocks");
+  return content.map((part, i) => {
+    if (isJsonObject(part) && part.type === "text" && typeof part.text === "string") {
+      return part.text;
+    }
+    const kind = isJsonObject(part) && typeof part.type === "string"
+      ? quote(part.type)
+      : "no block";
+    throw new RequestError(
+      `${place}[${i}] is ${kind}; valid is {"type": "text", "text": …}`,
+      `${place}[${i}]`,
+    );
+  }).join("");
+}
+
+/** Returns tools and their choice in the form of chat completions. */
+function chatTools({ tools, tool_choice }: JsonObject): JsonObject {
+  const list = isGiven(tools) ? tools : [];
+  if (!Array.isArray(list)) throw invalid("tools", list, "a list of tools");
+  const functions = list.map((tool, i) => {
+    const { type, name, description, input_schema, strict, cache_control: _, ...others } =
+      readObject(
+        tool,
+        `tools[${i}]`,
+      );
+    if (isGiven(type) && type !== "custom") {
+      throw invalid(`tools[${i}].type`, type, '"custom": forge runs no tools itself');
+    }
+    checkKeys(others, []);
+    return {
+      type: "function",
+      function: {
+        name: name ?? null,
+        ...(isGiven(description) ? { description } : {}),
+        ...(isGiven(input_schema) ? { parameters: input_schema } : {}),
+        ...(isGiven(strict) ? { strict } : {}),
+      },
+    };
+  });
+  return { tools: functions, ...readChoice(tool_choice) };
+}
+
+function readChoice(choice: JsonValue | undefined): JsonObject {
+  if (!isGiven(choice)) return {};
+  const { type, name, disable_parallel_tool_use } = readObject(choice, "tool_choice");
+  const isSerial = isGiven(disable_parallel_tool_use) &&
+    readBoolean(disable_parallel_tool_use, "tool_choice.disable_parallel_tool_use");
+  const parallel = isSerial ? { parallel_tool_calls: false } : {};
+  switch (type) {
+    case "auto":
+    case "none":
+      return { tool_choice: type, ...parallel };
+    case "any":
+      return { tool_choice: "required", ...parallel };
+    case "tool":
+      return { tool_choice: { type: "function", function: { name: name ?? null } }, ...parallel };
+    default:
+      throw invalid("tool_choice.type", type, '"auto", "any", "tool" or "none"');
+  }
+}

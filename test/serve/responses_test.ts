@@ -1,0 +1,246 @@
+/** `/v1/responses` and `/v1/messages`, with the packages of OpenAI and Anthropic. */
+import Anthropic from "@anthropic-ai/sdk";
+import {
+  assert,
+  assertEquals,
+  assertMatch,
+  assertRejects,
+  assertStringIncludes,
+} from "@std/assert";
+import OpenAI from "openai";
+import { TempFolder } from "../support/temp_folder.ts";
+import { Client, DEMO } from "./client.ts";
+import { GIVEN, scripted } from "./scripted.ts";
+
+const HERMES = `${GIVEN}{# <tool_call> {"name": "arguments"} </tool_call> </think> #}`;
+const SCRIPT = [
+  "<think>",
+  "Hm, Rome.",
+  "</think>",
+  "I'll ",
+  "look.",
+  '\n<tool_call>\n{"name": "weather", "argu',
+  'ments": {"city": "Rome"}}',
+  "\n</tool_call>",
+];
+const CITY = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
+
+/** Sends the requests of a package to a handler. */
+function fetcher(client: Client): typeof fetch {
+  return async (url, init) => {
+    const { pathname } = new URL(String(url));
+    return await client.handler(new Request(`http://localhost${pathname}`, init));
+  };
+}
+
+function openAi(client: Client): OpenAI {
+  const options = { baseURL: "http://localhost/v1", apiKey: "none", maxRetries: 0 };
+  return new OpenAI({ ...options, fetch: fetcher(client) });
+}
+
+function anthropic(client: Client): Anthropic {
+  const options = { baseURL: "http://localhost", apiKey: "none", maxRetries: 0 };
+  return new Anthropic({ ...options, fetch: fetcher(client) });
+}
+
+Deno.test("responses: items of reasoning, text and calls, whole and as a stream", async () => {
+  using folder = new TempFolder();
+  await using client = await scripted(folder, SCRIPT, { chatTemplate: HERMES });
+  const sdk = openAi(client);
+  const ask = {
+    model: folder.path.split("/").at(-1)!,
+    input: "The weather?",
+    temperature: 0,
+    tools: [{
+      type: "function" as const,
+      name: "weather",
+      description: "d",
+      parameters: CITY,
+      strict: false,
+    }],
+  };
+  const whole = await sdk.responses.create(ask);
+  const shown = (items: readonly OpenAI.Responses.ResponseOutputItem[]) =>
+    items.map((item) => {
+      if (item.type === "reasoning") return item.content![0]!.text;
+      if (item.type === "function_call") return `${item.name} ${item.arguments}`;
+      const [part] = item.type === "message" ? item.content : [];
+      return part?.type === "output_text" ? part.text : item.type;
+    });
+  const expected = ["Hm, Rome.", "I'll look.", 'weather {"city":"Rome"}'];
+  assertEquals([whole.status, shown(whole.output)], ["completed", expected]);
+  assertEquals(whole.output_text, "I'll look.");
+  assert(whole.usage!.output_tokens_details.reasoning_tokens > 0);
+
+  const events: OpenAI.Responses.ResponseStreamEvent[] = [];
+  let text = "";
+  let args = "";
+  for await (const event of await sdk.responses.create({ ...ask, stream: true })) {
+    events.push(event);
+    if (event.type === "response.output_text.delta") text += event.delta;
+    if (event.type === "response.function_call_arguments.delta") args += event.delta;
+  }
+  assertEquals(events.map(({ sequence_number }) => sequence_number), events.map((_, i) => i));
+  assertEquals([text, args], ["I'll look.", '{"city":"Rome"}']);
+  const types = events.map(({ type }) => type).filter((type, i, all) => type !== all[i - 1]);
+  assertEquals(types, [
+    "response.created",
+    "response.in_progress",
+    "response.output_item.added",
+    "response.reasoning_text.delta",
+    "response.reasoning_text.done",
+    "response.output_item.done",
+    "response.output_item.added",
+    "response.content_part.added",
+    "response.output_text.delta",
+    "response.output_text.done",
+    "response.content_part.done",
+    "response.output_item.done",
+    "response.output_item.added",
+    "response.function_call_arguments.delta",
+    "response.function_call_arguments.done",
+    "response.output_item.done",
+    "response.completed",
+  ]);
+  const last = events.at(-1)!;
+  assert(last.type === "response.completed");
+  assertEquals(shown(last.response.output), expected);
+});
+
+Deno.test("responses: a later turn continues an earlier response", async () => {
+  using folder = new TempFolder();
+  await using client = await scripted(folder, ["Yes."], { chatTemplate: GIVEN });
+  const sdk = openAi(client);
+  const first = await sdk.responses.create({
+    input: "One",
+    instructions: "Be brief.",
+    temperature: 0,
+  });
+  const tokens = async (body: object) => (await sdk.responses.create(body)).usage!.input_tokens;
+  const alone = await tokens({ input: "Two", temperature: 0 });
+  const next = await sdk.responses.create({
+    input: "Two",
+    previous_response_id: first.id,
+    temperature: 0,
+  });
+  // GIVEN prints "none", then [role:content] of each message; instructions do not carry over.
+  assertEquals(next.usage!.input_tokens - alone, "[user:One][assistant:Yes.]".length);
+  assertEquals((await sdk.responses.retrieve(first.id)).output_text, "Yes.");
+  await sdk.responses.delete(first.id);
+  const gone = await assertRejects(() => sdk.responses.retrieve(first.id), OpenAI.NotFoundError);
+  assertStringIncludes(gone.message, "is not kept here");
+  const unstored = await sdk.responses.create({ input: "x", store: false, temperature: 0 });
+  await assertRejects(() => sdk.responses.retrieve(unstored.id), OpenAI.NotFoundError);
+});
+
+Deno.test("responses: structured output, limits, and what is refused", async () => {
+  await using client = await Client.open(DEMO);
+  const sdk = openAi(client);
+  const schema = { ...CITY, additionalProperties: false };
+  const { output_text } = await sdk.responses.create({
+    input: "A city?",
+    text: { format: { type: "json_schema", name: "city", schema } },
+    max_output_tokens: 200,
+  });
+  assertEquals(Object.keys(JSON.parse(output_text)), ["city"]);
+  const cut = await sdk.responses.create({ input: "A story", max_output_tokens: 3 });
+  assertEquals([cut.status, cut.incomplete_details], [
+    "incomplete",
+    { reason: "max_output_tokens" },
+  ]);
+  for (
+    const [body, message] of [
+      [{}, "input is missing"],
+      [{ input: "x", inputs: 1 }, 'unknown key "inputs"; did you mean input?'],
+      [{ input: "x", tools: [{ type: "web_search" }] }, "forge runs no tools itself"],
+      [{ input: "x", background: true }, "background is true"],
+      [{ input: [{ type: "item_reference", id: "x" }] }, 'input[0].type is "item_reference"'],
+      [
+        { input: [{ role: "user", content: [{ type: "input_image" }] }] },
+        "input[0].content[0].type",
+      ],
+      [{ input: "x", include: ["everything"] }, 'include is "everything"'],
+    ] as const
+  ) {
+    const response = await client.post("/v1/responses", body);
+    assertEquals(response.status, 400);
+    assertStringIncludes((await response.json()).error.message, message);
+  }
+});
+
+Deno.test("messages: blocks of thinking, text and calls, whole and as a stream", async () => {
+  using folder = new TempFolder();
+  await using client = await scripted(folder, SCRIPT, { chatTemplate: HERMES });
+  const sdk = anthropic(client);
+  const ask: Anthropic.MessageCreateParamsNonStreaming = {
+    model: folder.path.split("/").at(-1)!,
+    max_tokens: 100,
+    // The package has no temperature any more; other clients send one.
+    ...{ temperature: 0 },
+    system: [{ type: "text", text: "Be kind." }],
+    messages: [
+      { role: "user", content: "The weather?" },
+      { role: "assistant", content: [{ type: "tool_use", id: "a", name: "now", input: {} }] },
+      { role: "user", content: [{ type: "tool_result", tool_use_id: "a", content: "noon" }] },
+    ],
+    tools: [{ name: "weather", input_schema: CITY as Anthropic.Tool.InputSchema }],
+  };
+  const shown = ({ content }: Anthropic.Message) =>
+    content.map((block) =>
+      block.type === "thinking"
+        ? block.thinking
+        : block.type === "tool_use"
+        ? [block.name, block.input]
+        : block.type === "text"
+        ? block.text
+        : block.type
+    );
+  const expected = ["Hm, Rome.", "I'll look.", ["weather", { city: "Rome" }]];
+  const whole = await sdk.messages.create(ask);
+  assertEquals([whole.stop_reason, shown(whole)], ["tool_use", expected]);
+  const stream = sdk.messages.stream(ask);
+  const streamed = await stream.finalMessage();
+  assertEquals([streamed.stop_reason, shown(streamed)], ["tool_use", expected]);
+  const { input_tokens, cache_read_input_tokens, output_tokens } = streamed.usage;
+  assertEquals(output_tokens, whole.usage.output_tokens);
+  const { model, messages, system, tools } = ask;
+  const counted = await sdk.messages.countTokens({
+    model,
+    messages,
+    ...(system === undefined ? {} : { system }),
+    ...(tools === undefined ? {} : { tools }),
+  });
+  assertEquals(counted.input_tokens, input_tokens + cache_read_input_tokens!);
+});
+
+Deno.test("messages: limits, the key, and what is refused", async () => {
+  await using client = await Client.open(DEMO, { apiKey: "secret" });
+  const sdk = anthropic(client);
+  const ask = {
+    model: "demo",
+    max_tokens: 3,
+    messages: [{ role: "user" as const, content: "A story" }],
+  };
+  await assertRejects(() => sdk.messages.create(ask), Anthropic.AuthenticationError);
+  const known = sdk.withOptions({ apiKey: "secret" });
+  const cut = await known.messages.create({ ...ask, thinking: { type: "disabled" } });
+  assertEquals([cut.stop_reason, cut.usage.output_tokens], ["max_tokens", 3]);
+  for (
+    const [body, message] of [
+      [{ ...ask, max_tokens: undefined }, "max_tokens is missing"],
+      [{ ...ask, model: "claude" }, 'the model "claude" is not served here'],
+      [{ ...ask, messages: [{ role: "system", content: "x" }] }, 'messages[0].role is "system"'],
+      [{ ...ask, messages: [{ role: "user", content: [{ type: "image" }] }] }, "content[0].type"],
+      [{ ...ask, tools: [{ type: "bash_20250124", name: "bash" }] }, "forge runs no tools itself"],
+      [{ ...ask, top_logprobs: 1 }, 'unknown key "top_logprobs"'],
+    ] as const
+  ) {
+    const response = await client.post("/v1/messages", body, {
+      headers: { "x-api-key": "secret" },
+    });
+    const { type, error } = await response.json();
+    assertEquals(type, "error");
+    assertMatch(error.type, /^(invalid_request|not_found)_error$/);
+    assertStringIncludes(error.message, message);
+  }
+});
