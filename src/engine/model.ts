@@ -42,7 +42,7 @@ import { loadPrompt, savePrompt } from "./cache/prompt_cache.ts";
 import { promptCacheKey } from "./cache/prompt_cache_key.ts";
 import { Profile } from "./profile.ts";
 import type { PromptCacheKey } from "./cache/prompt_cache_file.ts";
-import type { Runner } from "./runner.ts";
+import { PAGE_TOKENS, type Runner } from "./runner.ts";
 import {
   modelDefaults,
   type ResolvedSampling,
@@ -176,6 +176,12 @@ export class Model implements AsyncDisposable {
   /** Most sequences computed at a time. */
   get parallel(): number {
     return this.#runner.limits.maxSequences;
+  }
+
+  /** Positions of the KV cache, and those that are free. */
+  get kvTokens(): { readonly total: number; readonly free: number } {
+    const { nPages, freePages } = this.#runner.pages;
+    return { total: nPages * PAGE_TOKENS, free: freePages * PAGE_TOKENS };
   }
 
   /** Bytes of the keys and values of each token. */

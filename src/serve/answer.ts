@@ -95,7 +95,9 @@ export class Answer implements Disposable {
   async *#pieces(
     generations: readonly AsyncGenerator<Piece>[],
   ): AsyncGenerator<readonly [index: number, piece: Piece]> {
+    const timers = generations.map(() => this.#service.metrics.startGeneration());
     for await (const next of merge(generations, () => this.#controller.abort())) {
+      timers[next[0]]!.take(next[1]);
       if (next[1].end?.finishReason === "cancelled") {
         throw new HttpError(503, "the answer was stopped before its end", { code: "stopped" });
       }

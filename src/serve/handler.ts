@@ -14,6 +14,7 @@ import { embeddings } from "./openai/embeddings.ts";
 import { listModels, showModel } from "./openai/models.ts";
 import { deleteResponse, responses, showResponse } from "./openai/responses.ts";
 import { checkOptions, type ServeOptions } from "./options.ts";
+import { metrics, slots } from "./metrics.ts";
 import { page, pageFile, props } from "./page.ts";
 import { Service } from "./service.ts";
 import { detokenize, tokenize } from "./tokens.ts";
@@ -57,6 +58,8 @@ const ROUTES: readonly Route[] = [
   { method: "GET", path: "/", endpoint: page, isOpen: true },
   { method: "GET", path: "/page/*", endpoint: pageFile, isOpen: true },
   { method: "GET", path: "/props", endpoint: props },
+  { method: "GET", path: "/slots", endpoint: slots },
+  { method: "GET", path: "/metrics", endpoint: metrics },
   { method: "GET", path: "/health", endpoint: health, isOpen: true },
   { method: "POST", path: "/api/chat", endpoint: chat },
   { method: "POST", path: "/api/generate", endpoint: generate },
@@ -85,15 +88,32 @@ export function createHandler(model: Model, options: ServeOptions = {}): Handler
   const service = new Service(model, options);
   const guard = new Guard(options);
   return async (request) => {
-    try {
-      return guard.addHeaders(await dispatch(service, guard, request));
-    } catch (error) {
-      if (isFault(error)) service.onError(error);
-      const path = URL.canParse(request.url) ? new URL(request.url).pathname : "";
-      const [, form] = ERROR_FORMS.find(([start]) => path.startsWith(start)) ?? [];
-      return guard.addHeaders(errorResponse(error, form?.(error)));
-    }
+    const response = guard.addHeaders(await respond(service, guard, request));
+    service.metrics.countRequest(request.method, routePath(request), response.status);
+    return response;
   };
+}
+
+async function respond(service: Service, guard: Guard, request: Request): Promise<Response> {
+  try {
+    return await dispatch(service, guard, request);
+  } catch (error) {
+    if (isFault(error)) service.onError(error);
+    const path = pathOf(request);
+    const [, form] = ERROR_FORMS.find(([start]) => path.startsWith(start)) ?? [];
+    return errorResponse(error, form?.(error));
+  }
+}
+
+/** Returns the path of a request; empty for an invalid URL. */
+function pathOf({ url }: Request): string {
+  return URL.canParse(url) ? new URL(url).pathname : "";
+}
+
+/** Returns the path of the route that a request asks for; `other` without one. */
+function routePath(request: Request): string {
+  const path = pathOf(request);
+  return ROUTES.find((route) => restOf(path, route) !== undefined)?.path ?? "other";
 }
 
 async function dispatch(service: Service, guard: Guard, request: Request): Promise<Response> {

@@ -8,6 +8,7 @@ import { quote, quoteList } from "../formats/quote.ts";
 import { isGiven, readString } from "../requests/values.ts";
 import { EnforceableTools } from "./chat/tools.ts";
 import { HttpError } from "./http/http_error.ts";
+import { Metrics } from "./metrics.ts";
 import { KeptResponses } from "./openai/kept_responses.ts";
 import { DEFAULT_QUEUE, type ServeOptions } from "./options.ts";
 
@@ -23,6 +24,7 @@ export class Service {
   /** Encoding of texts that are not prompts. */
   readonly slices = new Slices();
   readonly responses = new KeptResponses();
+  readonly metrics = new Metrics();
   /** Start of the service, in seconds since 1970. */
   readonly created = Math.floor(Date.now() / 1000);
   readonly onError: (error: unknown) => void;

@@ -219,3 +219,19 @@ Deno.test("run: system files act as stdin or are rejected without advice on Deno
     'forge: error: cannot write "/dev/full": Deno does not allow programs to open it\n',
   );
 });
+
+Deno.test("run: a chat template from a file replaces the model's own", async () => {
+  using folder = new TempFolder();
+  const path = folder.write("template.jinja", "{{ messages[0].content }} and");
+  const args = ["run", "-p", "Once", "-n", "1", "--json"];
+  const tokens = async (args: readonly string[]) =>
+    JSON.parse((await forge(args)).stdout).prompt_tokens;
+  assertEquals(
+    await tokens([...args, "--chat-template", path]),
+    await tokens(["run", "--raw", "-p", "Once and", "-n", "1", "--json"]) - 1,
+    "a template writes no BOS by itself",
+  );
+  const missing = await forge([...args, "--chat-template", "/nowhere"]);
+  assertEquals([missing.code, missing.stdout], [1, ""]);
+  assertStringIncludes(missing.stderr, "/nowhere");
+});

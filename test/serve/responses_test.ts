@@ -244,3 +244,50 @@ Deno.test("messages: limits, the key, and what is refused", async () => {
     assertStringIncludes(error.message, message);
   }
 });
+
+Deno.test("serve: a begun answer is continued", async () => {
+  using folder = new TempFolder();
+  await using client = await scripted(folder, ["Yes."], { chatTemplate: GIVEN });
+  const turns = [{ role: "user", content: "x" }, { role: "assistant", content: "abc" }];
+  const ask = { messages: turns, temperature: 0, max_tokens: 1 };
+  const tokens = async (body: object) => (await client.chat(body)).usage!.prompt_tokens;
+  assertEquals(await tokens(ask), "none[user:x][assistant:abc]".length);
+  const continued = await tokens({ ...ask, continue_final_message: true });
+  assertEquals(continued, "none[user:x]abc".length);
+  const { usage } = await (await client.post("/v1/messages", ask)).json();
+  assertEquals(usage.input_tokens + usage.cache_read_input_tokens, continued);
+  const both = { ...ask, continue_final_message: true, add_generation_prompt: true };
+  assertStringIncludes((await client.refusal("/v1/chat/completions", both)).message, "is true");
+  const user = { ...ask, continue_final_message: true, messages: turns.slice(0, 1) };
+  const refused = await client.refusal("/v1/chat/completions", user);
+  assertStringIncludes(refused.message, "the last message cannot be continued");
+});
+
+Deno.test("serve: metrics count what was asked and answered", async () => {
+  await using client = await Client.open(DEMO, {}, { parallel: 2 });
+  const ask = { messages: [{ role: "user", content: "A story. ".repeat(60) }], max_tokens: 5 };
+  const [{ usage }] = [await client.chat(ask), await client.chat(ask)];
+  await client.stream("/v1/chat/completions", ask);
+  await (await client.get("/nowhere")).body?.cancel();
+  const text = await (await client.get("/metrics")).text();
+  const value = (name: string) => {
+    const line = text.split("\n").find((one) => one.startsWith(`${name} `));
+    return Number(line?.slice(name.length));
+  };
+  const path = 'method="POST",path="/v1/chat/completions",status="200"';
+  assertEquals(value(`forge_requests_total{${path}}`), 3);
+  assertEquals(value('forge_requests_total{method="GET",path="other",status="404"}'), 1);
+  assertEquals(value("forge_prompt_tokens_total"), 3 * usage!.prompt_tokens);
+  assertEquals(value("forge_generated_tokens_total"), 15);
+  assertEquals(value("forge_first_token_seconds_count"), 3);
+  assertEquals(value('forge_next_token_seconds_bucket{le="+Inf"}'), 12);
+  assert(value("forge_cached_prompt_tokens_total") > 0);
+  assertEquals(value("forge_kv_tokens_in_use"), 0);
+  assert(value("forge_kv_tokens") > 0);
+  assertEquals(value("forge_answers"), 0);
+  const slots = await (await client.get("/slots")).json();
+  assertEquals(slots.map(({ is_processing }: { is_processing: boolean }) => is_processing), [
+    false,
+    false,
+  ]);
+});

@@ -17,7 +17,7 @@ import type {
   GenerationFlags,
   ModelFlags,
 } from "../options/flags.ts";
-import { generationOptions, loadOptions, speculationOptions } from "../options/library_options.ts";
+import { fileOptions, generationOptions, loadOptions } from "../options/library_options.ts";
 import type { Options } from "../options/options.ts";
 import { writeStderr } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
@@ -53,7 +53,7 @@ export async function runBatchFile(
     : parseShard(shardText, (name) => Deno.env.get(name));
   const constraint = await constraintOptions(options, signal);
   const modelPath = await resolveModel(options.model, signal);
-  const speculation = await speculationOptions(options, signal);
+  const files = await fileOptions(options, signal);
   using input = await openInput(path, signal);
   using output = await openBatchOutput(options.output, {
     input: input.identity,
@@ -63,7 +63,7 @@ export async function runBatchFile(
   });
 
   using progress = new Progress();
-  const settings = { ...loadOptions(options), ...speculation, parallel: options.batchParallel };
+  const settings = { ...loadOptions(options), ...files, parallel: options.batchParallel };
   await using model = await openModel(modelPath, settings, progress);
   const { system, raw, logprobs, completions: n } = options;
   const defaults = {

@@ -24,7 +24,7 @@ import {
   type GenerationFlags,
   type ModelFlags,
 } from "../options/flags.ts";
-import { generationOptions, loadOptions, speculationOptions } from "../options/library_options.ts";
+import { fileOptions, generationOptions, loadOptions } from "../options/library_options.ts";
 import { OPTIONS, type Options } from "../options/options.ts";
 import { longFlag } from "../options/types.ts";
 import { writeStderr, writeStdout } from "../output/streams.ts";
@@ -49,7 +49,7 @@ export async function run(
   const path = await resolveModel(operand ?? options.model, signal);
   const settings = {
     ...loadOptions(options),
-    ...await speculationOptions(options, signal),
+    ...await fileOptions(options, signal),
     parallel: 1,
   };
   using progress = new Progress();

@@ -12,7 +12,7 @@ import { openModel } from "../model/open_model.ts";
 import { type TextOperands, textOperands } from "../input/operands.ts";
 import { constraintOptions } from "../options/constraint_options.ts";
 import { BATCH_FLAGS } from "../options/flags.ts";
-import { generationOptions, loadOptions, speculationOptions } from "../options/library_options.ts";
+import { fileOptions, generationOptions, loadOptions } from "../options/library_options.ts";
 import { OPTIONS, type Options } from "../options/options.ts";
 import { longFlag } from "../options/types.ts";
 import { writeBytes, writeStderr, writeStdout } from "../output/streams.ts";
@@ -49,7 +49,7 @@ export async function run(
   const signal = context.interruptSignal();
   const constraint = await constraintOptions(options, signal);
   const path = await resolveModel(given.model, signal);
-  const speculation = await speculationOptions(options, signal);
+  const files = await fileOptions(options, signal);
   const { promptCache } = options;
   const isSaved = promptCache !== undefined && isFile(promptCache);
   if (promptCache !== undefined && !isSaved) checkWritable(promptCache);
@@ -59,7 +59,7 @@ export async function run(
   using progress = new Progress();
   await using model = await openModel(
     path,
-    { ...loadOptions(options), ...speculation, parallel: completions },
+    { ...loadOptions(options), ...files, parallel: completions },
     progress,
   );
   const generation = generationOptions(options, model.tokenizer);

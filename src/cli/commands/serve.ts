@@ -12,7 +12,7 @@ import { HttpServer } from "../http_server.ts";
 import { resolveModel } from "../model/model_path.ts";
 import { openModel } from "../model/open_model.ts";
 import type { GenerationFlags, ModelFlags, SERVE_FLAGS } from "../options/flags.ts";
-import { generationOptions, loadOptions, speculationOptions } from "../options/library_options.ts";
+import { fileOptions, generationOptions, loadOptions } from "../options/library_options.ts";
 import type { Options } from "../options/options.ts";
 import { API_KEY_VARIABLE, DEFAULT_HOST, DEFAULT_PORT } from "../options/tables/server.ts";
 import { writeStderr } from "../output/streams.ts";
@@ -51,7 +51,7 @@ export async function serveModel(
   checkOptions(settings);
   const given = operand ?? flags.model;
   const path = await resolveModel(given, stop);
-  const speculation = await speculationOptions(flags, stop);
+  const files = await fileOptions(flags, stop);
 
   // Loading takes time, so an address in use is reported before it.
   let handler: Handler = rejectUntilLoaded;
@@ -64,7 +64,7 @@ export async function serveModel(
   );
   using progress = new Progress();
   const parallel = flags.serveParallel ?? DEFAULT_PARALLEL;
-  const load = { ...loadOptions(flags), ...speculation, parallel };
+  const load = { ...loadOptions(flags), ...files, parallel };
   await using model = await openModel(path, load, progress);
   handler = createHandler(model, {
     ...settings,

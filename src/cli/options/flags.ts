@@ -13,6 +13,7 @@ export const MODEL_FLAGS = [
   "attention",
   "speculate",
   "draftModel",
+  "chatTemplate",
 ] as const satisfies readonly OptionName[];
 
 /** Limits and sampling. */

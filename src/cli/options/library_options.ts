@@ -1,13 +1,15 @@
 /** Translation of flags into options of the library. */
 import type { GenerateOptions, LoadOptions, Tokenizer } from "../../mod.ts";
+import { readTextFile } from "../input/text_source.ts";
 import { resolveModel } from "../model/model_path.ts";
 import type { GenerationFlags, ModelFlags } from "./flags.ts";
 import { logitBias } from "./logit_bias.ts";
 
-/** Returns the options of `load` except those of {@linkcode speculationOptions}. */
-export function loadOptions(
-  flags: Omit<ModelFlags, "speculate" | "draftModel">,
-): LoadOptions {
+/** Flags that name other files than the model's. */
+type FileFlags = Pick<ModelFlags, "speculate" | "draftModel" | "chatTemplate">;
+
+/** Returns the options of `load` except those of {@linkcode fileOptions}. */
+export function loadOptions(flags: Omit<ModelFlags, keyof FileFlags>): LoadOptions {
   return {
     device: flags.device,
     threads: flags.threads,
@@ -20,16 +22,22 @@ export function loadOptions(
 }
 
 /**
- * Returns the options of speculative decoding.
+ * Returns the options of `load` that name other files: speculative decoding and the chat template.
  *
- * @throws {ForgeError} as {@linkcode resolveModel}, for the draft model
+ * @throws {ForgeError} as {@linkcode resolveModel}, for the draft model; `not_found` for a template
+ * that cannot be read
  */
-export async function speculationOptions(
-  { speculate, draftModel }: Pick<ModelFlags, "speculate" | "draftModel">,
+export async function fileOptions(
+  { speculate, draftModel, chatTemplate }: FileFlags,
   signal: AbortSignal,
-): Promise<Pick<LoadOptions, "speculate" | "draftModel">> {
-  if (draftModel === undefined) return { speculate };
-  return { speculate, draftModel: await resolveModel(draftModel, signal) };
+): Promise<Pick<LoadOptions, keyof FileFlags>> {
+  return {
+    speculate,
+    ...(draftModel === undefined ? {} : { draftModel: await resolveModel(draftModel, signal) }),
+    ...(chatTemplate === undefined
+      ? {}
+      : { chatTemplate: await readTextFile(chatTemplate, signal) }),
+  };
 }
 
 /** Returns the options that flags set; the model and the library choose the others. */

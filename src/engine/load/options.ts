@@ -4,7 +4,7 @@ import type { Checkpoint } from "../../formats/checkpoint.ts";
 import { quantized, QUANTIZED_TYPES, type QuantizedType } from "../../formats/quantized.ts";
 import { quote, quoteList } from "../../formats/quote.ts";
 import { DEFAULT_CONTEXT, DEFAULT_PARALLEL, MAX_PARALLEL } from "../limits.ts";
-import { checkWholeNumber, type OptionChecks } from "../request/options.ts";
+import { checkWholeNumber, type OptionChecks, STRING } from "../request/options.ts";
 
 /** Options of loading a model. Every member has a default. */
 export interface LoadOptions {
@@ -26,6 +26,10 @@ export interface LoadOptions {
    * @default a share of the memory that the weights leave: 3/4 on CUDA, 1/2 on Metal, 1/4 on a processor
    */
   readonly kvMemory?: number | undefined;
+  /**
+   * Chat template, in Jinja's language, in place of the one in the model's files. @default theirs
+   */
+  readonly chatTemplate?: string | undefined;
   /** Type of the KV cache. @default "F16"; "F32" on the reference device */
   readonly kvType?: KvType | undefined;
   /**
@@ -55,6 +59,7 @@ export const LOAD_OPTIONS: OptionChecks<LoadOptions> = {
   parallel: undefined,
   quantize: undefined,
   kvMemory: undefined,
+  chatTemplate: STRING,
   kvType: undefined,
   attention: undefined,
   speculate: undefined,
@@ -87,9 +92,10 @@ export function resolveContext(asked: number | undefined, longest: number): numb
  * @throws {ForgeError} `usage` for an unknown type, or if no weight can be quantised
  */
 export function asLoaded(
-  checkpoint: Checkpoint,
-  { quantize }: Pick<LoadOptions, "quantize">,
+  stored: Checkpoint,
+  { quantize, chatTemplate }: Pick<LoadOptions, "quantize" | "chatTemplate">,
 ): Checkpoint {
+  const checkpoint = chatTemplate === undefined ? stored : { ...stored, chatTemplate };
   if (quantize === undefined) return checkpoint;
   if (QUANTIZED_TYPES.includes(quantize)) return quantized(checkpoint, quantize);
   throw new ForgeError(

@@ -44,7 +44,10 @@ interface OptionCheck {
  */
 export type OptionChecks<T> = Readonly<Record<keyof T, OptionCheck | undefined>>;
 
-const STRING: OptionCheck = { accepts: (value) => typeof value === "string", valid: "a string" };
+export const STRING: OptionCheck = {
+  accepts: (value) => typeof value === "string",
+  valid: "a string",
+};
 const OBJECT: OptionCheck = {
   accepts: (value) => typeof value === "object" && value !== null && !Array.isArray(value),
   valid: "an object",

@@ -18,6 +18,7 @@ import {
 import { Answer } from "../answer.ts";
 import { Blocks } from "../chat/blocks.ts";
 import type { ChatRequest } from "../chat/dialect.ts";
+import { splitBegun } from "../chat/conversation.ts";
 import { effortVariables } from "../chat/reasoning.ts";
 import { resolveDialect } from "../chat/resolve_dialect.ts";
 import { readTools } from "../chat/tools.ts";
@@ -93,9 +94,18 @@ function readChat(service: Service, body: JsonObject, given: GenerateOptions): C
   const head = isGiven(system) ? [{ role: "system", content: textOf(system, "system") }] : [];
   const all = turns.flatMap((turn, i) => chatMessages(readObject(turn, `messages[${i}]`), i));
   const variables = effortVariables(readThinking(thinking), chatTemplate, given.templateVariables);
+  const conversation = readMessages([...head, ...all]);
+  // As in Anthropic's API, the answer continues a last message of the assistant.
+  const { messages, begun } = conversation.at(-1)?.role === "assistant"
+    ? splitBegun(conversation, "messages")
+    : { messages: conversation, begun: {} };
   return {
-    messages: readMessages([...head, ...all]),
-    options: variables === undefined ? given : { ...given, templateVariables: variables },
+    messages,
+    options: {
+      ...given,
+      ...begun,
+      ...(variables === undefined ? {} : { templateVariables: variables }),
+    },
     use: readTools(chatTools(body)),
   };
 }

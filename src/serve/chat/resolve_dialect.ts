@@ -26,6 +26,16 @@ export async function resolveDialect(
 ): Promise<Dialect> {
   const { use } = request;
   if (use !== undefined) checkNoConstraint(request.options);
+  const { answerStart } = request.options;
+  if (
+    answerStart !== undefined &&
+    (use?.demanded !== undefined || isHarmony(model.checkpoint.chatTemplate))
+  ) {
+    throw new RequestError(
+      "a begun answer cannot be continued by this model or as a demanded call; end with another message",
+      "messages",
+    );
+  }
   if (isHarmony(model.checkpoint.chatTemplate)) return harmonyDialect(model, request);
   if (use === undefined) return await plainDialect(model, request);
   const format = callFormat(model);

@@ -1,8 +1,10 @@
 /** `POST /v1/chat/completions`: answers conversations. */
+import type { JsonObject } from "../../formats/json.ts";
 import { readMessages } from "../../requests/messages.ts";
 import { OPTION_FIELDS, readOptions } from "../../requests/options.ts";
-import type { ChatMessage } from "../../tokenizer/chat_template.ts";
+import { invalid, isGiven, readBoolean } from "../../requests/values.ts";
 import { Answer } from "../answer.ts";
+import { splitBegun, withKnownRoles } from "../chat/conversation.ts";
 import { effortVariables } from "../chat/reasoning.ts";
 import { resolveDialect } from "../chat/resolve_dialect.ts";
 import { readTools } from "../chat/tools.ts";
@@ -21,6 +23,8 @@ const FIELDS = [
   "tool_choice",
   "parallel_tool_calls",
   "reasoning_effort",
+  "continue_final_message",
+  "add_generation_prompt",
   // A conversation has system messages, and always uses the template.
   ...OPTION_FIELDS.filter((name) => name !== "system" && name !== "raw"),
 ];
@@ -31,9 +35,9 @@ export async function chatCompletions(service: Service, request: Request): Promi
   service.checkModel(body);
   const { model } = service;
   const { chatTemplate } = model.checkpoint;
-  const messages = withKnownRoles(readMessages(body.messages), chatTemplate);
+  const { messages, begun } = readConversation(body, chatTemplate);
   const stream = readStream(body);
-  const { n = 1, ...given } = readOptions(body, service.defaults);
+  const { n = 1, ...given } = { ...readOptions(body, service.defaults), ...begun };
   const variables = effortVariables(body.reasoning_effort, chatTemplate, given.templateVariables);
   const options = variables === undefined ? given : { ...given, templateVariables: variables };
   const use = readTools(body);
@@ -53,13 +57,15 @@ export async function chatCompletions(service: Service, request: Request): Promi
   return await answer.respond(request, pieces, format, stream !== undefined);
 }
 
-/** Makes the role developer system for templates without a developer role. */
-export function withKnownRoles(
-  messages: readonly ChatMessage[],
-  template: string | undefined,
-): readonly ChatMessage[] {
-  if (template?.includes("developer")) return messages;
-  return messages.map((message) =>
-    message.role === "developer" ? { ...message, role: "system" } : message
-  );
+/** Reads the messages, and the beginning of the answer if the last message is to be continued. */
+function readConversation(body: JsonObject, template: string | undefined) {
+  const messages = withKnownRoles(readMessages(body.messages), template);
+  const { continue_final_message, add_generation_prompt } = body;
+  const isContinued = isGiven(continue_final_message) &&
+    readBoolean(continue_final_message, "continue_final_message");
+  if (isGiven(add_generation_prompt) && add_generation_prompt !== !isContinued) {
+    const valid = `${!isContinued} with "continue_final_message": ${isContinued}`;
+    throw invalid("add_generation_prompt", add_generation_prompt, valid);
+  }
+  return isContinued ? splitBegun(messages, "continue_final_message") : { messages, begun: {} };
 }

@@ -15,12 +15,12 @@ import {
 } from "../../requests/values.ts";
 import { Answer } from "../answer.ts";
 import { Blocks } from "../chat/blocks.ts";
+import { withKnownRoles } from "../chat/conversation.ts";
 import { effortVariables } from "../chat/reasoning.ts";
 import { resolveDialect } from "../chat/resolve_dialect.ts";
 import { readTools } from "../chat/tools.ts";
 import { readBody } from "../http/request_body.ts";
 import type { Service } from "../service.ts";
-import { withKnownRoles } from "./chat_completions.ts";
 import { ResponseFormat } from "./response_format.ts";
 
 const FIELDS = [

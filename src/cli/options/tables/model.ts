@@ -60,6 +60,13 @@ export const MODEL_OPTIONS = {
     help: "quantise float weights while loading",
     otherwise: "as stored",
   },
+  chatTemplate: {
+    flags: "--chat-template",
+    kind: "text",
+    metavar: "FILE",
+    group: "Model",
+    help: "chat template in Jinja's language, in place of the model's own",
+  },
   kvType: {
     flags: "--kv-type",
     kind: "choice",
