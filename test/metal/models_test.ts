@@ -1,5 +1,6 @@
 /** Whole models on an emulated Apple GPU: the unmodified program, from prompt to text. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { join } from "@std/path";
 import { forge } from "../cli/forge.ts";
 import { assertEndsCleanly } from "../support/careless_program.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
@@ -44,6 +45,42 @@ Deno.test({
     assertEquals(code, 0);
     assertStringIncludes(stderr, "fake Metal runs rms_norm_matvec<FormatF32, 1>");
     assert(!/fake Metal runs glu/.test(stderr), stderr);
+  },
+});
+
+/**
+ * Launches of a layer, and of the rest of a step that reports alternatives. A greedy step takes three
+ * fewer: 199 for the 32 layers of an 8B model.
+ */
+const LAYER_LAUNCHES = 6, OTHER_LAUNCHES = 10;
+
+Deno.test({
+  name: "a decoded token takes few launches in two command buffers, and wide ones for attention",
+  ignore: withoutTiny,
+  fn: async () => {
+    const folder = sharedPath("models", "tiny", "qwen2");
+    const { num_hidden_layers: layers } = JSON.parse(
+      Deno.readTextFileSync(join(folder, "config.json")),
+    ) as { num_hidden_layers: number };
+    const program = ["run", "-A", "test/support/check_models.ts", "metal", "F16", folder];
+    const output = await runOnEmulatedMetal(program, await emulatedMetal({ trace: 2 }));
+    // A step begins with its command buffer, then embeds its tokens.
+    const steps = output.split(/(?=.*runs a command buffer\n.*: embed<)/)
+      .filter((step) => /: embed</.test(step) && !/: (gemm|prefill_attention)</.test(step))
+      // Another model may be opened after a step.
+      .map((step) => step.split(/.*runs a command buffer\n.*: matrix_places/)[0]!.split("\n"))
+      .map((lines) => lines.filter((line) => line.startsWith("fake Metal")));
+    assert(steps.length > 0, output);
+    for (const step of steps) {
+      const launches = step.filter((line) => line.includes("launches"));
+      const most = LAYER_LAUNCHES * layers + OTHER_LAUNCHES;
+      assert(launches.length <= most, `${launches.length} launches:\n${launches.join("\n")}`);
+      assert(step.length - launches.length <= 2, step.join("\n"));
+      const attention = launches.filter((line) => line.includes("decode_attention<"));
+      assertEquals(attention.length, layers);
+      // Eight SIMD groups or more for each KV head.
+      for (const line of attention) assert(Number(line.match(/groups of (\d+)/)?.[1]) >= 256, line);
+    }
   },
 });
 

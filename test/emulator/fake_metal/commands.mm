@@ -51,10 +51,15 @@ const char* text_of(uint64_t code) {
   }
 }
 
-void note_run(const std::string& kernel) {
+void note_run(const std::string& kernel, const emulator::MetalLaunch& shape) {
   static std::mutex mutex;
   static std::set<std::string> known;
   if (fake_metal::options().trace == 0) return;
+  if (fake_metal::options().trace == 2) {
+    std::fprintf(stderr, "fake Metal launches %u threadgroups of %u: %s\n",
+                 shape.grid.x * shape.grid.y * shape.grid.z, shape.threads.x, kernel.c_str());
+    return;
+  }
   const std::lock_guard lock(mutex);
   if (known.insert(kernel).second) std::fprintf(stderr, "fake Metal runs %s\n", kernel.c_str());
 }
@@ -141,6 +146,7 @@ void note_run(const std::string& kernel) {
     code_ = kIgnored;
     return;
   }
+  if (fake_metal::options().trace == 2) std::fprintf(stderr, "fake Metal runs a command buffer\n");
   for (const std::function<void()>& each : *work_) each();
   status_ = MTLCommandBufferStatusCompleted;
 }
@@ -314,7 +320,7 @@ void note_run(const std::string& kernel) {
       buffers.push_back(each.buffer ? each.buffer->bytes_ + each.offset
                                     : const_cast<char*>(each.bytes.data()));
     }
-    note_run(kernel->name);
+    note_run(kernel->name, shape);
     kernel->launch(shape, buffers.data());
   } using:pipeline_];
 }

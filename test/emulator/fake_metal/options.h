@@ -20,6 +20,7 @@ struct Options {
   uint64_t fail_commands = 0;    // the n-th command buffer with kernels ends in an error
   uint64_t fail_code = 3;        // of this error: 3 is a page fault, 8 out of memory
   uint64_t trace = 0;            // 1: prints each kernel's name on stderr at its first run
+                                 // 2: prints each launch and each command buffer
 };
 
 // Read once; an unknown name aborts.
