@@ -17,7 +17,12 @@ static_assert(MTLLanguageVersion3_0 == 3 << 16);
 static_assert(MTLGPUFamilyApple7 == 1007);
 static_assert(sizeof(NSRange) == 16 && sizeof(MTLSize) == 24);
 
+// True if the SDK declares residency sets, which came with macOS 15.
+#define FORGE_HAS_RESIDENCY_SETS (__MAC_OS_X_VERSION_MAX_ALLOWED >= 150000)
+
 #else
+
+#define FORGE_HAS_RESIDENCY_SETS 1
 
 typedef unsigned long NSUInteger;
 typedef long NSInteger;
@@ -74,7 +79,10 @@ __attribute__((objc_root_class))
 - (void)setLanguageVersion:(NSUInteger)version;
 @end
 
-@protocol MTLBuffer <NSObject>
+@protocol MTLAllocation <NSObject>
+@end
+
+@protocol MTLBuffer <MTLAllocation>
 - (void*)contents;
 - (NSUInteger)length;
 @end
@@ -122,8 +130,20 @@ __attribute__((objc_root_class))
 - (NSError*)error;
 @end
 
+@interface MTLResidencySetDescriptor : NSObject
+@end
+
+@protocol MTLResidencySet <NSObject>
+- (void)addAllocation:(id<MTLAllocation>)allocation;
+- (void)removeAllocation:(id<MTLAllocation>)allocation;
+- (void)commit;
+- (void)requestResidency;
+- (void)endResidency;
+@end
+
 @protocol MTLCommandQueue <NSObject>
 - (id<MTLCommandBuffer>)commandBuffer;
+- (void)addResidencySet:(id<MTLResidencySet>)set;
 @end
 
 @protocol MTLDevice <NSObject>
@@ -135,6 +155,8 @@ __attribute__((objc_root_class))
 - (BOOL)supportsFamily:(NSInteger)family;
 - (void)setShouldMaximizeConcurrentCompilation:(BOOL)maximize;
 - (id<MTLCommandQueue>)newCommandQueue;
+- (id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor*)descriptor
+                                               error:(NSError**)error;
 - (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length options:(NSUInteger)options;
 - (id<MTLBuffer>)newBufferWithBytesNoCopy:(void*)bytes
                                    length:(NSUInteger)length

@@ -25,6 +25,7 @@ Buffer::Buffer(std::shared_ptr<const Device> device, uint64_t bytes, Purpose pur
   // Other programs use the same memory.
   if (!buffer) fail_out_of_memory(room, device_->ledger(), bytes, purpose);
   object_ = Object(buffer);
+  device_->residency().add(buffer);
   if (is_shared) data_ = static_cast<uint8_t*>([buffer contents]);
   device_->ledger().add(purpose, static_cast<int64_t>(bytes));
 }
@@ -46,11 +47,15 @@ Buffer::Buffer(std::shared_ptr<const Device> device, const uint8_t* pages, uint6
     fail(FORGE_OUT_OF_MEMORY, "Metal cannot map ", size_text(bytes), " of weights");
   }
   object_ = Object(buffer);
+  device_->residency().add(buffer);
   device_->ledger().add(purpose_, static_cast<int64_t>(bytes));
 }
 
 Buffer::~Buffer() {
-  if (object_) device_->ledger().add(purpose_, -static_cast<int64_t>(bytes_));
+  if (!object_) return;
+  device_->ledger().add(purpose_, -static_cast<int64_t>(bytes_));
+  const AutoreleasePool pool;
+  device_->residency().remove(object_.get());
 }
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {

@@ -33,6 +33,7 @@ class Commands {
   void use(Encoder kind);
   void end_encoder() { use(Encoder::none); }
 
+  const Device& device_;
   Object buffer_, encoder_;
   Encoder kind_ = Encoder::none;
   bool is_committed_ = false, is_done_ = false;

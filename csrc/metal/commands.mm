@@ -16,7 +16,7 @@ Object share(id<NSObject> object) { return Object([object retain]); }
 
 }  // namespace
 
-Commands::Commands(const Device& device) {
+Commands::Commands(const Device& device) : device_(device) {
   const AutoreleasePool pool;
   buffer_ = share([static_cast<id<MTLCommandQueue>>(device.queue()) commandBuffer]);
   if (!buffer_) fail(FORGE_DEVICE_FAILED, device.properties().name, " gives no command buffer");
@@ -89,6 +89,7 @@ void Commands::clear(Place at, uint64_t bytes) {
 void Commands::commit() {
   const AutoreleasePool pool;
   end_encoder();
+  device_.residency().note_use();
   [static_cast<id<MTLCommandBuffer>>(buffer_.get()) commit];
   is_committed_ = true;
 }

@@ -2,12 +2,13 @@
 
 // The system's GPU: its queue, on which all of forge's work runs in order, and its memory.
 
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 
 #include "../gpu/device_memory.h"
-#include "object.h"
+#include "residency.h"
 
 namespace forge::metal {
 
@@ -36,6 +37,7 @@ class Device {
   // Held while work is enqueued: one caller at a time.
   std::mutex& mutex() const { return mutex_; }
   MemoryLedger& ledger() const { return ledger_; }
+  Residency& residency() const { return *residency_; }
 
   // Unused part of the memory that Metal recommends to use.
   uint64_t free_bytes() const;
@@ -50,6 +52,7 @@ class Device {
   bool is_debugged_ = false;
   mutable std::mutex mutex_;
   mutable MemoryLedger ledger_;
+  std::unique_ptr<Residency> residency_;
 };
 
 }  // namespace forge::metal

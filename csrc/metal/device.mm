@@ -43,6 +43,7 @@ Device::Device() {
   }
   queue_ = Object([device newCommandQueue]);
   if (!queue_) fail(FORGE_DEVICE_FAILED, properties_.name, " gives no command queue");
+  residency_ = std::make_unique<Residency>(handle(), queue());
   is_debugged_ = is_turned_on("FORGE_DEBUG");
   // Otherwise Metal compiles kernels with few threads, however many ask for it.
   if (@available(macOS 13.3, *)) [device setShouldMaximizeConcurrentCompilation:YES];

@@ -142,7 +142,10 @@ function stubs(): Stub[] {
       symbols: ["objc_alloc_init", "objc_msgSend", "objc_release", "objc_retain"],
     },
     frameworkStub("Foundation", [], ["NSAutoreleasePool", "NSString"]),
-    frameworkStub("Metal", ["MTLCreateSystemDefaultDevice"], ["MTLCompileOptions"]),
+    frameworkStub("Metal", ["MTLCreateSystemDefaultDevice"], [
+      "MTLCompileOptions",
+      "MTLResidencySetDescriptor",
+    ]),
     frameworkStub("CoreGraphics", [], []),
   ];
 }

@@ -65,6 +65,11 @@ const mistakes: readonly (readonly [what: string, said: string, change: HostChan
     from: "if (is_shared) data_",
     to: "data_",
   }],
+  ["a buffer that stays in the residency set", "are left in a residency set", {
+    file: "buffer.mm",
+    from: "  device_->residency().remove(object_.get());\n",
+    to: "",
+  }],
   ["an object that nobody releases", "objects of FakeQueue are left", {
     file: "device.mm",
     from: "queue_ = Object([device newCommandQueue]);",

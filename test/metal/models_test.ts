@@ -48,6 +48,23 @@ Deno.test({
   },
 });
 
+Deno.test({
+  name: "forge run --device metal keeps its buffers resident",
+  ignore: withoutStories,
+  fn: async () => {
+    const model = sharedPath("models", "stories260K");
+    const args = ["run", "--device", "metal", "-m", model, "--raw", "-p", "", "--temp", "0"];
+    const env = await emulatedMetal({ trace: 1 });
+    const { code, stderr } = await forge([...args, "-n", "4"], { env });
+    assertEquals(code, 0, stderr);
+    const sizes = Array.from(
+      stderr.matchAll(/keeps (\d+) buffers resident/g),
+      ([, n]) => Number(n),
+    );
+    assert(Math.max(...sizes) > 10, stderr);
+  },
+});
+
 /**
  * Launches of a layer, and of the rest of a step that reports alternatives. A greedy step takes three
  * fewer: 199 for the 32 layers of an 8B model.
@@ -96,6 +113,7 @@ async function sampledIds(model: string, device: string, env: Readonly<Record<st
 const memories: readonly (readonly [string, FakeOptions, Readonly<Record<string, string>>])[] = [
   ["", {}, {}],
   [" when a file takes several buffers", { buffer_kib: 256 }, {}],
+  [" before macOS 15", { residency: 0 }, {}],
   [" when the CPU may read every buffer", {}, { FORGE_DEBUG: "1" }],
 ];
 

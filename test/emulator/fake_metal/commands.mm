@@ -79,6 +79,11 @@ void note_run(const std::string& kernel, const emulator::MetalLaunch& shape) {
   return [commands autorelease];
 }
 
+- (void)addResidencySet:(id<MTLResidencySet>)set {
+  if (!set) misuse("no residency set");
+  set_ = [static_cast<FakeResidencySet*>(set) retain];
+}
+
 - (void)runThrough:(FakeCommandBuffer*)last {
   while (!pending_->empty()) {
     FakeCommandBuffer* commands = pending_->front();
@@ -93,6 +98,7 @@ void note_run(const std::string& kernel, const emulator::MetalLaunch& shape) {
 - (void)dealloc {
   if (!pending_->empty()) misuse("a queue goes before its work is done");
   delete pending_;
+  [set_ release];
   [super dealloc];
 }
 

@@ -3,6 +3,7 @@
 // The stand-in's device and the objects that it creates. Methods are those of apple.h; these
 // classes add what the stand-in's files share.
 
+#include <set>
 #include <vector>
 
 #include "../metal_registry.h"
@@ -38,14 +39,23 @@
 @end
 
 @class FakeCommandBuffer;
+@class FakeResidencySet;
 
 @interface FakeQueue : NSObject <MTLCommandQueue> {
  @public
   // Committed command buffers that have not run, in order.
   std::vector<FakeCommandBuffer*>* pending_;
+  FakeResidencySet* set_;
 }
 // Runs what was committed up to a command buffer.
 - (void)runThrough:(FakeCommandBuffer*)last;
+@end
+
+@interface FakeResidencySet : NSObject <MTLResidencySet> {
+ @public
+  std::set<NSObject*>* added_;  // retained
+  bool hasChanges_;
+}
 @end
 
 @interface FakeDevice : NSObject <MTLDevice>

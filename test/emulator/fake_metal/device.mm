@@ -1,6 +1,7 @@
 #include "device.h"
 
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -134,6 +135,51 @@ NSUInteger declared_bytes(const emulator::MetalKernel* kernel) {
 
 @end
 
+@implementation MTLResidencySetDescriptor
+@end
+
+@implementation FakeResidencySet
+
+- (instancetype)init {
+  added_ = new std::set<NSObject*>;
+  return self;
+}
+
+- (void)addAllocation:(id<MTLAllocation>)allocation {
+  auto* object = static_cast<NSObject*>(allocation);
+  if (!added_->insert(object).second) fake_metal::misuse("a buffer joins a residency set twice");
+  [object retain];
+  hasChanges_ = true;
+}
+
+- (void)removeAllocation:(id<MTLAllocation>)allocation {
+  auto* object = static_cast<NSObject*>(allocation);
+  if (added_->erase(object) == 0) fake_metal::misuse("a buffer leaves another residency set");
+  [object release];
+  hasChanges_ = true;
+}
+
+- (void)commit {
+  hasChanges_ = false;
+}
+
+- (void)requestResidency {
+  if (hasChanges_) fake_metal::misuse("residency is requested before changes are committed");
+  if (fake_metal::options().trace == 0) return;
+  std::fprintf(stderr, "fake Metal keeps %zu buffers resident\n", added_->size());
+}
+
+- (void)endResidency {
+}
+
+- (void)dealloc {
+  if (!added_->empty()) fake_metal::misuse("%zu buffers are left in a residency set", added_->size());
+  delete added_;
+  [super dealloc];
+}
+
+@end
+
 @implementation FakeDevice
 
 - (NSString*)name {
@@ -165,6 +211,12 @@ NSUInteger declared_bytes(const emulator::MetalKernel* kernel) {
 
 - (id<MTLCommandQueue>)newCommandQueue {
   return [[FakeQueue alloc] init];
+}
+
+- (id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor*)descriptor
+                                               error:(NSError**)error {
+  if (!descriptor) fake_metal::misuse("a residency set without a descriptor");
+  return fake_metal::options().residency == 0 ? nullptr : [[FakeResidencySet alloc] init];
 }
 
 - (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length options:(NSUInteger)options {

@@ -20,6 +20,7 @@ const Options& options() {
                             {"buffer_kib", &result.buffer_kib},
                             {"max_threads", &result.max_threads},
                             {"matrix_places", &result.matrix_places},
+                            {"residency", &result.residency},
                             {"fail_allocation", &result.fail_allocation},
                             {"fail_compile", &result.fail_compile},
                             {"fail_pipeline", &result.fail_pipeline},

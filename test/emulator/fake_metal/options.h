@@ -14,6 +14,7 @@ struct Options {
   uint64_t buffer_kib = 4 << 20;  // longest buffer
   uint64_t max_threads = 1024;   // per threadgroup
   uint64_t matrix_places = 0;    // 1: lanes hold matrices in another layout than on Apple's GPUs
+  uint64_t residency = 1;        // 0: there are no residency sets, as before macOS 15
   uint64_t fail_allocation = 0;  // the n-th buffer, from 1, cannot be allocated
   uint64_t fail_compile = 0;     // the n-th library does not compile
   uint64_t fail_pipeline = 0;    // the n-th pipeline cannot be created
