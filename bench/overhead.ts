@@ -93,6 +93,7 @@ async function timeGeneration(
     stop: [],
     endTokens: new Set(),
     logprobs: undefined,
+    reasoningLimit: undefined,
     constraint: undefined,
     vocabSize: runner.vocabSize,
     startsText: false,

@@ -45,6 +45,7 @@ export const COMMANDS: readonly Command[] = [
       ...MODEL_FLAGS,
       ...GENERATION_FLAGS,
       ...CONSTRAINT_FLAGS,
+      "thinking",
       "completions",
       "json",
       "logprobs",
@@ -86,6 +87,7 @@ export const COMMANDS: readonly Command[] = [
       ...MODEL_FLAGS,
       ...GENERATION_FLAGS,
       ...CONSTRAINT_FLAGS,
+      "thinking",
       "verbose",
     ],
     notes: [

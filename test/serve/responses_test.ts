@@ -213,6 +213,20 @@ Deno.test("messages: blocks of thinking, text and calls, whole and as a stream",
   assertEquals(counted.input_tokens, input_tokens + cache_read_input_tokens!);
 });
 
+Deno.test("messages: thinking ends at its budget", async () => {
+  using folder = new TempFolder();
+  const controls = ["<think>", "</think>"];
+  const script = ["<think>", "a", "b", "c", "</think>", "ok"];
+  await using client = await scripted(folder, script, { chatTemplate: HERMES, controls });
+  const ask = { max_tokens: 20, temperature: 0, messages: [{ role: "user", content: "x" }] };
+  const thinking = { type: "enabled", budget_tokens: 2 };
+  const { content } = await (await client.post("/v1/messages", { ...ask, thinking })).json();
+  assertEquals(content.map((block: Record<string, string>) => block.thinking ?? block.text), [
+    "ab",
+    "ok",
+  ]);
+});
+
 Deno.test("messages: limits, the key, and what is refused", async () => {
   await using client = await Client.open(DEMO, { apiKey: "secret" });
   const sdk = anthropic(client);

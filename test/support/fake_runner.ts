@@ -263,6 +263,7 @@ export function fakeRequest(
     stop: [],
     endTokens: new Set(),
     logprobs: undefined,
+    reasoningLimit: undefined,
     constraint: undefined,
     vocabSize: FAKE_VOCABULARY,
     startsText: false,

@@ -90,6 +90,7 @@ export function randomRequest(random: Random, prompt: Int32Array): GenerationReq
     stop: [],
     endTokens: new Set([EOS]),
     logprobs: random.chance(0.3) ? random.int(0, 5) : undefined,
+    reasoningLimit: undefined,
     constraint: undefined,
     vocabSize: VOCABULARY,
     startsText: false,

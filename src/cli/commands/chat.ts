@@ -29,10 +29,20 @@ import { OPTIONS, type Options } from "../options/options.ts";
 import { longFlag } from "../options/types.ts";
 import { writeStderr, writeStdout } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
+import {
+  type Thinking,
+  thinkingVariables,
+  ThoughtDisplay,
+  thoughtOptions,
+} from "../output/thoughts.ts";
 import { describeDevice, describeSpeed } from "../output/run_report.ts";
 import { isStdin } from "../input/text_source.ts";
 
-type ChatOptions = Options<"chatSystem" | "web"> & ModelFlags & GenerationFlags & ConstraintFlags;
+type ChatOptions =
+  & Options<"chatSystem" | "web" | "thinking">
+  & ModelFlags
+  & GenerationFlags
+  & ConstraintFlags;
 
 export async function run(
   options: ChatOptions,
@@ -60,7 +70,11 @@ export async function run(
       "the model has no chat template; forge run --raw continues a text",
     );
   }
-  const request = { ...generationOptions(options, model.tokenizer), ...constraint };
+  const request = {
+    ...generationOptions(options, model.tokenizer),
+    ...constraint,
+    ...thinkingVariables(model, options.thinking),
+  };
   if (context.verbose) {
     const sampling = describeSampling(model.resolveSampling(request), request);
     await writeStderr(formatRows([...describeDevice(model), ["sampling", sampling]]));
@@ -68,7 +82,7 @@ export async function run(
   using input = isTerminal
     ? new (await import("../chat/terminal.ts")).TerminalInput()
     : new PipedInput(signal);
-  const chat = new Chat(model, request, input, progress, context.verbose);
+  const chat = new Chat(model, request, options.thinking, input, progress, context.verbose);
   chat.conversation.system = options.chatSystem;
   if (isTerminal) {
     await writeStderr("Ctrl-C stops an answer, Ctrl-D ends the chat, /help lists commands.\n");
@@ -119,6 +133,7 @@ class Chat {
   readonly conversation = new Conversation(undefined);
   readonly #model: Model;
   readonly #request: GenerateOptions;
+  readonly #thinking: Thinking;
   readonly #input: ChatInput;
   readonly #progress: Progress;
   readonly #verbose: boolean;
@@ -129,12 +144,14 @@ class Chat {
   constructor(
     model: Model,
     request: GenerateOptions,
+    thinking: Thinking,
     input: ChatInput,
     progress: Progress,
     verbose: boolean,
   ) {
     this.#model = model;
     this.#request = request;
+    this.#thinking = thinking;
     this.#input = input;
     this.#progress = progress;
     this.#verbose = verbose;
@@ -263,15 +280,26 @@ class Chat {
     let answer = "";
     let end: GenerationEnd | undefined;
     this.#progress.update("reading the conversation");
+    const { messages } = this.conversation;
+    const isShown = this.#input.isTerminal && Deno.stdout.isTerminal();
+    const display = isShown
+      ? new ThoughtDisplay(this.#model, messages, this.#request, !Deno.noColor)
+      : undefined;
     const request: GenerateOptions = {
       ...this.#request,
+      ...(isShown || typeof this.#thinking === "number"
+        ? thoughtOptions(this.#model, messages, this.#request, this.#thinking)
+        : {}),
       seed,
       signal,
       onPrefill: (done, total) => this.#progress.update("reading the conversation", done, total),
     };
-    for await (const piece of this.#model.generate(this.conversation.messages, request)) {
+    for await (const piece of this.#model.generate(messages, request)) {
       this.#progress.clear();
-      if (piece.text !== "") await writeStdout(piece.text);
+      const text = display === undefined
+        ? piece.text
+        : display.push(piece.text) + (piece.end === undefined ? "" : display.end());
+      if (text !== "") await writeStdout(text);
       answer += piece.text;
       end = piece.end;
     }

@@ -18,11 +18,12 @@ import { longFlag } from "../options/types.ts";
 import { writeBytes, writeStderr, writeStdout } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 import { describeProfile } from "../output/profile_report.ts";
+import { thinkingVariables, ThoughtDisplay, thoughtOptions } from "../output/thoughts.ts";
 import { describeSession, describeSpeed } from "../output/run_report.ts";
 import { isStdin, readTextFile, withoutFinalNewline } from "../input/text_source.ts";
 
 type RunOptions =
-  & Options<"prompt" | "file" | "promptCache" | "json" | "profile">
+  & Options<"prompt" | "file" | "promptCache" | "json" | "profile" | "thinking">
   & BatchFlags;
 
 export async function run(
@@ -63,17 +64,22 @@ export async function run(
     progress,
   );
   const generation = generationOptions(options, model.tokenizer);
-  const request: GenerateOptions = {
+  const asked: GenerateOptions = {
     ...generation,
     // Resolved here so that --verbose shows the values in use.
     ...model.resolveSampling(generation),
     ...constraint,
+    ...thinkingVariables(model, options.thinking),
     raw: options.raw,
     system: options.system,
     logprobs,
     signal,
     onPrefill: (done, total) => progress.update("reading the prompt", done, total),
   };
+  const showsThoughts = !json && Deno.stdout.isTerminal();
+  const request = showsThoughts || typeof options.thinking === "number"
+    ? { ...asked, ...thoughtOptions(model, prompt, asked, options.thinking) }
+    : asked;
   if (context.verbose) await writeStderr(describeSession(model, prompt, request));
   if (isSaved) {
     progress.update(`loading ${promptCache}`);
@@ -83,7 +89,7 @@ export async function run(
   progress.update("reading the prompt");
   const code = json
     ? await printCompletions(model, prompt, completions, request)
-    : await streamText(model, prompt, request, progress, context.verbose);
+    : await streamText(model, prompt, request, showsThoughts, progress, context.verbose);
   if (promptCache !== undefined && !isSaved && code === 0) {
     progress.update(`writing ${promptCache}`);
     await model.savePrompt(promptCache, prompt, request);
@@ -182,16 +188,23 @@ async function streamText(
   model: Model,
   prompt: string,
   request: GenerateOptions,
+  showsThoughts: boolean,
   progress: Progress,
   verbose: boolean,
 ): Promise<number> {
+  const display = showsThoughts
+    ? new ThoughtDisplay(model, prompt, request, !Deno.noColor)
+    : undefined;
   let end: GenerationEnd | undefined;
   let last = "";
   for await (const piece of model.generate(prompt, request)) {
     progress.clear();
-    if (piece.text !== "") {
-      await writeStdout(piece.text);
-      last = piece.text;
+    const text = display === undefined
+      ? piece.text
+      : display.push(piece.text) + (piece.end === undefined ? "" : display.end());
+    if (text !== "") {
+      await writeStdout(text);
+      last = text;
     }
     end = piece.end;
   }

@@ -36,6 +36,8 @@ export class Generation implements Task<StepResult>, Lookahead {
   readonly #decoder: StreamDecoder;
   readonly #stops: StopMatcher;
   readonly #clock = new Clock();
+  /** Tokens of reasoning that may follow; `undefined` if it has ended or has no limit. */
+  #reasoningLeft: number | undefined;
   #cached: number | undefined;
   #finishReason: FinishReason | undefined;
   #failure: { readonly error: unknown } | undefined;
@@ -53,6 +55,7 @@ export class Generation implements Task<StepResult>, Lookahead {
     this.#decoder = this.#newDecoder();
     this.#stops = new StopMatcher(request.stop);
     const { constraint, vocabSize, endTokens } = request;
+    this.#reasoningLeft = request.reasoningLimit?.most;
     this.draft = new Draft(constraint && new TokenMask(constraint.start(), vocabSize), endTokens);
     if (request.maxTokens === 0) this.#finish("length");
     else this.#guarded(() => this.#prepareNext());
@@ -90,9 +93,13 @@ export class Generation implements Task<StepResult>, Lookahead {
     return this.#pieces.length >= RUN_AHEAD;
   }
 
-  /** The mask of a constraint depends on the previous token: one step at a time. */
+  /**
+   * The mask of a constraint depends on the previous token, and limited reasoning may end after any:
+   * one step at a time.
+   */
   get stride(): number {
-    return this.draft.mask() === undefined ? this.#request.maxTokens - this.#nTokens : 1;
+    const isFree = this.draft.mask() === undefined && this.#reasoningLeft === undefined;
+    return isFree ? this.#request.maxTokens - this.#nTokens : 1;
   }
 
   get endTokens(): ReadonlySet<number> {
@@ -206,7 +213,24 @@ export class Generation implements Task<StepResult>, Lookahead {
     this.draft.advance(token);
     if (isForced) this.#add(token, undefined, []);
     else this.#add(token, logprob, top);
+    this.#limitReasoning(token);
     this.#prepareNext();
+  }
+
+  /** Appends the closing mark once the reasoning has as many tokens as it may. */
+  #limitReasoning(token: number): void {
+    const limit = this.#request.reasoningLimit;
+    if (limit === undefined || this.#reasoningLeft === undefined || this.isEnded) return;
+    if (this.#nTokens === 1 && limit.open !== undefined) {
+      // The answer begins without reasoning, or with its mark, which does not count.
+      if (token !== limit.open) this.#reasoningLeft = undefined;
+    } else {
+      this.#reasoningLeft = token === limit.close ? undefined : this.#reasoningLeft - 1;
+    }
+    if (this.#reasoningLeft === undefined || this.#reasoningLeft > 0) return;
+    this.#reasoningLeft = undefined;
+    this.draft.advance(limit.close);
+    this.#add(limit.close, undefined, []);
   }
 
   /** Updates the mask, and appends tokens while it allows only one. */

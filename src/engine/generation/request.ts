@@ -4,7 +4,7 @@ import type { Checkpoint } from "../../formats/checkpoint.ts";
 import { quote } from "../../formats/quote.ts";
 import { MAX_LOGPROBS } from "../limits.ts";
 import type { Constraint } from "../request/constraint.ts";
-import { checkWholeNumber, type GenerateOptions } from "../request/options.ts";
+import { checkWholeNumber, type GenerateOptions, type ReasoningLimit } from "../request/options.ts";
 import { type EncodedPrompt, TooLongError } from "../request/prompt.ts";
 import { type ResolvedSampling, resolveLogitBias } from "../request/sampling.ts";
 import type { Runner } from "../runner.ts";
@@ -71,6 +71,7 @@ export interface GenerationRequest {
   readonly endTokens: ReadonlySet<number>;
   /** Number of alternatives reported for each token; `undefined` without log-probabilities. */
   readonly logprobs: number | undefined;
+  readonly reasoningLimit: ReasoningLimit | undefined;
   readonly constraint: Constraint | undefined;
   /** Size of the model's vocabulary; masks have a bit for each token. */
   readonly vocabSize: number;
@@ -110,6 +111,7 @@ export function resolveRequest(
     logprobs: logprobs === undefined
       ? undefined
       : Math.min(checkWholeNumber("logprobs", logprobs, 0, MAX_LOGPROBS), limits.maxTop),
+    reasoningLimit: options.reasoningLimit,
     constraint: options.constraint,
     vocabSize,
     signal: options.signal,

@@ -6,6 +6,16 @@ import type { Constraint } from "./constraint.ts";
 import type { PromptOptions } from "./prompt.ts";
 import { SAMPLING_RANGES, type SamplingOptions } from "./sampling.ts";
 
+/** Limit of the reasoning at the beginning of an answer. */
+export interface ReasoningLimit {
+  /** Most tokens of reasoning; then its closing mark is appended, and the answer follows. */
+  readonly most: number;
+  /** Token that ends the reasoning. */
+  readonly close: number;
+  /** Token that begins it; `undefined` if the prompt ends inside the reasoning. */
+  readonly open?: number | undefined;
+}
+
 /** Options of a generation. Every member has a default. */
 export interface GenerateOptions extends SamplingOptions, PromptOptions, ConstraintOptions {
   /** Most tokens to generate. @default as many as fit the context */
@@ -24,6 +34,8 @@ export interface GenerateOptions extends SamplingOptions, PromptOptions, Constra
    * `{ "50256": -100 }`
    */
   readonly logitBias?: Readonly<Record<string, number>> | undefined;
+  /** Ends reasoning that is too long. @default no limit */
+  readonly reasoningLimit?: ReasoningLimit | undefined;
   /** Custom constraint on the tokens, instead of one of `ConstraintOptions`. */
   readonly constraint?: Constraint | undefined;
   /** Stops the generation; text generated so far is kept. */
@@ -95,6 +107,7 @@ export const GENERATE_OPTIONS: OptionChecks<GenerateOptions> = {
   },
   logprobs: undefined,
   logitBias: OBJECT,
+  reasoningLimit: OBJECT,
   constraint: OBJECT,
   signal: SIGNAL,
   onPrefill: { accepts: (value) => typeof value === "function", valid: "a function" },

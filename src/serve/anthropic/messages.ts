@@ -19,7 +19,7 @@ import { Answer } from "../answer.ts";
 import { Blocks } from "../chat/blocks.ts";
 import type { ChatRequest } from "../chat/dialect.ts";
 import { splitBegun } from "../chat/conversation.ts";
-import { effortVariables } from "../chat/reasoning.ts";
+import { effortVariables, findMarks, reasoningLimit } from "../chat/reasoning.ts";
 import { resolveDialect } from "../chat/resolve_dialect.ts";
 import { readTools } from "../chat/tools.ts";
 import { readBody } from "../http/request_body.ts";
@@ -54,6 +54,7 @@ export async function messages(service: Service, request: Request): Promise<Resp
   const dialect = await resolveDialect(model, chat, service.enforceable);
   const { promptTokens, pieces } = await model.generateMany(chat.messages, 1, {
     ...dialect.options,
+    ...await thinkingLimit(service, chat, dialect.options, body.thinking),
     signal: answer.signal,
   });
   const blocks = new Blocks(dialect.newReader(promptTokens));
@@ -108,6 +109,21 @@ function readChat(service: Service, body: JsonObject, given: GenerateOptions): C
     },
     use: readTools(chatTools(body)),
   };
+}
+
+/** Returns the limit of `thinking.budget_tokens`, if the model's thoughts can be limited. */
+async function thinkingLimit(
+  { model }: Service,
+  { messages }: ChatRequest,
+  options: GenerateOptions,
+  thinking: JsonValue | undefined,
+): Promise<Pick<GenerateOptions, "reasoningLimit">> {
+  if (!isJsonObject(thinking) || !isGiven(thinking.budget_tokens)) return {};
+  const most = readNumber(thinking.budget_tokens, "thinking.budget_tokens", 1, MAX_COUNT, true);
+  const { tokenizer, checkpoint } = model;
+  const marks = findMarks(checkpoint.chatTemplate, tokenizer);
+  const { tokens } = await model.encodePromptInSlices(messages, options);
+  return { reasoningLimit: reasoningLimit(marks, tokens, tokenizer, most) };
 }
 
 /** Returns the effort that `thinking` stands for. */

@@ -1,6 +1,7 @@
 /** Reasoning before an answer: its marks, its reader, and the effort that a request asks for. */
 import type { JsonValue } from "../../formats/json.ts";
 import { invalid, isGiven, RequestError } from "../../requests/values.ts";
+import type { ReasoningLimit } from "../../engine/request/options.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import { heldLength, type Part, type PartReader } from "./dialect.ts";
 
@@ -38,6 +39,24 @@ export function endsInReasoning(
   const last = Array.from({ length: count }, (_, i) => tokens[length - count + i]!);
   const known = last.filter((id) => id < tokenizer.vocabSize);
   return tokenizer.decode(known, { skipSpecial: false }).trimEnd().endsWith(open);
+}
+
+/**
+ * Returns the limit of an answer's reasoning.
+ *
+ * @param prompt tokens before the answer
+ * @param most most tokens of reasoning, at least 1
+ * @returns `undefined` if the model has no reasoning, or its marks are no tokens
+ */
+export function reasoningLimit(
+  marks: ReasoningMarks | undefined,
+  prompt: ArrayLike<number>,
+  tokenizer: Tokenizer,
+  most: number,
+): ReasoningLimit | undefined {
+  const [open, close] = [marks?.open, marks?.close].map((mark) => tokenizer.idOf(mark ?? ""));
+  if (marks === undefined || open === undefined || close === undefined) return undefined;
+  return endsInReasoning(marks, prompt, tokenizer) ? { most, close } : { most, close, open };
 }
 
 /** Reads the reasoning at the beginning of an answer. Another reader takes the rest. */

@@ -13,6 +13,17 @@ function sampled(name: keyof typeof SAMPLING_RANGES) {
 }
 
 export const GENERATION_OPTIONS = {
+  thinking: {
+    flags: "--thinking",
+    kind: "choice_or_integer",
+    metavar: "N",
+    choices: ["on", "off"],
+    min: 1,
+    max: MAX_COUNT,
+    group: "Generation",
+    help: "thoughts before the answer: on, off, or on with at most N tokens",
+    otherwise: "as the model does",
+  },
   maxTokens: {
     flags: "-n, --max-tokens",
     kind: "integer",

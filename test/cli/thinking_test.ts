@@ -1,0 +1,101 @@
+/** `--thinking`: on, off and a limit of tokens, and how a terminal shows thoughts. */
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { load } from "../../src/mod.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { writeScriptedLlama } from "../support/tiny_llama.ts";
+import { denoArgs, forge } from "./forge.ts";
+import { hasTerminals, Terminal } from "./terminal.ts";
+
+const MARKS = ["<think>", "</think>"];
+const SCRIPT = ["<think>", "a", "b", "c", "</think>", "ok"];
+const TEMPLATE = "{{ messages[-1].content }}{{ '!' if enable_thinking is false }}{# </think> #}";
+
+function thinker(folder: TempFolder, script: readonly string[] = SCRIPT, template = TEMPLATE) {
+  writeScriptedLlama(folder.path, script, {
+    chatTemplate: template,
+    controls: MARKS,
+    pieces: ["x", "!", ...MARKS.filter((mark) => !script.includes(mark))],
+  });
+}
+
+async function run(folder: TempFolder, ...args: string[]) {
+  const asked = ["run", "-m", folder.path, "-p", "x", "--temp", "0", "--json", ...args];
+  const { code, stdout, stderr } = await forge(asked);
+  assertEquals([code, stderr], [0, ""]);
+  const { text, prompt_tokens, completion_tokens } = JSON.parse(stdout);
+  return { text, prompt_tokens, completion_tokens };
+}
+
+Deno.test("--thinking N ends the thoughts after N tokens", async () => {
+  using folder = new TempFolder();
+  thinker(folder);
+  const full = await run(folder);
+  assertEquals(await run(folder, "--thinking", "3"), { ...full, text: "<think>abc</think>ok" });
+  // The closing mark is appended; the script then goes on after it.
+  assertEquals((await run(folder, "--thinking", "1")).text, "<think>a</think>ok");
+  assertEquals((await run(folder, "--thinking", "100")).text, "<think>abc</think>ok");
+  const speculated = await run(folder, "--thinking", "2", "--speculate", "4");
+  assertEquals(speculated.text, "<think>ab</think>ok");
+});
+
+Deno.test("a limit of reasoning counts from the prompt where that ends inside, and spares others", async () => {
+  using open = new TempFolder();
+  thinker(open, SCRIPT.slice(1), "{{ messages[-1].content }}<think>{# </think> #}");
+  assertEquals((await run(open, "--thinking", "2")).text, "ab</think>ok");
+  using plain = new TempFolder();
+  thinker(plain, ["one ", "two ", "three"]);
+  assertEquals((await run(plain, "--thinking", "1")).text, "one two three");
+});
+
+Deno.test("--thinking on and off set the template's variable, or are refused", async () => {
+  using folder = new TempFolder();
+  thinker(folder);
+  const on = await run(folder, "--thinking", "on");
+  const off = await run(folder, "--thinking", "off");
+  assertEquals(off.prompt_tokens - on.prompt_tokens, 1);
+  const { code, stderr } = await forge(["run", "-p", "x", "--thinking", "on"]);
+  assertEquals(code, 1);
+  assertStringIncludes(stderr, "this model has no thoughts; valid is off");
+});
+
+Deno.test("the library ends reasoning by the ids of its marks", async () => {
+  using folder = new TempFolder();
+  thinker(folder);
+  await using model = await load(folder.path);
+  const [open, close] = MARKS.map((mark) => model.tokenizer.idOf(mark)!);
+  const { text, tokenIds } = await model.complete("x", {
+    temperature: 0,
+    reasoningLimit: { most: 2, open, close: close! },
+  });
+  assertEquals(text, "abok");
+  assertEquals(tokenIds.map((id) => model.tokenizer.tokenText(id)).slice(0, 5), [
+    "<think>",
+    "a",
+    "b",
+    "</think>",
+    "ok",
+  ]);
+});
+
+Deno.test({
+  name: "a terminal shows thoughts dimmed, or by name without colours",
+  ignore: !await hasTerminals(),
+  async fn() {
+    using folder = new TempFolder();
+    thinker(folder);
+    const command = [
+      Deno.execPath(),
+      ...denoArgs(["run", "-m", folder.path, "-p", "x", "--temp", "0"]),
+    ];
+    for (
+      const [env, expected] of [
+        [[], "\x1b[2mabc\x1b[22m\r\n\r\nok"],
+        [["NO_COLOR=1"], "Thoughts: abc\r\n\r\nAnswer: ok"],
+      ] as const
+    ) {
+      const terminal = new Terminal(["env", ...env, ...command]);
+      assertEquals(await terminal.close(), 0);
+      assertStringIncludes(terminal.shown, expected);
+    }
+  },
+});
