@@ -6,10 +6,18 @@
 #include <initializer_list>
 
 #include "../gpu/device_caches.h"
+#include "../gpu/rounding.h"
 
 namespace forge::cuda {
 
 namespace {
+
+// Blocks of decode attention that keep enough bytes in flight for the bandwidth of their
+// multiprocessor: each of their warps has at least 4 KiB on the way.
+constexpr uint32_t kBlocksPerMultiprocessor = 2;
+// Limits of the number of splits of a sequence.
+constexpr uint32_t kFewestDecodeSplits = 4;
+constexpr uint32_t kMostDecodeSplits = 128;
 
 bool is_one_of(uint32_t dim, std::initializer_list<uint32_t> dims) {
   return std::find(dims.begin(), dims.end(), dim) != dims.end();
@@ -82,16 +90,25 @@ AttentionKernels AttentionChoice::kernels(const AttentionOp& op) const {
 
 TilingPolicy AttentionChoice::policy(const Program& program) const {
   TilingPolicy policy{.lists_slots = program.n_slots > 0};
+  uint32_t head_blocks = UINT32_MAX;  // of a split, in the operation that has the fewest
   for (const Op& op : program.ops) {
     const auto* attention = std::get_if<AttentionOp>(&op);
     if (!attention) continue;
     const AttentionKernels chosen = kernels(*attention);
     policy.lists_decode_runs |= chosen.decode == AttentionKernel::flash;
     policy.lists_prefill_runs |= chosen.prefill == AttentionKernel::flash;
+    const KvShape& shape = attention->kv->shape;
+    const uint32_t rows = shape.values_in_keys ? kLatentRows : kDecodeRows;
+    head_blocks = std::min(
+        head_blocks,
+        shape.n_kv_heads * divide_up(attention->n_heads / shape.n_kv_heads, rows));
   }
   // The library's decode kernel divides its work by the largest number of queries of all sequences,
   // which must not affect the others.
   if (policy.lists_decode_runs) policy.decode_queries = 1;
+  // One long sequence fills the device once: more splits would only be more to merge.
+  policy.most_splits = std::clamp(kBlocksPerMultiprocessor * multiprocessors_ / head_blocks,
+                                  kFewestDecodeSplits, kMostDecodeSplits);
   return policy;
 }
 

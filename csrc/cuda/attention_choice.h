@@ -11,6 +11,11 @@ namespace forge::cuda {
 
 enum class AttentionKernel { flash, tiled, naive };
 
+// Query rows (query heads of a KV head times queries) of a block of decode attention, and of latent
+// attention.
+constexpr uint32_t kDecodeRows = 16;
+constexpr uint32_t kLatentRows = 32;
+
 // The kernels of the short runs of a step (mostly decoded tokens) and of the long ones.
 struct AttentionKernels {
   AttentionKernel decode;
@@ -25,7 +30,8 @@ struct AttentionKernels {
 class AttentionChoice {
  public:
   // `request` is one of FORGE_ATTENTION_...
-  AttentionChoice(uint32_t request, const FlashLibrary& flash) : request_(request), flash_(flash) {}
+  AttentionChoice(uint32_t request, const FlashLibrary& flash, uint32_t multiprocessors)
+      : request_(request), flash_(flash), multiprocessors_(multiprocessors) {}
 
   // Throws FORGE_UNSUPPORTED with the reason if the requested kernels cannot compute the operation.
   AttentionKernels kernels(const AttentionOp& op) const;
@@ -38,6 +44,7 @@ class AttentionChoice {
  private:
   uint32_t request_;
   const FlashLibrary& flash_;
+  uint32_t multiprocessors_;
 };
 
 }  // namespace forge::cuda

@@ -55,7 +55,8 @@ class CudaBackend : public GpuBackend<CudaGpu> {
                           ? "products of long prompts by cuBLASLt " + cublaslt.version() + ", " +
                                 cublaslt.path()
                           : "cuBLASLt is not used: " + cublaslt.problem());
-    const AttentionChoice attention(device_->attention, device_->flash());
+    const AttentionChoice attention(device_->attention, device_->flash(),
+                                    device_->device().properties().multiprocessors);
     for (const std::string& line : attention.describe()) details.push_back(line);
     info.add_raw("details", json_list(details));
     return info.str();

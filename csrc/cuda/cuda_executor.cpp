@@ -21,7 +21,9 @@ constexpr size_t kStopInterval = 16;
 
 CudaExecutor::CudaExecutor(std::shared_ptr<const Program> program,
                            std::shared_ptr<CudaDevice> device)
-    : CudaExecutor(program, device, AttentionChoice(device->attention, device->flash())) {}
+    : CudaExecutor(program, device,
+                   AttentionChoice(device->attention, device->flash(),
+                                   device->device().properties().multiprocessors)) {}
 
 CudaExecutor::CudaExecutor(std::shared_ptr<const Program> program,
                            std::shared_ptr<CudaDevice> device, const AttentionChoice& attention)

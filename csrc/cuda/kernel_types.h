@@ -39,15 +39,17 @@ static_assert(sizeof(RowSet) == 16);
 
 struct AttentionArgs {
   DevicePointer sinks;
-  DevicePointer mask = 0;  // unused by the operations of forge.h
+  DevicePointer mask = 0;  // this and mask_...: of masked kernels, not used by operations yet
   float scale;
   float softcap;
   uint32_t n_heads;
   uint32_t window;
   uint32_t causal;
   uint32_t max_queries;  // per tile of decode attention
-  uint32_t mask_words = 0;
+  uint32_t mask_heads = 0;
+  uint32_t mask_stride = 0;
+  uint32_t mask_is_bits = 0;
 };
-static_assert(sizeof(AttentionArgs) == 48);
+static_assert(sizeof(AttentionArgs) == 56);
 
 }  // namespace forge::cuda

@@ -8,18 +8,34 @@ namespace forge::cuda {
 
 namespace {
 
-// Query rows of a warp on tensor cores, and the positions of a slice.
-constexpr uint32_t kRowsOfWarp = 16;
-// Query rows and positions of a block of latent_attention.
-constexpr uint32_t kLatentRows = 32;
+// Positions of a tile of latent_attention.
 constexpr uint32_t kLatentTokens = 32;
-// Wider heads leave less shared memory for tiles.
+// Wider heads leave less shared memory for tiles, narrower ones more.
 constexpr uint32_t kWideHead = 128;
+constexpr uint32_t kNarrowHead = 64;
 // Columns of a block of cast_rows, and blocks that share the rows of a tile.
 constexpr uint32_t kCastCols = 1024;
 constexpr uint32_t kCastRows = 8;
 // Maximum number of parts in which libflash_attn divides keys.
 constexpr uint32_t kMostSplits = 128;
+
+// Threads and shared memory of a block of batched_decode_attention.
+struct DecodeTile {
+  uint32_t warps;
+  uint32_t shared_bytes;
+};
+DecodeTile decode_tile(const KvShape& shape) {
+  const bool is_q8 = shape.type == WeightType::Q8_0;
+  const uint32_t dim = shape.k_head_dim;
+  const uint32_t warps = dim > kWideHead ? 2 : 4, tokens = dim <= kNarrowHead ? 32 : 16;
+  const uint32_t row = (dim + 8) * 2;
+  // Of each warp two slices of keys and values; of a Q8_0 cache three slices as they are stored,
+  // one slice in F16, and scales.
+  const uint32_t slices = is_q8 ? 3 * 2 * dim + row + 2 * divide_up(dim, 32) * 2 : 2 * 2 * row;
+  // Later the sums of 16 queries.
+  const uint32_t sums = warps * kDecodeRows * (dim + 2) * 4;
+  return {warps, std::max(kDecodeRows * row + warps * tokens * slices, sums)};
+}
 
 uint32_t width_of(const WeightRef& norm) { return norm ? static_cast<uint32_t>(norm->cols) : 0; }
 
@@ -71,8 +87,7 @@ PlanBuilder::DecodeSplits PlanBuilder::decode_splits(const AttentionOp& op) {
 void PlanBuilder::merge_splits(const AttentionOp& op, const DecodeSplits& splits) {
   launch("batched_decode_attention.cu", "merge_attention_splits",
          {shape_.decode_work, op.n_heads * shape_.decode_queries}, 128, 0, value(op.out),
-         splits.out, splits.ml, attention_args(op), inputs_.decode_tiles, inputs_.work,
-         inputs_.n_work, op.kv->shape.v_head_dim);
+         splits.out, splits.ml, attention_args(op), inputs_.work, op.kv->shape.v_head_dim);
 }
 
 void PlanBuilder::emit_decode_attention(const AttentionOp& op) {
@@ -82,19 +97,14 @@ void PlanBuilder::emit_decode_attention(const AttentionOp& op) {
     emit_latent_attention(op, &splits);
     return merge_splits(op, splits);
   }
-  const uint32_t dim = kv.shape.k_head_dim, n_kv_heads = kv.shape.n_kv_heads;
-  const uint32_t queries = shape_.decode_queries;
-  // Of each warp two slices of 16 keys and values, twice; later the sums of 16 queries.
-  const uint32_t warps = dim > kWideHead ? 2 : 4;
-  const uint32_t tiles_bytes = (kRowsOfWarp + warps * 4 * kRowsOfWarp) * (dim + 8) * 2;
-  const uint32_t sums_bytes = warps * kRowsOfWarp * (dim + 2) * 4;
-  const uint32_t query_blocks = divide_up(op.n_heads / n_kv_heads * queries, kRowsOfWarp);
+  const uint32_t n_kv_heads = kv.shape.n_kv_heads, queries = shape_.decode_queries;
+  const uint32_t query_blocks = divide_up(op.n_heads / n_kv_heads * queries, kDecodeRows);
+  const uint32_t head_blocks = n_kv_heads * query_blocks;
+  const DecodeTile tile = decode_tile(kv.shape);
   launch("batched_decode_attention.cu", head_instance("batched_decode_attention", kv),
-         {shape_.decode_work, n_kv_heads * query_blocks}, 32 * warps,
-         std::max(tiles_bytes, sums_bytes), splits.out, splits.ml, value(op.q), kv.pages(),
-         attention_args(op), inputs_.decode_tiles, inputs_.work, inputs_.n_work,
-         inputs_.page_tables, inputs_.page_stride);
-  merge_splits(op, splits);
+         {shape_.decode_work * head_blocks}, 32 * tile.warps, tile.shared_bytes, value(op.out),
+         splits.out, splits.ml, arrivals(uint64_t{shape_.decode_work} * head_blocks), value(op.q),
+         kv.pages(), attention_args(op), inputs_.work, inputs_.page_tables, inputs_.page_stride);
 }
 
 void PlanBuilder::emit_latent_attention(const AttentionOp& op, const DecodeSplits* splits) {

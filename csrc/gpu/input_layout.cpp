@@ -45,7 +45,7 @@ void put_runs(uint8_t* to, const RunLayout& layout, const std::vector<QueryTile>
     };
     put_at(layout.first_rows, run.first_row);
     put_at(layout.n_queries, run.n_queries);
-    put_at(layout.n_keys, run.end);
+    put_at(layout.n_keys, run.n_keys);
     put_at(layout.sequences, run.sequence);
   }
 }
@@ -96,6 +96,8 @@ void write_inputs(const StepInputs& inputs, const StepWork& work, uint8_t* to) {
   put(to + layout.decode_tiles, std::span<const QueryTile>(tiles.decode));
   put(to + layout.prefill_tiles, std::span<const QueryTile>(tiles.prefill));
   put(to + layout.work, std::span<const AttentionWork>(tiles.work));
+  std::memset(to + layout.work + tiles.work.size() * sizeof(AttentionWork), 0,
+              (shape.decode_work - tiles.work.size()) * sizeof(AttentionWork));
   put(to + layout.decode_tokens, std::span<const uint32_t>(rows.tokens.decode));
   put(to + layout.prefill_tokens, std::span<const uint32_t>(rows.tokens.prefill));
   put(to + layout.decode_outputs, std::span<const uint32_t>(rows.outputs.decode));

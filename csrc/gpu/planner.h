@@ -30,6 +30,7 @@ struct PlanMemory {
   Workspace<Address> workspace;
   Address codebooks{};    // of the weight types that look values up
   Address occurrences{};  // all 0 between runs
+  Address arrivals{};     // all 0 between launches
   Address results{};
 };
 
@@ -182,6 +183,12 @@ class Planner {
 
   // Alignment of allocations in workspaces, for any vector load.
   static constexpr uint32_t kScratchAlignment = 256;
+
+  // Counters for the current operation, all 0, to which it must return them.
+  Address arrivals(uint64_t count) {
+    needed_.arrivals = std::max(needed_.arrivals, count * sizeof(uint32_t));
+    return memory_.arrivals;
+  }
 
   // Allocates memory for the current operation.
   Address scratch(uint64_t bytes) {

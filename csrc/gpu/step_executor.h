@@ -133,10 +133,13 @@ class StepExecutor : public Executable {
     arena_ = device_->allocate(bytes.values);
     routes_ = device_->allocate(bytes.workspace.routes);
     scratch_ = device_->allocate(bytes.workspace.scratch);
+    arrivals_ = device_->allocate(bytes.workspace.arrivals);
+    if (bytes.workspace.arrivals > 0) clear(arrivals_);
     occurrences_ = device_->allocate(bytes.occurrences);
     if (bytes.occurrences > 0) clear(occurrences_);
     memory_.values = arena_.at();
     memory_.workspace = {routes_.at(), scratch_.at()};
+    memory_.arrivals = arrivals_.at();
     memory_.occurrences = occurrences_.at();
     memory_.results = allocate_results(bytes.results);
   }
@@ -148,7 +151,9 @@ class StepExecutor : public Executable {
           builder({*program_, values_, memory_, shape, inputs_->addresses(shape)}, shape);
       auto plan = planner.build();
       const WorkspaceBytes& needed = planner.workspace_bytes();
-      if (WorkspaceBytes{routes_.bytes(), scratch_.bytes()}.covers(needed)) return plan;
+      if (WorkspaceBytes{routes_.bytes(), scratch_.bytes(), arrivals_.bytes()}.covers(needed)) {
+        return plan;
+      }
       grow_workspace(needed);
     }
   }
@@ -157,17 +162,20 @@ class StepExecutor : public Executable {
   void grow_workspace(const WorkspaceBytes& needed) {
     plans_.clear();
     const auto grow = [&](Buffer& buffer, uint64_t bytes) {
-      if (bytes <= buffer.bytes()) return;
+      if (bytes <= buffer.bytes()) return false;
       buffer = Buffer();
       buffer = device_->allocate(bytes);
+      return true;
     };
     grow(routes_, needed.routes);
     grow(scratch_, needed.scratch);
+    if (grow(arrivals_, needed.arrivals)) clear(arrivals_);
     memory_.workspace = {routes_.at(), scratch_.at()};
+    memory_.arrivals = arrivals_.at();
   }
 
   ScratchPlan values_;
-  Buffer arena_, routes_, scratch_, occurrences_;
+  Buffer arena_, routes_, scratch_, arrivals_, occurrences_;
   PlanMemory<Address> memory_;
   std::map<Shape, Plan> plans_;
   uint64_t uses_ = 0;

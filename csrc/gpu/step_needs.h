@@ -53,13 +53,15 @@ MissingCaches missing_caches(const Program& program);
 struct WorkspaceBytes {
   uint64_t routes = 0;   // tokens sorted by expert, valid until the next routing
   uint64_t scratch = 0;  // of one operation
+  uint64_t arrivals = 0;  // counters of finished blocks, all 0 between launches
 
   bool covers(const WorkspaceBytes& other) const {
-    return routes >= other.routes && scratch >= other.scratch;
+    return routes >= other.routes && scratch >= other.scratch && arrivals >= other.arrivals;
   }
   void grow_to(const WorkspaceBytes& other) {
     routes = std::max(routes, other.routes);
     scratch = std::max(scratch, other.scratch);
+    arrivals = std::max(arrivals, other.arrivals);
   }
 };
 
@@ -72,7 +74,8 @@ struct StepBytes {
   uint64_t inputs = 0;
 
   uint64_t total() const {
-    return values + workspace.routes + workspace.scratch + occurrences + results + inputs;
+    return values + workspace.routes + workspace.scratch + workspace.arrivals + occurrences +
+           results + inputs;
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 
 namespace forge {
 
@@ -12,8 +13,11 @@ constexpr uint32_t kFine = 64;
 
 uint32_t round_up(size_t n) { return n == 0 ? 0 : std::bit_ceil(static_cast<uint32_t>(n)); }
 
-uint32_t splits_of(uint64_t positions) {
-  return static_cast<uint32_t>((positions + kSplitTokens - 1) / kSplitTokens);
+// Granularity of longer splits, at least a slice of every warp of a block.
+constexpr uint32_t kSplitUnit = 64;
+
+uint32_t splits_of(uint64_t positions, uint32_t tokens) {
+  return static_cast<uint32_t>((positions + tokens - 1) / tokens);
 }
 
 // Rounds a number of rows up, to at most `limit`.
@@ -25,14 +29,21 @@ uint32_t rounded_rows(uint64_t n, uint32_t limit) {
 
 }  // namespace
 
+uint32_t split_tokens(uint64_t n_keys, uint32_t most_splits) {
+  const auto least = static_cast<uint32_t>((n_keys + most_splits - 1) / most_splits);
+  if (least <= kSplitTokens) return kSplitTokens;
+  const uint32_t unit = std::max(kSplitUnit, std::bit_floor(least) / 8);
+  return (least + unit - 1) / unit * unit;
+}
+
 std::vector<QueryTile> sequence_runs(const StepInputs& inputs) {
   std::vector<QueryTile> runs;
   for (uint32_t row = 0; row < inputs.n_tokens; ++row) {
     const auto sequence = static_cast<uint32_t>(inputs.sequences[row]);
     const auto position = static_cast<uint32_t>(inputs.positions[row]);
-    if (!runs.empty() && runs.back().sequence == sequence && runs.back().end == position) {
+    if (!runs.empty() && runs.back().sequence == sequence && runs.back().end() == position) {
       ++runs.back().n_queries;
-      ++runs.back().end;
+      ++runs.back().n_keys;
     } else {
       runs.push_back({row, 1, sequence, position, position + 1});
     }
@@ -51,13 +62,16 @@ QueryTiles query_tiles(const StepInputs& inputs, const TilingPolicy& policy) {
     if (is_short ? policy.lists_decode_runs : policy.lists_prefill_runs) {
       (is_short ? tiles.decode_runs : tiles.prefill_runs).push_back(run);
     }
-    const uint32_t size = is_short ? kDecodeQueries : kPrefillQueries;
     std::vector<QueryTile>& list = is_short ? tiles.decode : tiles.prefill;
-    for (uint32_t done = 0; done < run.n_queries; done += size) {
-      const uint32_t n_queries = std::min(size, run.n_queries - done);
+    const auto split_at = [&](uint32_t position) {
+      return split_tokens(position + 1, policy.most_splits);
+    };
+    for (uint32_t done = 0, n = 0; done < run.n_queries; done += n) {
       const uint32_t position = run.first_position + done;
-      list.push_back(
-          {run.first_row + done, n_queries, run.sequence, position, position + n_queries});
+      n = std::min(is_short ? kDecodeQueries : kPrefillQueries, run.n_queries - done);
+      // Decoded queries of a tile share its splits.
+      while (is_short && split_at(position + n - 1) != split_at(position)) --n;
+      list.push_back({run.first_row + done, n, run.sequence, position, position + n});
     }
   }
   if (policy.lists_slots) {
@@ -65,13 +79,15 @@ QueryTiles query_tiles(const StepInputs& inputs, const TilingPolicy& policy) {
       tiles.slots.push_back({run.begin, run.length(), run.slot, run.from_zero});
     }
   }
-  for (uint32_t tile = 0; tile < tiles.decode.size(); ++tile) {
-    const uint32_t n_splits = splits_of(tiles.decode[tile].end);
-    const auto first = static_cast<uint32_t>(tiles.work.size());
+  for (const QueryTile& tile : tiles.decode) {
+    const uint32_t tokens = split_tokens(tile.end(), policy.most_splits);
+    const uint32_t n_splits = splits_of(tile.end(), tokens);
     for (uint32_t split = 0; split < n_splits; ++split) {
-      tiles.work.push_back({tile, split, first, n_splits});
+      tiles.work.push_back({tile, split, tokens, n_splits});
     }
   }
+  // The longest splits start first, so that no processor ends with one alone.
+  std::ranges::stable_sort(tiles.work, std::greater(), &AttentionWork::split_tokens);
   return tiles;
 }
 
@@ -132,8 +148,12 @@ StepWork partition_rows(const StepInputs& inputs, const StepLimits& limits,
 std::vector<StepShape> typical_shapes(const Program& program, const TilingPolicy& policy) {
   const StepLimits& limits = program.limits;
   // Splits of one sequence of maximum length, and of as many tokens as the pages hold.
-  const uint32_t one = splits_of(uint64_t{limits.max_pages} * program.page_tokens);
-  const uint32_t all = splits_of(uint64_t{program.n_pages} * program.page_tokens);
+  const auto most_splits = [&](uint64_t pages, uint64_t sequences) {
+    const uint64_t splits = splits_of(pages * program.page_tokens, kSplitTokens);
+    return static_cast<uint32_t>(std::min(splits, sequences * policy.most_splits));
+  };
+  const uint32_t one = most_splits(limits.max_pages, 1);
+  const uint32_t all = most_splits(program.n_pages, limits.max_sequences);
   std::vector<StepShape> shapes;
   const auto add = [&](uint32_t tokens) {
     const uint32_t outputs = rounded_rows(tokens, limits.max_outputs);

@@ -23,18 +23,21 @@ struct QueryTile {
   uint32_t n_queries;
   uint32_t sequence;
   uint32_t first_position;
-  uint32_t end;  // one past the last position of the tile
+  uint32_t n_keys;  // positions of the sequence
+
+  uint32_t end() const { return first_position + n_queries; }
 };
 static_assert(sizeof(QueryTile) == 20);
 
-// A part of the positions that a tile of decode attention sees.
+// A part of the positions that a tile of decode attention sees, from split * split_tokens. The
+// entries of a tile follow one another.
 struct AttentionWork {
-  uint32_t tile;
+  QueryTile tile;
   uint32_t split;
-  uint32_t first_work;  // entry of the tile's split 0
+  uint32_t split_tokens;
   uint32_t n_splits;
 };
-static_assert(sizeof(AttentionWork) == 16);
+static_assert(sizeof(AttentionWork) == 32);
 
 // Pairs of token and expert that are computed together.
 struct MoeTile {
@@ -56,13 +59,19 @@ static_assert(sizeof(SlotRun) == 16);
 // Maximum query tokens of a sequence per tile of decode attention and of prefill attention.
 constexpr uint32_t kDecodeQueries = 16;
 constexpr uint32_t kPrefillQueries = 64;
-// Positions per split of decode attention: fixed, so that the order of a sequence's sums does not
-// depend on the batch.
+// Positions per split of decode attention, of short sequences.
 constexpr uint32_t kSplitTokens = 256;
+
+// Returns the positions per split for a query that sees `n_keys` positions: at least kSplitTokens,
+// and as many more as a limit on the number of splits requires, in steps of an eighth of a power of
+// two. Each query's own position selects them, so that the order of its sums depends neither on the
+// batch nor on the other queries of its tile.
+uint32_t split_tokens(uint64_t n_keys, uint32_t most_splits);
 
 // The lists that the kernels of a step read.
 struct TilingPolicy {
   uint32_t decode_queries = kDecodeQueries;  // longer runs of a sequence are prefill
+  uint32_t most_splits = UINT32_MAX;         // of a sequence in decode attention
   // True if a library computes whole runs.
   bool lists_decode_runs = false;
   bool lists_prefill_runs = false;

@@ -10,7 +10,6 @@ using namespace metal_args;
 
 namespace {
 
-static_assert(metal_args::kSplitTokens == forge::kSplitTokens);
 static_assert(metal_args::kPrefillQueries == forge::kPrefillQueries);
 static_assert(sizeof(metal_args::QueryTile) == sizeof(forge::QueryTile));
 static_assert(sizeof(metal_args::AttentionWork) == sizeof(forge::AttentionWork));
@@ -83,15 +82,14 @@ void PlanBuilder::emit_decode_attention(const AttentionOp& op) {
         v_dim <= kNarrowHead ? "narrow_decode_attention" : "batched_decode_attention";
     launch("batched_decode_attention", head_instance(kernel, kv),
            {shape_.decode_work, n_kv_heads * row_groups}, {decode_threads(v_dim)},
-           {value(op.out), splits.out, splits.ml, value(op.q), kv.memory(), inputs_.decode_tiles,
-            inputs_.work, inputs_.n_work, inputs_.page_tables, floats_of(op.sinks)},
+           {value(op.out), splits.out, splits.ml, value(op.q), kv.memory(), inputs_.work,
+            inputs_.n_work, inputs_.page_tables, floats_of(op.sinks)},
            attention_args(op));
   }
   if (!has_splits_) return;
   launch("batched_decode_attention", "merge_attention_splits",
          {shape_.decode_work, op.n_heads * queries}, {128},
-         {value(op.out), splits.out, splits.ml, inputs_.decode_tiles, inputs_.work, inputs_.n_work,
-          floats_of(op.sinks)},
+         {value(op.out), splits.out, splits.ml, inputs_.work, inputs_.n_work, floats_of(op.sinks)},
          MergeAttentionArgs{.n_heads = op.n_heads,
                             .max_queries = queries,
                             .dim = v_dim,

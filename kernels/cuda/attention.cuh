@@ -11,39 +11,41 @@
 #include "kv.cuh"
 #include "ptx.cuh"
 
-constexpr u32 kQueryRows = 16;      // per warp
-constexpr u32 kSplitTokens = 256;   // positions per block when decoding
+constexpr u32 kQueryRows = 16;  // per warp
 
-// Consecutive query rows of one sequence, at consecutive positions. The sequence has keys and
-// values at positions 0 .. end - 1.
+// Consecutive query rows of one sequence, at consecutive positions.
 struct QueryTile {
   u32 first_row;
   u32 n_queries;
   u32 sequence;
   u32 first_position;
-  u32 end;
+  u32 n_keys;  // positions of the sequence, for attention that is not causal
 };
 
-// A range of the positions visible to a tile of decoded queries.
+// A range of the positions that a tile of decoded queries sees, from split * split_tokens. The
+// entries of a tile follow one another. An entry without queries is unused.
 struct AttentionWork {
-  u32 tile;
-  u32 split;       // starts at position split * kSplitTokens
-  u32 first_work;  // index of the tile's entry for split 0
+  QueryTile tile;
+  u32 split;
+  u32 split_tokens;
   u32 n_splits;
 };
 
 struct AttentionArgs {
   const float* sinks;  // [n_heads] logits without a value, or null
-  // For decode attention: [tokens, mask_words], or null. Bit i % 32 of word i / 32 makes position i
-  // visible, within the limits of causality, the window and the sequence's end.
+  // Of kernels whose queries are masked: [tokens, mask_heads, mask_stride] floats to add to scores,
+  // or bits: bit i % 32 of word i / 32 makes position i visible. Within the limits of causality, the
+  // window and the sequence's end.
   const u32* mask;
   float scale;
   float softcap;       // 0: none
   u32 n_heads;
   u32 window;          // 0: all positions
-  u32 causal;          // 0: every query sees all `end` positions
+  u32 causal;          // 0: queries see positions after their own, up to `n_keys`
   u32 max_queries;     // per tile
-  u32 mask_words;
+  u32 mask_heads;      // 1, or n_heads
+  u32 mask_stride;     // words of 32 bits
+  u32 mask_is_bits;
 };
 
 // The type that tensor cores read for a cache of T.
@@ -65,19 +67,40 @@ constexpr u32 kRowStride = D + 8;
 struct Visible {
   u32 begin;
   u32 end;
-  const u32* mask = nullptr;
 
-  DEVICE_MEMBER bool has(u32 position) const {
-    if (position < begin || position >= end) return false;
-    return !mask || (mask[position / 32] >> position % 32 & 1) != 0;
+  // The score of a position, or -infinity for a hidden one.
+  DEVICE_MEMBER float shown(float score, u32 position) const {
+    return position >= begin && position < end ? score : -FORGE_INFINITY;
   }
 };
 // `query` is counted from the first query of the tile.
 DEVICE Visible visible_to(u32 query, const QueryTile& tile, const AttentionArgs& a) {
   const u32 position = tile.first_position + query;
-  const u32 end = a.causal ? min(position + 1, tile.end) : tile.end;
-  return {a.window > 0 && position + 1 > a.window ? position + 1 - a.window : 0, end};
+  const u32 begin = a.window > 0 && position + 1 > a.window ? position + 1 - a.window : 0;
+  if (a.causal) return {begin, position + 1};
+  const bool is_cut = a.window > 0 && position < tile.n_keys && tile.n_keys - position > a.window;
+  return {begin, is_cut ? position + a.window : tile.n_keys};
 }
+
+// The limits of one query that see no mask, or, below, that a mask narrows.
+struct Unmasked : Visible {
+  DEVICE_MEMBER Unmasked(const Visible& limits, const AttentionArgs&, u64, u32) : Visible(limits) {}
+};
+struct Masked : Visible {
+  const u32* mask;  // of the query and head
+  bool is_bits;
+
+  DEVICE_MEMBER Masked(const Visible& limits, const AttentionArgs& a, u64 token, u32 head)
+      : Visible(limits),
+        mask(a.mask + (token * a.mask_heads + (a.mask_heads == 1 ? 0 : head)) * a.mask_stride),
+        is_bits(a.mask_is_bits != 0) {}
+
+  DEVICE_MEMBER float shown(float score, u32 position) const {
+    if (position < begin || position >= end) return -FORGE_INFINITY;
+    if (!is_bits) return score + __uint_as_float(mask[position]);
+    return mask[position / 32] >> position % 32 & 1 ? score : -FORGE_INFINITY;
+  }
+};
 
 // The rows of a block: query heads of one KV head times the queries of a tile.
 struct HeadRows {
@@ -198,55 +221,66 @@ DEVICE void multiply_keys(float (&scores)[tokens / 8][4], const C* q_tile, const
   }
 }
 
-// Adds positions first .. first + tokens to the state of 16 queries. visible[0] and visible[1] are
-// the visible positions of this lane's two rows.
-template <int D, u32 tokens, class C>
-DEVICE void attend(WarpState<D>& state, const C* q_tile, const C* k_tile, const C* v_tile,
-                   u32 first, const Visible (&visible)[2], const AttentionArgs& args) {
+// Adds the scores of positions first .. first + tokens to the state of 16 queries, and turns them
+// into exponentials relative to the largest score of each row. visible[0] and visible[1] are the
+// visible positions of this lane's two rows. Without `both`, rows from 8 on are unused.
+template <int D, u32 tokens, class Limits>
+DEVICE void weigh_scores(WarpState<D>& state, float (&scores)[tokens / 8][4], u32 first,
+                         const Limits (&visible)[2], const AttentionArgs& args, bool both) {
   constexpr float kLog2E = 1.4426950408889634f;
-  const u32 lane = lane_id();
-  float scores[tokens / 8][4];
-  multiply_keys<D, tokens>(scores, q_tile, k_tile);
-
-  float largest[2] = {state.largest[0], state.largest[1]};
-#pragma unroll
-  for (u32 n = 0; n < tokens / 8; ++n) {
-#pragma unroll
-    for (u32 e = 0; e < 4; ++e) {
-      const u32 position = first + n * 8 + lane % 4 * 2 + e % 2;
-      float score = scores[n][e] * args.scale;
-      if (args.softcap > 0) score = args.softcap * tanhf(score / args.softcap);
-      scores[n][e] = visible[e / 2].has(position) ? score : -FORGE_INFINITY;
-      largest[e / 2] = fmaxf(largest[e / 2], scores[n][e]);
-    }
-  }
 #pragma unroll
   for (u32 r = 0; r < 2; ++r) {
-    largest[r] = row_max(largest[r]);
+    if (r == 1 && !both) {
+#pragma unroll
+      for (u32 n = 0; n < tokens / 8; ++n) scores[n][2] = scores[n][3] = 0;
+      break;
+    }
+    float largest = state.largest[r];
+#pragma unroll
+    for (u32 n = 0; n < tokens / 8; ++n) {
+#pragma unroll
+      for (u32 e = 2 * r; e < 2 * r + 2; ++e) {
+        const u32 position = first + n * 8 + lane_id() % 4 * 2 + e % 2;
+        float score = scores[n][e] * args.scale;
+        if (args.softcap > 0) score = args.softcap * tanhf(score / args.softcap);
+        scores[n][e] = visible[r].shown(score, position);
+        largest = fmaxf(largest, scores[n][e]);
+      }
+    }
+    largest = row_max(largest);
     // A row without visible positions so far keeps zeros; its exponents are relative to 0.
-    const float base = largest[r] == -FORGE_INFINITY ? 0.0f : largest[r];
-    const float shrink = exp2f((state.largest[r] - base) * kLog2E);
-    state.largest[r] = largest[r];
+    const float base = largest == -FORGE_INFINITY ? 0.0f : largest;
+    const float shrink = fast_exp2((state.largest[r] - base) * kLog2E);
+    state.largest[r] = largest;
     float sum = 0;
 #pragma unroll
     for (u32 n = 0; n < tokens / 8; ++n) {
+#pragma unroll
       for (u32 e = 2 * r; e < 2 * r + 2; ++e) {
-        scores[n][e] = exp2f((scores[n][e] - base) * kLog2E);
+        scores[n][e] = fast_exp2((scores[n][e] - base) * kLog2E);
         sum += scores[n][e];
       }
     }
     state.total[r] = state.total[r] * shrink + sum;
+    // The largest score of a row rarely changes after the first slices.
+    if (__ballot_sync(kAllLanes, shrink != 1.0f) == 0) continue;
 #pragma unroll
     for (int i = 0; i < D / 8; ++i) {
       state.out[i][2 * r] *= shrink;
       state.out[i][2 * r + 1] *= shrink;
     }
   }
+}
 
+// out += weights [16, tokens] values.
+template <int D, u32 tokens, class C>
+DEVICE void add_values(WarpState<D>& state, const float (&weights)[tokens / 8][4],
+                       const C* v_tile) {
+  const u32 lane = lane_id();
 #pragma unroll
   for (u32 n = 0; n < tokens / 16; ++n) {
-    const float* low = scores[2 * n];
-    const float* high = scores[2 * n + 1];
+    const float* low = weights[2 * n];
+    const float* high = weights[2 * n + 1];
     const u32 p[4] = {pack_as(C{}, low[0], low[1]), pack_as(C{}, low[2], low[3]),
                       pack_as(C{}, high[0], high[1]), pack_as(C{}, high[2], high[3])};
 #pragma unroll
@@ -258,4 +292,83 @@ DEVICE void attend(WarpState<D>& state, const C* q_tile, const C* k_tile, const 
       multiply_add(C{}, state.out[d / 8 + 1], p, b[2], b[3]);
     }
   }
+}
+
+// Adds positions first .. first + tokens to the state of 16 queries.
+template <int D, u32 tokens, class C, class Limits>
+DEVICE void attend(WarpState<D>& state, const C* q_tile, const C* k_tile, const C* v_tile,
+                   u32 first, const Limits (&visible)[2], const AttentionArgs& args,
+                   bool both = true) {
+  float scores[tokens / 8][4];
+  multiply_keys<D, tokens>(scores, q_tile, k_tile);
+  weigh_scores<D, tokens>(state, scores, first, visible, args, both);
+  add_values<D, tokens>(state, scores, v_tile);
+}
+
+// A softmax over all positions of a row: the sum of exp(score - largest) * value for four columns,
+// and the sum of exp(score - largest).
+struct RowSum {
+  float4 out;
+  float total;
+  float largest;
+
+  DEVICE_MEMBER void add(float4 values, float factor) {
+    out.x += values.x * factor;
+    out.y += values.y * factor;
+    out.z += values.z * factor;
+    out.w += values.w * factor;
+  }
+  // Four columns of the result; zeros where every position was hidden. `sink` may be null.
+  DEVICE_MEMBER float4 result(const float* sink) const {
+    float factor = 1.0f, all = total;
+    if (sink) {
+      const float most = fmaxf(largest, *sink);
+      factor = expf(largest - most);
+      all = total * factor + expf(*sink - most);
+    }
+    if (all != 0) factor /= all;
+    return make_float4(out.x * factor, out.y * factor, out.z * factor, out.w * factor);
+  }
+};
+
+// Number of parts whose sums a lane requests before it adds the first.
+constexpr u32 kMergeBatch = 8;
+
+// Columns 4 * lane .. 4 * lane + 3, from `column` on, of the result of one row of queries, of which
+// the entries of a tile have computed parts. Called by a warp. A part is `stride` rows after the
+// previous one. `parts` and `ml` are the row of the first: sums, and pairs of the largest score and
+// the total. Loads do not wait for each other: hidden parts have a factor of 0.
+DEVICE RowSum merge_parts(const float* parts, const float* ml, u64 stride, u32 n_parts, u32 column,
+                          u32 dim) {
+  const u32 lane = lane_id(), from = min(column + 4 * lane, dim - 4);
+  RowSum sum = {make_float4(0, 0, 0, 0), 0, -FORGE_INFINITY};
+  for (u32 part = lane; part < n_parts; part += 4 * kWarp) {
+    float scores[4];
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) scores[i] = ml[min(part + i * kWarp, n_parts - 1) * stride * 2];
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) sum.largest = fmaxf(sum.largest, scores[i]);
+  }
+  sum.largest = warp_max(sum.largest);
+  const float base = sum.largest == -FORGE_INFINITY ? 0.0f : sum.largest;
+  for (u32 first = 0; first < n_parts; first += kWarp) {
+    const u32 last = n_parts - 1, own = first + lane;
+    const float2 own_ml = *reinterpret_cast<const float2*>(ml + min(own, last) * stride * 2);
+    const float own_factor = own < n_parts ? expf(own_ml.x - base) : 0.0f;
+    sum.total += own_ml.y * own_factor;
+    for (u32 part = 0; part < min(kWarp, n_parts - first); part += kMergeBatch) {
+      float4 values[kMergeBatch];
+#pragma unroll
+      for (u32 i = 0; i < kMergeBatch; ++i) {
+        const u64 row = min(first + part + i, last) * stride;
+        values[i] = *reinterpret_cast<const float4*>(parts + row * dim + from);
+      }
+#pragma unroll
+      for (u32 i = 0; i < kMergeBatch; ++i) {
+        sum.add(values[i], __shfl_sync(kAllLanes, own_factor, part + i));
+      }
+    }
+  }
+  sum.total = warp_sum(sum.total);
+  return sum;
 }

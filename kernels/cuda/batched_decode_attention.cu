@@ -1,175 +1,398 @@
 // Attention of a decode step: one launch for a batch of sequences of any lengths.
 //
-//   q [tokens, n_heads * D] F32; T is the cache's type, D its head size
-//   work: for each tile of queries one entry per 256 positions (kSplitTokens) of its sequence
+//   q [tokens, n_heads * D], out [tokens, n_heads * D] F32; T is the cache's type, D its head size
+//   work: for each tile of queries one entry per split of the positions that it sees
 //   partial_out [work, max_queries, n_heads, D], partial_ml [work, max_queries, n_heads, 2]:
-//     for each entry the sum of exp(score - m) * value, the m, and the sum of exp(score - m)
-//   grid: (maximum number of entries, n_kv_heads * blocks of 16 query rows per KV head)
+//     for each entry of several the sum of exp(score - m) * value, the m, the sum of exp(score - m)
+//   arrivals [work, head blocks]: all 0, before and after
+//   grid: maximum number of entries * head blocks, where head blocks = n_kv_heads * blocks of 16
+//     query rows per KV head
 //   block: four warps (two for D = 256); dynamic shared: decode_shared_bytes
 //   moves: the sequence's keys and values once, for all query heads of their KV head
 //
 // The 16 rows of a tensor-core product are the query heads of one KV head times the queries of the
 // tile: 4 to 8 heads with one query each, or up to 16 queries with speculative decoding. The kernel
-// is bound by memory, so unused rows cost nothing. Each warp takes every fourth slice of 16
-// positions and copies the next slice while it computes. Warps need no barrier until they add up
-// their results at the end (split over KV as in Flash-Decoding: T. Dao et al., 2023). Splits have a
-// fixed size, so the result of a sequence does not depend on the rest of the batch.
-// merge_attention_splits adds up the entries of a tile.
+// is bound by memory, so unused rows cost nothing. Each warp takes every fourth slice of positions
+// and copies the next slices while it computes. Warps need no barrier until they add up their
+// results at the end (split over KV as in Flash-Decoding: T. Dao et al., 2023). The block that
+// completes a tile adds up its splits. The size of splits depends on a query's position alone, so
+// the result does not depend on the rest of the batch.
+//
+// Three loads depend on each other before the first key arrives: the entry, the page, the key. The
+// page of a slice is requested a slice ahead, and its address is computed once per row.
 
 #include "attention.cuh"
 
-constexpr u32 kSliceTokens = 16;
-template <int D>
-constexpr u32 kDecodeWarps = D > 128 ? 2 : 4;
+template <class T, int D>
+struct DecodeShape {
+  typedef typename ComputeType<T>::type C;
+  static constexpr bool is_q8 = sizeof(T) == 1;
+  static constexpr u32 kWarps = D > 128 ? 2 : 4;
+  // Positions of a warp's slice, so that a slice of F16 keys and values is at least 8 KiB from
+  // D = 64 on.
+  static constexpr u32 kTokens = D <= 64 ? 32 : 16;
+  static constexpr u32 kStep = kWarps * kTokens;
+  // Slices in shared memory: one in use, the others in flight.
+  static constexpr u32 kStages = is_q8 ? 3 : 2;
+  static constexpr u32 kRowBytes = D * sizeof(T);
+  static constexpr u32 kScales = (D + kScaleGroup - 1) / kScaleGroup;
+  // Bytes in shared memory from row to row; Q8_0 rows are read in order, so they have no padding.
+  static constexpr u32 kStride = is_q8 ? kRowBytes : kRowStride<D> * 2;
+  static constexpr u32 kStageBytes = 2 * kTokens * kStride;
+  // Q8_0: a tile of keys, later of values, as F16, and the scales of keys and values.
+  static constexpr u32 kTileBytes = is_q8 ? kTokens * kRowStride<D> * 2 : 0;
+  static constexpr u32 kScaleBytes = is_q8 ? 2 * kTokens * kScales * 2 : 0;
+  static constexpr u32 kWarpBytes = kStages * kStageBytes + kTileBytes + kScaleBytes;
+};
 
-// Adds up the warps' states and stores the sums of the entry; `shared` is free memory.
-template <int D>
-DEVICE void store_partial(float* partial_out, float* partial_ml, float* shared,
-                          const WarpState<D>& state, HeadRows rows) {
-  constexpr u32 kWarps = kDecodeWarps<D>;
-  float* outs = shared;                                // [warps][16][D]
-  float* largest = outs + kWarps * kQueryRows * D;     // [warps][16]
-  float* totals = largest + kWarps * kQueryRows;       // [warps][16]
-  const u32 warp = warp_id(), lane = lane_id();
-  __syncthreads();
-  for (u32 r = 0; r < 2; ++r) {
-    const u32 row = warp * kQueryRows + lane / 4 + 8 * r;
-    const float total = row_sum(state.total[r]);
-    if (lane % 4 == 0) {
-      largest[row] = state.largest[r];
-      totals[row] = total;
-    }
+// The positions that an entry of work reads, as far as its queries see them.
+//
+// Of a long sequence, a window is small against a split. So that all entries share the window, its
+// operations divide the sequence into `size` positions, few enough for the window to touch no more
+// pieces than there are entries, and deal the pieces out in turn. As for splits, the piece of a
+// position depends on the length of its sequence alone.
+struct PositionRange {
+  u32 begin;
+  u32 end;
+};
+DEVICE PositionRange range_of(const AttentionWork& entry, u32 first_visible,
+                              const AttentionArgs& args) {
+  constexpr u32 kMostQueries = 16, kUnit = 64, kLeast = 256;
+  u32 size = entry.split_tokens, piece = entry.split;
+  if (args.window > 0 && args.window < size && entry.n_splits > 2) {
+    const u32 span = (args.causal ? 1 : 2) * args.window + kMostQueries;
+    const u32 most = entry.n_splits - 2;  // a span begins and ends inside of a piece
+    size = min(size, max(kLeast, round_up((span + most - 1) / most, kUnit)));
+    const u32 seen = first_visible / size;
+    piece = seen + (entry.split + entry.n_splits - seen % entry.n_splits) % entry.n_splits;
+  }
+  return {piece * size, (piece + 1) * size};
+}
+
+// The place of this lane's row of a slice of positions, that of position first + lane % kTokens.
+struct RowPlace {
+  u32 first;  // of the slice
+  u32 page;
+  u32 slot;
+};
+
+// The keys and values of a sequence's KV head, read slice by slice by a warp.
+template <class T, int D>
+struct SliceReader {
+  typedef DecodeShape<T, D> Shape;
+  const KvCache& kv;
+  const i32* table;
+  u64 head;  // byte offset in a page
+  u32 end;   // end of the range of positions
+
+  // Requests the page of a row. Rows past the end take the last position.
+  DEVICE_MEMBER RowPlace seek(u32 first) const {
+    const u32 position = min(first + lane_id() % Shape::kTokens, end - 1);
+    const u32 index = position / kv.page_tokens;
+    return {first, u32(table[index]), position - index * kv.page_tokens};
+  }
+
+  // Starts to copy a slice to `to`: rows of keys, then of values. Positions from `end` on become
+  // zeros. The copies form a group, empty for a slice past the end.
+  DEVICE_MEMBER void copy(u8* to, RowPlace place) const {
+    constexpr u32 kUnits = Shape::kRowBytes / 16, kAll = Shape::kTokens * kUnits;
+    if (place.first < end) {
+      const u64 own = place.page * kv.page_bytes + head + u64(place.slot) * Shape::kRowBytes;
 #pragma unroll
-    for (int i = 0; i < D / 8; ++i) {
-      *reinterpret_cast<float2*>(outs + row * D + i * 8 + lane % 4 * 2) =
-          make_float2(state.out[i][2 * r], state.out[i][2 * r + 1]);
+      for (u32 n = 0; n < (kAll + kWarp - 1) / kWarp; ++n) {
+        const u32 i = n * kWarp + lane_id(), row = i / kUnits, unit = i % kUnits;
+        const u8* from = kv.data + __shfl_sync(kAllLanes, own, row % kWarp) + unit * 16;
+        if (kAll % kWarp != 0 && i >= kAll) continue;
+        const bool valid = place.first + row < end;
+        u8* at = to + row * Shape::kStride + unit * 16;
+        copy_async_16(at, from, valid);
+        copy_async_16(at + Shape::kTokens * Shape::kStride, from + kv.v_offset, valid);
+      }
+    }
+    commit_copies();
+  }
+};
+
+template <bool first, class A, class B>
+struct Select {
+  typedef A type;
+};
+template <class A, class B>
+struct Select<false, A, B> {
+  typedef B type;
+};
+
+// The scales of a slice of a Q8_0 cache on their way to shared memory: of a row of keys and of one
+// of values per lane.
+template <int D>
+struct SliceScales {
+  typedef DecodeShape<q8, D> Shape;
+  // Scales of a row are read in pairs if their number is even.
+  static constexpr bool in_pairs = Shape::kScales % 2 == 0;
+  typedef typename Select<in_pairs, u32, u16>::type Word;
+  static constexpr u32 kWords = in_pairs ? Shape::kScales / 2 : Shape::kScales;
+  Word keys[kWords], values[kWords];
+
+  DEVICE_MEMBER void load(const SliceReader<q8, D>& from, RowPlace place) {
+    const KvCache& kv = from.kv;
+    const u8* head = kv.data + place.page * kv.page_bytes + from.head;
+    const Word* k = reinterpret_cast<const Word*>(head + kv.k_scales) + place.slot * kWords;
+    const Word* v = reinterpret_cast<const Word*>(head + kv.v_scales) + place.slot * kWords;
+#pragma unroll
+    for (u32 i = 0; i < kWords; ++i) {
+      keys[i] = k[i];
+      values[i] = v[i];
     }
   }
-  __syncthreads();
-  for (u32 i = threadIdx.x; i < rows.count * D; i += blockDim.x) {
-    const u32 row = i / D, dim = i % D;
-    float most = -FORGE_INFINITY;
-    for (u32 w = 0; w < kWarps; ++w) most = fmaxf(most, largest[w * kQueryRows + row]);
-    const float base = most == -FORGE_INFINITY ? 0.0f : most;
-    float sum = 0, total = 0;
-    for (u32 w = 0; w < kWarps; ++w) {
-      const u32 at = w * kQueryRows + row;
-      const float factor = expf(largest[at] - base);
-      sum += outs[at * D + dim] * factor;
-      total += totals[at] * factor;
+  DEVICE_MEMBER void store(u16* to) const {
+    if (lane_id() >= Shape::kTokens) return;
+    Word* rows = reinterpret_cast<Word*>(to);
+#pragma unroll
+    for (u32 i = 0; i < kWords; ++i) {
+      rows[lane_id() * kWords + i] = keys[i];
+      rows[(Shape::kTokens + lane_id()) * kWords + i] = values[i];
     }
-    const u64 to = u64(rows.query(row)) * rows.n_heads + rows.head(row);
-    partial_out[to * D + dim] = sum;
-    if (dim == 0) {
-      partial_ml[to * 2] = most;
-      partial_ml[to * 2 + 1] = total;
-    }
+  }
+};
+
+// Converts eight signed bytes to F16, times a scale in both halves of a word.
+DEVICE uint4 scale_bytes(u32 first, u32 second, u32 scales) {
+  const uint2 low = bytes_to_halves(first ^ 0x80808080u);
+  const uint2 high = bytes_to_halves(second ^ 0x80808080u);
+  return make_uint4(multiply_halves(low.x, scales), multiply_halves(low.y, scales),
+                    multiply_halves(high.x, scales), multiply_halves(high.y, scales));
+}
+
+// Converts the rows of a slice's keys or values to F16. Rows from `count` on become zeros.
+template <int D>
+DEVICE void convert_rows(f16* to, const u8* rows, const u16* scales, u32 count) {
+  typedef DecodeShape<q8, D> Shape;
+  constexpr u32 kUnits = D / 16, kAll = Shape::kTokens * kUnits;
+#pragma unroll
+  for (u32 n = 0; n < (kAll + kWarp - 1) / kWarp; ++n) {
+    const u32 i = n * kWarp + lane_id(), row = i / kUnits, unit = i % kUnits;
+    if (kAll % kWarp != 0 && i >= kAll) continue;
+    const uint4 bytes = *reinterpret_cast<const uint4*>(rows + row * Shape::kStride + unit * 16);
+    const u32 scale = row < count ? scales[row * Shape::kScales + unit * 16 / kScaleGroup] : 0;
+    uint4* halves = reinterpret_cast<uint4*>(to + row * kRowStride<D> + unit * 16);
+    halves[0] = scale_bytes(bytes.x, bytes.y, scale | scale << 16);
+    halves[1] = scale_bytes(bytes.z, bytes.w, scale | scale << 16);
   }
 }
 
-template <class T, int D>
-__global__ void __launch_bounds__(kDecodeWarps<D> * 32)
-    batched_decode_attention(float* partial_out, float* partial_ml, const float* q, KvCache kv,
-                             AttentionArgs args, const QueryTile* tiles,
-                             const AttentionWork* work, const u32* n_work,
-                             const i32* page_tables, u32 page_stride) {
+// The sums of a block's warps, in shared memory.
+template <int D, u32 warps>
+struct BlockSums {
+  float* outs;     // [warps][16][D]
+  float* largest;  // [warps][16]
+  float* totals;   // [warps][16]
+
+  DEVICE_MEMBER BlockSums(float* shared)
+      : outs(shared),
+        largest(outs + warps * kQueryRows * D),
+        totals(largest + warps * kQueryRows) {}
+
+  DEVICE_MEMBER void store(const WarpState<D>& state) {
+    const u32 lane = lane_id();
+    for (u32 r = 0; r < 2; ++r) {
+      const u32 row = warp_id() * kQueryRows + lane / 4 + 8 * r;
+      const float total = row_sum(state.total[r]);
+      if (lane % 4 == 0) {
+        largest[row] = state.largest[r];
+        totals[row] = total;
+      }
+#pragma unroll
+      for (int i = 0; i < D / 8; ++i) {
+        *reinterpret_cast<float2*>(outs + row * D + i * 8 + lane % 4 * 2) =
+            make_float2(state.out[i][2 * r], state.out[i][2 * r + 1]);
+      }
+    }
+  }
+
+  // Columns column .. column + 3 of a row.
+  DEVICE_MEMBER RowSum sum(u32 row, u32 column) const {
+    RowSum sum = {make_float4(0, 0, 0, 0), 0, -FORGE_INFINITY};
+    for (u32 w = 0; w < warps; ++w) sum.largest = fmaxf(sum.largest, largest[w * kQueryRows + row]);
+    const float base = sum.largest == -FORGE_INFINITY ? 0.0f : sum.largest;
+    for (u32 w = 0; w < warps; ++w) {
+      const u32 at = w * kQueryRows + row;
+      const float factor = expf(largest[at] - base);
+      sum.add(*reinterpret_cast<const float4*>(outs + at * D + column), factor);
+      sum.total += totals[at] * factor;
+    }
+    return sum;
+  }
+};
+
+// True for all threads of the last block that calls this for a counter, of `n_blocks`; resets the
+// counter. What the other blocks stored before their calls is then visible.
+DEVICE bool is_last_arrival(u32* counter, u32 n_blocks) {
+  SHARED(u32, arrived, [1]);
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    arrived[0] = atomicAdd(counter, 1u) + 1;
+    if (arrived[0] == n_blocks) *counter = 0;
+  }
+  __syncthreads();
+  __threadfence();
+  return arrived[0] == n_blocks;
+}
+
+template <class T, int D, class Limits = Unmasked>
+__global__ void __launch_bounds__(DecodeShape<T, D>::kWarps * 32, 3)
+    batched_decode_attention(float* out, float* partial_out, float* partial_ml, u32* arrivals,
+                             const float* q, KvCache kv, AttentionArgs args,
+                             const AttentionWork* work, const i32* page_tables, u32 page_stride) {
   wait_for_previous_kernel();
-  typedef typename ComputeType<T>::type C;
-  constexpr u32 kSlice = kSliceTokens * kRowStride<D>, kWarps = kDecodeWarps<D>;
-  DYNAMIC_SHARED(C, q_tile);
-  if (blockIdx.x >= *n_work) return;
-  const AttentionWork entry = work[blockIdx.x];
-  const QueryTile tile = tiles[entry.tile];
-  const u32 group = args.n_heads / kv.n_kv_heads, kv_head = blockIdx.y % kv.n_kv_heads;
-  const u32 first_row = blockIdx.y / kv.n_kv_heads * kQueryRows;
+  typedef DecodeShape<T, D> Shape;
+  typedef typename Shape::C C;
+  DYNAMIC_SHARED(u8, shared);
+  C* q_tile = reinterpret_cast<C*>(shared);
+  const u32 group = args.n_heads / kv.n_kv_heads;
+  const u32 head_blocks = kv.n_kv_heads * ((group * args.max_queries + kQueryRows - 1) / kQueryRows);
+  const u32 index = blockIdx.x / head_blocks, head_block = blockIdx.x % head_blocks;
+  const AttentionWork entry = work[index];
+  const QueryTile& tile = entry.tile;
+  const u32 kv_head = head_block % kv.n_kv_heads;
+  const u32 first_row = head_block / kv.n_kv_heads * kQueryRows;
   if (first_row >= tile.n_queries * group) return;
-  const u32 n_rows = min(kQueryRows, tile.n_queries * group - first_row);
+  const u32 n_rows = min(kQueryRows, tile.n_queries * group - first_row), last_row = n_rows - 1;
   const HeadRows rows = {first_row, n_rows, group, kv_head, args.n_heads};
-  const SequencePages pages = {kv, page_tables + u64(tile.sequence) * page_stride, kv_head};
   const u32 warp = warp_id(), lane = lane_id();
 
-  for (u32 i = warp; i < kQueryRows; i += kWarps) {
+  const Visible first_query = visible_to(rows.query(0), tile, args);
+  const Visible last_query = visible_to(rows.query(last_row), tile, args);
+  const PositionRange split = range_of(entry, first_query.begin, args);
+  const u32 begin = max(split.begin, first_query.begin / Shape::kTokens * Shape::kTokens);
+  const u32 end = min(split.end, last_query.end);
+
+  // The first slices are on their way while queries are loaded.
+  u8* stages = shared + kQueryRows * kRowStride<D> * sizeof(C) + warp * Shape::kWarpBytes;
+  u32 first = begin + warp * Shape::kTokens;
+  const SliceReader<T, D> reader = {kv, page_tables + u64(tile.sequence) * page_stride,
+                                    u64(kv_head) * kv.head_bytes, end};
+  RowPlace places[Shape::kStages] = {};  // of the next slices
+  SliceScales<D> scales = {};
+  if (begin < end) {
+#pragma unroll
+    for (u32 i = 0; i < Shape::kStages; ++i) places[i] = reader.seek(first + i * Shape::kStep);
+    if constexpr (Shape::is_q8) scales.load(reader, places[0]);
+#pragma unroll
+    for (u32 i = 0; i + 1 < Shape::kStages; ++i) {
+      reader.copy(stages + i * Shape::kStageBytes, places[i]);
+    }
+  }
+
+  for (u32 i = warp; i < kQueryRows; i += Shape::kWarps) {
     const u32 row = i < n_rows ? i : 0;
     const u64 token = tile.first_row + rows.query(row);
     const float* from = q + (token * args.n_heads + rows.head(row)) * D;
     load_query<D>(q_tile + i * kRowStride<D>, from, i < n_rows);
   }
+  const auto limits = [&](u32 r) {
+    const u32 row = min(lane / 4 + 8 * r, last_row), query = rows.query(row);
+    return Limits(visible_to(query, tile, args), args, tile.first_row + query, rows.head(row));
+  };
+  const Limits visible[2] = {limits(0), limits(1)};
   __syncthreads();
-
-  const u32 last_row = n_rows - 1;
-  Visible visible[2];
-  for (u32 r = 0; r < 2; ++r) {
-    const u32 row = min(lane / 4 + 8 * r, last_row);
-    const u32 query = rows.query(row);
-    visible[r] = visible_to(query, tile, args);
-    if (args.mask) visible[r].mask = args.mask + u64(tile.first_row + query) * args.mask_words;
-  }
-  const Visible first_query = visible_to(rows.query(0), tile, args);
-  const Visible last_query = visible_to(rows.query(last_row), tile, args);
-  const u32 split_begin = entry.split * kSplitTokens;
-  const u32 begin = max(split_begin, first_query.begin / kSliceTokens * kSliceTokens);
-  const u32 end = min(split_begin + kSplitTokens, last_query.end);
 
   WarpState<D> state;
   state.clear();
-  C* slices = q_tile + kQueryRows * kRowStride<D> + warp * 4 * kSlice;
-  u32 stage = 0, first = begin + warp * kSliceTokens;
-  constexpr u32 kStep = kWarps * kSliceTokens;
-  if (first < end) {
-    load_slice<T, D, kSliceTokens>(slices, slices + kSlice, pages, first, end, lane, kWarp);
-  }
-  for (; first < end; first += kStep) {
-    C* now = slices + stage * 2 * kSlice;
-    C* next = slices + (stage ^ 1) * 2 * kSlice;
-    if (first + kStep < end) {
-      load_slice<T, D, kSliceTokens>(next, next + kSlice, pages, first + kStep, end, lane, kWarp);
-      wait_copies<1>();
+  for (u32 stage = 0; first < end; first += Shape::kStep, stage = (stage + 1) % Shape::kStages) {
+    const u8* keys = stages + stage * Shape::kStageBytes;
+    const u8* values = keys + Shape::kTokens * Shape::kStride;
+#pragma unroll
+    for (u32 i = 0; i + 1 < Shape::kStages; ++i) places[i] = places[i + 1];
+    constexpr u32 kNext = Shape::kStages - 1;
+    reader.copy(stages + (stage + kNext) % Shape::kStages * Shape::kStageBytes, places[kNext - 1]);
+    places[kNext] = reader.seek(first + Shape::kStages * Shape::kStep);
+    if constexpr (Shape::is_q8) {
+      float scores[Shape::kTokens / 8][4];
+      f16* tile_of_rows = reinterpret_cast<f16*>(stages + Shape::kStages * Shape::kStageBytes);
+      u16* slice_scales = reinterpret_cast<u16*>(tile_of_rows) + Shape::kTileBytes / 2;
+      scales.store(slice_scales);
+      scales.load(reader, places[0]);
+      wait_copies<kNext>();
+      __syncwarp();
+      const u32 count = end - first;
+      convert_rows<D>(tile_of_rows, keys, slice_scales, count);
+      __syncwarp();
+      multiply_keys<D, Shape::kTokens>(scores, q_tile, tile_of_rows);
+      weigh_scores<D, Shape::kTokens>(state, scores, first, visible, args, n_rows > 8);
+      __syncwarp();
+      convert_rows<D>(tile_of_rows, values, slice_scales + Shape::kTokens * Shape::kScales, count);
+      __syncwarp();
+      add_values<D, Shape::kTokens>(state, scores, tile_of_rows);
     } else {
-      wait_copies<0>();
+      wait_copies<kNext>();
+      __syncwarp();
+      attend<D, Shape::kTokens>(state, q_tile, reinterpret_cast<const C*>(keys),
+                                reinterpret_cast<const C*>(values), first, visible, args, n_rows > 8);
     }
     __syncwarp();
-    attend<D, kSliceTokens>(state, q_tile, now, now + kSlice, first, visible, args);
-    __syncwarp();
-    stage ^= 1;
   }
+  wait_copies<0>();
 
-  const u64 row = u64(blockIdx.x) * args.max_queries * args.n_heads;
-  store_partial<D>(partial_out + row * D, partial_ml + row * 2,
-                   reinterpret_cast<float*>(q_tile), state, rows);
+  __syncthreads();
+  BlockSums<D, Shape::kWarps> sums(reinterpret_cast<float*>(shared));
+  sums.store(state);
+  __syncthreads();
+  const u64 entry_rows = u64(args.max_queries) * args.n_heads;
+  for (u32 i = threadIdx.x; i < n_rows * (D / 4); i += blockDim.x) {
+    const u32 row = i / (D / 4), column = i % (D / 4) * 4;
+    const RowSum sum = sums.sum(row, column);
+    const u32 head = rows.head(row);
+    if (entry.n_splits == 1) {
+      float* to = out + ((tile.first_row + rows.query(row)) * u64(args.n_heads) + head) * D;
+      *reinterpret_cast<float4*>(to + column) = sum.result(args.sinks ? args.sinks + head : nullptr);
+      continue;
+    }
+    const u64 at = index * entry_rows + u64(rows.query(row)) * args.n_heads + head;
+    *reinterpret_cast<float4*>(partial_out + at * D + column) = sum.out;
+    if (column == 0) {
+      *reinterpret_cast<float2*>(partial_ml + at * 2) = make_float2(sum.largest, sum.total);
+    }
+  }
+  if (entry.n_splits == 1) return;
+
+  const u32 first_entry = index - entry.split;
+  u32* counter = arrivals + u64(first_entry) * head_blocks + head_block;
+  if (!is_last_arrival(counter, entry.n_splits)) return;
+  for (u32 row = warp; row < n_rows; row += Shape::kWarps) {
+    const u32 head = rows.head(row);
+    const u64 at = first_entry * entry_rows + u64(rows.query(row)) * args.n_heads + head;
+    float* to = out + ((tile.first_row + rows.query(row)) * u64(args.n_heads) + head) * D;
+    for (u32 column = 0; column < D; column += 4 * kWarp) {
+      const RowSum sum = merge_parts(partial_out + at * D, partial_ml + at * 2, entry_rows,
+                                     entry.n_splits, column, D);
+      if (column + 4 * lane < D) {
+        *reinterpret_cast<float4*>(to + column + 4 * lane) =
+            sum.result(args.sinks ? args.sinks + head : nullptr);
+      }
+    }
+  }
 }
 
 // out[token, head] = sum of all splits of the tile / their total, sinks included; zeros where a
-// mask hides every position.
+// mask hides every position. For latent_attention, whose values are too wide for one block.
 //   grid: (maximum number of entries, n_heads * max_queries); block 128
 KERNEL merge_attention_splits(float* out, const float* partial_out, const float* partial_ml,
-                              AttentionArgs args, const QueryTile* tiles,
-                              const AttentionWork* work, const u32* n_work, u32 dim) {
+                              AttentionArgs args, const AttentionWork* work, u32 dim) {
   wait_for_previous_kernel();
-  if (blockIdx.x >= *n_work) return;
   const AttentionWork entry = work[blockIdx.x];
-  const QueryTile tile = tiles[entry.tile];
   const u32 head = blockIdx.y % args.n_heads, query = blockIdx.y / args.n_heads;
-  if (entry.split != 0 || query >= tile.n_queries) return;
-  const u64 step = u64(args.max_queries) * args.n_heads;
-  const u64 first = entry.first_work * step + u64(query) * args.n_heads + head;
-
-  float largest = args.sinks ? args.sinks[head] : -FORGE_INFINITY;
-  for (u32 s = 0; s < entry.n_splits; ++s) {
-    largest = fmaxf(largest, partial_ml[(first + s * step) * 2]);
-  }
-  for (u32 i = threadIdx.x; i < dim; i += blockDim.x) {
-    float total = args.sinks ? expf(args.sinks[head] - largest) : 0.0f;
-    float sum = 0;
-    for (u32 s = 0; s < entry.n_splits; ++s) {
-      const u64 at = first + s * step;
-      const float m = partial_ml[at * 2];
-      if (m == -FORGE_INFINITY) continue;  // outside the window, or hidden
-      const float factor = expf(m - largest);
-      total += partial_ml[at * 2 + 1] * factor;
-      sum += partial_out[at * dim + i] * factor;
+  if (entry.split != 0 || query >= entry.tile.n_queries) return;
+  const u64 entry_rows = u64(args.max_queries) * args.n_heads;
+  const u64 at = blockIdx.x * entry_rows + u64(query) * args.n_heads + head;
+  float* to = out + (u64(entry.tile.first_row + query) * args.n_heads + head) * dim;
+  for (u32 column = warp_id() * 4 * kWarp; column < dim; column += 4 * blockDim.x) {
+    const RowSum sum = merge_parts(partial_out + at * dim, partial_ml + at * 2, entry_rows,
+                                   entry.n_splits, column, dim);
+    if (column + 4 * lane_id() < dim) {
+      *reinterpret_cast<float4*>(to + column + 4 * lane_id()) =
+          sum.result(args.sinks ? args.sinks + head : nullptr);
     }
-    out[(u64(tile.first_row + query) * args.n_heads + head) * dim + i] =
-        total == 0 ? 0.0f : sum / total;
   }
 }
 
@@ -195,3 +418,12 @@ INSTANCE(batched_decode_attention<q8, 80>)
 INSTANCE(batched_decode_attention<q8, 96>)
 INSTANCE(batched_decode_attention<q8, 128>)
 INSTANCE(batched_decode_attention<q8, 256>)
+INSTANCE(batched_decode_attention<f16, 64, Masked>)
+INSTANCE(batched_decode_attention<f16, 128, Masked>)
+INSTANCE(batched_decode_attention<f16, 256, Masked>)
+INSTANCE(batched_decode_attention<bf16, 64, Masked>)
+INSTANCE(batched_decode_attention<bf16, 128, Masked>)
+INSTANCE(batched_decode_attention<bf16, 256, Masked>)
+INSTANCE(batched_decode_attention<q8, 64, Masked>)
+INSTANCE(batched_decode_attention<q8, 128, Masked>)
+INSTANCE(batched_decode_attention<q8, 256, Masked>)

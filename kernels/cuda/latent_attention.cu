@@ -90,8 +90,7 @@ struct RowSoftmax {
       const u32 row = warp_id() * kWarpRows + r, position = first + lane_id();
       float score = shared.scores[row * kScoreStride + lane_id()] * args.scale;
       if (args.softcap > 0) score = args.softcap * tanhf(score / args.softcap);
-      const bool seen = visible[r].has(position);
-      if (!seen) score = -FORGE_INFINITY;
+      score = visible[r].shown(score, position);
       const float most = fmaxf(largest[r], warp_max(score));
       // A row without visible positions so far keeps zeros; its exponents are relative to 0.
       const float base = most == -FORGE_INFINITY ? 0.0f : most;
@@ -161,8 +160,16 @@ __global__ void __launch_bounds__(kWarps * 32)
   shared.largest = shared.shrink + kRows;
   shared.total = shared.largest + kRows;
   if (blockIdx.x >= *n_work) return;
-  const u32 split = work ? work[blockIdx.x].split : 0;
-  const QueryTile tile = tiles[work ? work[blockIdx.x].tile : blockIdx.x];
+  u32 split = 0, split_tokens = 0;
+  QueryTile tile;
+  if (work) {
+    const AttentionWork entry = work[blockIdx.x];
+    tile = entry.tile;
+    split = entry.split;
+    split_tokens = entry.split_tokens;
+  } else {
+    tile = tiles[blockIdx.x];
+  }
   const u32 group = args.n_heads / kv.n_kv_heads, kv_head = blockIdx.y % kv.n_kv_heads;
   const u32 first_row = blockIdx.y / kv.n_kv_heads * kRows;
   if (first_row >= tile.n_queries * group) return;
@@ -186,8 +193,8 @@ __global__ void __launch_bounds__(kWarps * 32)
   }
   const u32 seen_begin = visible_to(rows.query(0), tile, args).begin;
   const u32 seen_end = visible_to(rows.query(last_row), tile, args).end;
-  const u32 begin = max(split * kSplitTokens, seen_begin / kTokens * kTokens);
-  const u32 end = work ? min((split + 1) * kSplitTokens, seen_end) : seen_end;
+  const u32 begin = max(split * split_tokens, seen_begin / kTokens * kTokens);
+  const u32 end = work ? min((split + 1) * split_tokens, seen_end) : seen_end;
 
   float sums[kRowTiles][V / kWarps / 8][4] = {};
   for (u32 first = begin; first < end; first += kTokens) {

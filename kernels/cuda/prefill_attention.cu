@@ -40,13 +40,11 @@ __global__ void __launch_bounds__(kPrefillWarps * 32)
   }
 
   // Rows beyond the last query repeat it; they are not stored.
-  Visible visible[2];
-  for (u32 r = 0; r < 2; ++r) {
-    const u32 query = min(warp * kQueryRows + lane / 4 + 8 * r, tile.n_queries - 1);
-    visible[r] = visible_to(query, tile, args);
-  }
+  const u32 last = tile.n_queries - 1, own_query = warp * kQueryRows + lane / 4;
+  const Visible visible[2] = {visible_to(min(own_query, last), tile, args),
+                              visible_to(min(own_query + 8, last), tile, args)};
   const Visible first_query = visible_to(0, tile, args);
-  const Visible last_query = visible_to(tile.n_queries - 1, tile, args);
+  const Visible last_query = visible_to(last, tile, args);
   const u32 begin = first_query.begin / kTokens * kTokens, end = last_query.end;
 
   WarpState<D> state;

@@ -27,6 +27,13 @@ DEVICE void multiply_add(bf16, float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1)
   const u32 b[2] = {b0, b1};
   emulator::mma<emulator::brain_of>(c, a, b);
 }
+DEVICE float fast_exp2(float x) { return exp2f(x); }
+DEVICE u32 subtract_halves(u32 a, u32 b) {
+  return emulator::for_halves(a, b, [](float x, float y) { return x - y; });
+}
+DEVICE u32 multiply_halves(u32 a, u32 b) {
+  return emulator::for_halves(a, b, [](float x, float y) { return x * y; });
+}
 
 #else
 
@@ -78,4 +85,31 @@ DEVICE void multiply_add(bf16, float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// 2^x with an error of up to two units in the last place; results below 2^-126 are 0.
+DEVICE float fast_exp2(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+// a - b and a * b of two F16 in a word, rounded to nearest.
+DEVICE u32 subtract_halves(u32 a, u32 b) {
+  u32 result;
+  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
+}
+DEVICE u32 multiply_halves(u32 a, u32 b) {
+  u32 result;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
+}
+
 #endif
+
+// Converts four signed bytes, plus 128 each, to two words of F16: the byte in the low mantissa bits
+// of 1024 is 1024 + byte, from which an exact subtraction leaves the signed number.
+DEVICE uint2 bytes_to_halves(u32 bytes) {
+  constexpr u32 kTwice1152 = 0x64806480u;
+  return make_uint2(subtract_halves(__byte_perm(bytes, 0x64646464u, 0x4140), kTwice1152),
+                    subtract_halves(__byte_perm(bytes, 0x64646464u, 0x4342), kTwice1152));
+}

@@ -155,19 +155,18 @@ struct QueryTile {
   uint32_t n_queries;
   uint32_t sequence;
   uint32_t first_position;
-  uint32_t end;  // number of visible positions of the sequence
+  uint32_t n_keys;  // positions of the sequence, for attention that is not causal
 };
 
-// A range of the positions visible to a tile of decode attention, from split * kSplitTokens.
+// A range of the positions that a tile of decoded queries sees, from split * split_tokens. The
+// entries of a tile follow one another.
 struct AttentionWork {
-  uint32_t tile;
+  QueryTile tile;
   uint32_t split;
-  uint32_t first_work;  // index of the tile's entry for split 0
+  uint32_t split_tokens;
   uint32_t n_splits;
 };
 
-// Positions per entry of work.
-KERNEL_CONSTANT kSplitTokens = 256;
 // The most queries per tile of prefill attention; a threadgroup computes half of them.
 KERNEL_CONSTANT kPrefillQueries = 64;
 // Rows (query heads of a KV head times queries) per threadgroup of decode attention, and of latent
@@ -210,7 +209,7 @@ struct NaiveAttentionArgs {
   uint32_t has_sinks;
 };
 
-// narrow_decode_attention<T, D>: out, [partial_out], [partial_ml], q, uint8 pages, QueryTile tiles,
+// narrow_decode_attention<T, D>: out, [partial_out], [partial_ml], q, uint8 pages,
 //   AttentionWork work, n_work, int32 page_tables, [sinks]
 //   tiles of one split store their rows in `out`, others their sums in partial_out [work,
 //   max_queries, n_heads, D] and partial_ml [work, max_queries, n_heads, 2], read only then
@@ -218,7 +217,7 @@ struct NaiveAttentionArgs {
 //       threads decode_threads
 // D: 16, 32, 64
 //
-// batched_decode_attention<T, D>: out, [partial_out], [partial_ml], q, uint8 pages, QueryTile tiles,
+// batched_decode_attention<T, D>: out, [partial_out], [partial_ml], q, uint8 pages,
 //   AttentionWork work, n_work, int32 page_tables, [sinks]
 // the same for D: 80, 96, 128, 256
 //
@@ -234,7 +233,7 @@ struct AttentionArgs {
   float scale;
   float softcap;
   uint32_t window;
-  uint32_t causal;       // 0: every query sees all `end` positions
+  uint32_t causal;       // 0: queries see positions after their own, up to `n_keys`
   uint32_t max_queries;  // per tile of decode attention, at most 16
   uint32_t has_sinks;
 };
@@ -252,8 +251,7 @@ struct LatentAttentionArgs {
   uint32_t has_work;
 };
 
-// merge_attention_splits: out, partial_out, partial_ml, QueryTile tiles, AttentionWork work,
-//   n_work, [sinks]
+// merge_attention_splits: out, partial_out, partial_ml, AttentionWork work, n_work, [sinks]
 //   for tiles of several splits
 // grid (max work, n_heads * max_queries); threads 128
 struct MergeAttentionArgs {

@@ -31,8 +31,10 @@ struct Visible {
   uint end;
 };
 inline Visible visible_to(uint position, QueryTile tile, constant AttentionArgs& a) {
-  const uint end = a.causal != 0 ? min(position + 1, tile.end) : tile.end;
-  return {a.window > 0 && position + 1 > a.window ? position + 1 - a.window : 0, end};
+  const uint begin = a.window > 0 && position + 1 > a.window ? position + 1 - a.window : 0;
+  if (a.causal != 0) return {begin, position + 1};
+  const bool is_cut = a.window > 0 && position < tile.n_keys && tile.n_keys - position > a.window;
+  return {begin, is_cut ? position + a.window : tile.n_keys};
 }
 
 // The rows of a threadgroup: query heads of one KV head times the queries of a tile.

@@ -6,8 +6,8 @@
 // nothing. The SIMD groups take turns at slices of a few positions and need no barrier until they add up
 // their results at the end (split over KV as in Flash-Decoding: T. Dao et al., 2023). There are as
 // many of them as threadgroup memory holds slices for, since a model of few KV heads has few
-// threadgroups. Splits have a fixed size, so the result of a sequence does not depend on the rest of
-// the batch. A tile of one split is stored at once; merge_attention_splits adds up those of the
+// threadgroups. The size of splits depends on the length of a sequence alone, so its result does not
+// depend on the rest of the batch. A tile of one split is stored at once; merge_attention_splits adds up those of the
 // others.
 
 #include "attention.h"
@@ -30,7 +30,6 @@ struct DecodeBuffers {
   device float* partial_ml;
   device const float* q;
   device u8* pages;
-  device const QueryTile* tiles;
   device const AttentionWork* work;
   device const int* page_tables;
   device const float* sinks;
@@ -102,7 +101,7 @@ inline void attend_entry(DecodeBuffers b, uint2 at, threadgroup half* memory,
                          threadgroup float* sums, constant AttentionArgs& args, Place p) {
   const uint groups = DecodeTile<D>::kGroups;
   const AttentionWork entry = b.work[at.x];
-  const QueryTile tile = b.tiles[entry.tile];
+  const QueryTile tile = entry.tile;
   const uint group = args.n_heads / args.kv.n_kv_heads;  // query heads per KV head
   const uint row_blocks = (group * args.max_queries + kDecodeRows - 1) / kDecodeRows;
   const uint kv_head = at.y / row_blocks, first_row = at.y % row_blocks * kDecodeRows;
@@ -129,10 +128,10 @@ inline void attend_entry(DecodeBuffers b, uint2 at, threadgroup half* memory,
   const Visible visible = visible_to(position + rows.query(own_row), tile, args);
   const Visible first_seen = visible_to(position + rows.query(0), tile, args);
   const Visible last_seen = visible_to(position + rows.query(last_row), tile, args);
-  const uint split_begin = entry.split * kSplitTokens;
+  const uint split_begin = entry.split * entry.split_tokens;
   const uint tokens = DecodeTile<D>::kTokens;
   const uint begin = max(split_begin, first_seen.begin / tokens * tokens);
-  const uint end = min(split_begin + kSplitTokens, last_seen.end);
+  const uint end = min(split_begin + entry.split_tokens, last_seen.end);
   threadgroup half* slice = memory + p.simdgroup * DecodeTile<D>::kNumbers;
   for (uint first = begin + p.simdgroup * tokens; first < end; first += groups * tokens) {
     simdgroup_float8x8 scores[DecodeTile<D>::kTokens / 8];
@@ -161,17 +160,17 @@ template <class T, uint D>
 [[kernel, max_total_threads_per_threadgroup(512)]] void narrow_decode_attention(
     device float* out [[buffer(0)]], device float* partial_out [[buffer(1)]],
     device float* partial_ml [[buffer(2)]], device const float* q [[buffer(3)]],
-    device u8* pages [[buffer(4)]], device const QueryTile* tiles [[buffer(5)]],
-    device const AttentionWork* work [[buffer(6)]], device const uint* n_work [[buffer(7)]],
-    device const int* page_tables [[buffer(8)]], device const float* sinks [[buffer(9)]],
-    constant AttentionArgs& args [[buffer(10)]], uint2 at [[threadgroup_position_in_grid]],
+    device u8* pages [[buffer(4)]], device const AttentionWork* work [[buffer(5)]],
+    device const uint* n_work [[buffer(6)]], device const int* page_tables [[buffer(7)]],
+    device const float* sinks [[buffer(8)]], constant AttentionArgs& args [[buffer(9)]],
+    uint2 at [[threadgroup_position_in_grid]],
     uint thread_index [[thread_index_in_threadgroup]],
     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   // Each SIMD group's slice of keys, then of values. Queries are loaded here first.
   threadgroup half4 fours[DecodeTile<D>::kFours];
   threadgroup float sums[DecodeTile<D>::kSums];
   if (at.x >= *n_work) return;
-  attend_entry<T, D>({out, partial_out, partial_ml, q, pages, tiles, work, page_tables, sinks}, at,
+  attend_entry<T, D>({out, partial_out, partial_ml, q, pages, work, page_tables, sinks}, at,
                      (threadgroup half*)fours, sums, args,
                      {thread_index, lane, simdgroup, DecodeTile<D>::kGroups});
 }
@@ -181,16 +180,16 @@ template <class T, uint D>
 [[kernel, max_total_threads_per_threadgroup(256)]] void batched_decode_attention(
     device float* out [[buffer(0)]], device float* partial_out [[buffer(1)]],
     device float* partial_ml [[buffer(2)]], device const float* q [[buffer(3)]],
-    device u8* pages [[buffer(4)]], device const QueryTile* tiles [[buffer(5)]],
-    device const AttentionWork* work [[buffer(6)]], device const uint* n_work [[buffer(7)]],
-    device const int* page_tables [[buffer(8)]], device const float* sinks [[buffer(9)]],
-    constant AttentionArgs& args [[buffer(10)]], uint2 at [[threadgroup_position_in_grid]],
+    device u8* pages [[buffer(4)]], device const AttentionWork* work [[buffer(5)]],
+    device const uint* n_work [[buffer(6)]], device const int* page_tables [[buffer(7)]],
+    device const float* sinks [[buffer(8)]], constant AttentionArgs& args [[buffer(9)]],
+    uint2 at [[threadgroup_position_in_grid]],
     uint thread_index [[thread_index_in_threadgroup]],
     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   threadgroup half4 fours[DecodeTile<D>::kFours];
   threadgroup float sums[DecodeTile<D>::kSums];
   if (at.x >= *n_work) return;
-  attend_entry<T, D>({out, partial_out, partial_ml, q, pages, tiles, work, page_tables, sinks}, at,
+  attend_entry<T, D>({out, partial_out, partial_ml, q, pages, work, page_tables, sinks}, at,
                      (threadgroup half*)fours, sums, args,
                      {thread_index, lane, simdgroup, DecodeTile<D>::kGroups});
 }
@@ -199,18 +198,18 @@ template <class T, uint D>
 // splits.
 kernel void merge_attention_splits(
     device float* out [[buffer(0)]], device const float* partial_out [[buffer(1)]],
-    device const float* partial_ml [[buffer(2)]], device const QueryTile* tiles [[buffer(3)]],
-    device const AttentionWork* work [[buffer(4)]], device const uint* n_work [[buffer(5)]],
-    device const float* sinks [[buffer(6)]], constant MergeAttentionArgs& args [[buffer(7)]],
+    device const float* partial_ml [[buffer(2)]], device const AttentionWork* work [[buffer(3)]],
+    device const uint* n_work [[buffer(4)]], device const float* sinks [[buffer(5)]],
+    constant MergeAttentionArgs& args [[buffer(6)]],
     uint2 at [[threadgroup_position_in_grid]],
     uint thread_index [[thread_index_in_threadgroup]]) {
   if (at.x >= *n_work) return;
   const AttentionWork entry = work[at.x];
-  const QueryTile tile = tiles[entry.tile];
+  const QueryTile tile = entry.tile;
   const uint head = at.y % args.n_heads, query = at.y / args.n_heads;
   if (entry.split != 0 || entry.n_splits == 1 || query >= tile.n_queries) return;
   const ulong step = ulong(args.max_queries) * args.n_heads;
-  const ulong first = entry.first_work * step + ulong(query) * args.n_heads + head;
+  const ulong first = at.x * step + ulong(query) * args.n_heads + head;
   const bool has_sinks = args.has_sinks != 0;
 
   float largest = has_sinks ? sinks[head] : -INFINITY;

@@ -158,14 +158,18 @@ template <class T, uint K, uint V>
   constant AttentionArgs& a = args.attention;
   const bool decodes = args.has_work != 0;
   if (at.x >= *n_work) return;
-  uint split = 0, tile_number = at.x;
+  uint split = 0, split_tokens = 0;
   bool is_split = false;
+  QueryTile tile;
   if (decodes) {
-    split = work[at.x].split;
-    tile_number = work[at.x].tile;
-    is_split = work[at.x].n_splits > 1;
+    const AttentionWork entry = work[at.x];
+    tile = entry.tile;
+    split = entry.split;
+    split_tokens = entry.split_tokens;
+    is_split = entry.n_splits > 1;
+  } else {
+    tile = tiles[at.x];
   }
-  const QueryTile tile = tiles[tile_number];
   const uint group = a.n_heads / a.kv.n_kv_heads, kv_head = at.y % a.kv.n_kv_heads;
   const uint first_row = at.y / a.kv.n_kv_heads * kLatentRows, all_rows = group * tile.n_queries;
   if (first_row >= all_rows) return;
@@ -208,8 +212,8 @@ template <class T, uint K, uint V>
   const Visible visible = visible_to(position + rows.query(min(own_row, last_row)), tile, a);
   const uint seen_begin = visible_to(position + rows.query(0), tile, a).begin;
   const uint seen_end = visible_to(position + rows.query(last_row), tile, a).end;
-  const uint begin = max(split * kSplitTokens, seen_begin / kLatentTokens * kLatentTokens);
-  const uint end = decodes ? min((split + 1) * kSplitTokens, seen_end) : seen_end;
+  const uint begin = max(split * split_tokens, seen_begin / kLatentTokens * kLatentTokens);
+  const uint end = decodes ? min((split + 1) * split_tokens, seen_end) : seen_end;
   for (uint first = begin; first < end; first += kLatentTokens) {
     const SlicePlace place = slice_place(from, a.kv, first, end, lane);
     load_slice<T, K, kLatentTokens>(keys, from, a.kv, false, place, simdgroup, kLatentGroups,

@@ -55,6 +55,9 @@ inline float2 make_float2(float x, float y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 
+// Blocks run one after another, so that what one has stored is visible to the next.
+inline void __threadfence() {}
+
 inline unsigned __float_as_uint(float x) {
   unsigned bits;
   std::memcpy(&bits, &x, sizeof bits);

@@ -86,4 +86,13 @@ void mma(float* c, const uint32_t* a, const uint32_t* b) {
   collective(0xffffffffu, WarpOp::mma, &argument, perform_mma<value_of>, "mma", 0);
 }
 
+// Two F16 in a word, each the rounded result of `operation` on floats.
+template <class Operation>
+uint32_t for_halves(uint32_t a, uint32_t b, Operation operation) {
+  const auto half = [&](int i) {
+    return uint32_t{forge::f32_to_f16(operation(half_of(a, i), half_of(b, i)))} << (16 * i);
+  };
+  return half(0) | half(1);
+}
+
 }  // namespace emulator

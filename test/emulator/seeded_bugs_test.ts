@@ -78,11 +78,8 @@ const bugs: readonly SeededBug[] = [
   },
   {
     bug: "a page table is read at the wrong position",
-    file: "attention.cuh",
-    change: [
-      "pages.table[seen / pages.kv.page_tokens]",
-      "pages.table[first / pages.kv.page_tokens]",
-    ],
+    file: "batched_decode_attention.cu",
+    change: ["index = position / kv.page_tokens", "index = first / kv.page_tokens"],
     kernels: ["batched_decode_attention.cu"],
     test: "decode_attention_bf16_of_many_heads",
     mode: "plain",

@@ -131,14 +131,26 @@ export const CUDA_HOST: readonly Mutant[] = [
     [
       "query-blocks",
       "cuda/plan_attention.cpp",
-      "divide_up(op.n_heads / n_kv_heads * queries, kRowsOfWarp);",
-      "divide_up(op.n_heads / n_kv_heads, kRowsOfWarp);",
+      "divide_up(op.n_heads / n_kv_heads * queries, kDecodeRows);",
+      "divide_up(op.n_heads / n_kv_heads, kDecodeRows);",
     ],
-    ["queries-of-a-tile", "gpu/step_work.cpp", "done += size) {", "done += size + 1) {"],
+    ["queries-of-a-tile", "gpu/step_work.cpp", "done += n) {", "done += n + 1) {"],
+    [
+      "queries-of-a-split",
+      "gpu/step_work.cpp",
+      "      while (is_short && split_at(position + n - 1) != split_at(position)) --n;\n",
+      "",
+    ],
+    [
+      "counters-of-blocks",
+      "gpu/step_executor.h",
+      "    if (bytes.workspace.arrivals > 0) clear(arrivals_);\n",
+      "",
+    ],
     [
       "runs-of-a-sequence",
       "gpu/step_work.cpp",
-      "runs.back().sequence == sequence && runs.back().end == position",
+      "runs.back().sequence == sequence && runs.back().end() == position",
       "runs.back().sequence == sequence",
     ],
     [

@@ -22,10 +22,11 @@ const ATTENTION: KernelCheck = {
     "decode_attention_with_sinks",
     "decode_attention_of_queries_across_a_split",
     "decode_attention_of_a_draft_tree",
+    "decode_attention_in_a_window_of_long_splits",
     "attention_over_pages_beyond_4_gib",
   ],
   kernels: ["prefill_attention.cu", "batched_decode_attention.cu"],
-  instances: "merge|_attention<(f16|bf16|q8), (16|64|80|96|128)>",
+  instances: "merge|_attention<(f16|bf16|q8), (16|32|64|80|96|128)>|<f16, 64, Masked>",
 };
 const NAIVE: KernelCheck = {
   kernelTests: [
@@ -137,8 +138,8 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     [
       "position-past-the-end",
       "attention.cuh",
-      "if (position < begin || position >= end) return false;",
-      "if (position < begin || position > end) return false;",
+      "return position >= begin && position < end ? score : -FORGE_INFINITY;",
+      "return position >= begin && position <= end ? score : -FORGE_INFINITY;",
     ],
     [
       "mask-of-a-position",
@@ -179,20 +180,38 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     [
       "second-split",
       "batched_decode_attention.cu",
-      "const u32 split_begin = entry.split * kSplitTokens;",
-      "const u32 split_begin = entry.split * (kSplitTokens - kSliceTokens);",
+      "return {piece * size, (piece + 1) * size};",
+      "return {piece * (size - 32), (piece + 1) * size};",
     ],
     [
       "sink-of-a-merge",
-      "batched_decode_attention.cu",
-      "float total = args.sinks ? expf(args.sinks[head] - largest) : 0.0f;",
-      "float total = args.sinks ? expf(args.sinks[0] - largest) : 0.0f;",
+      "attention.cuh",
+      "all = total * factor + expf(*sink - most);",
+      "all = total * factor;",
     ],
     [
       "copies-of-a-slice",
       "batched_decode_attention.cu",
-      "      wait_copies<0>();\n    }\n    __syncwarp();",
-      "      wait_copies<1>();\n    }\n    __syncwarp();",
+      "wait_copies<kNext>();\n      __syncwarp();\n      attend",
+      "wait_copies<kNext + 1>();\n      __syncwarp();\n      attend",
+    ],
+    [
+      "last-arrival",
+      "batched_decode_attention.cu",
+      "if (arrived[0] == n_blocks) *counter = 0;",
+      "",
+    ],
+    [
+      "pieces-of-a-window",
+      "batched_decode_attention.cu",
+      "(entry.split + entry.n_splits - seen % entry.n_splits) % entry.n_splits",
+      "entry.split",
+    ],
+    [
+      "batch-of-a-merge",
+      "attention.cuh",
+      "part += kMergeBatch) {",
+      "part += kMergeBatch + 1) {",
     ],
     [
       "last-query-of-a-tile",

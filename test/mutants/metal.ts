@@ -156,8 +156,8 @@ export const METAL: readonly Mutant[] = [
     [
       "second-split",
       "kernels/metal/batched_decode_attention.metal",
-      "const uint split_begin = entry.split * kSplitTokens;",
-      "const uint split_begin = entry.split * (kSplitTokens - 8);",
+      "const uint split_begin = entry.split * entry.split_tokens;",
+      "const uint split_begin = entry.split * (entry.split_tokens - 8);",
     ],
   ),
   ...group(

@@ -1,6 +1,14 @@
 /** Attention over paged caches: prefill, decoding and mixtures of them. */
 import type { Backend, KvShape, StepInputs, Value } from "../../src/backend.ts";
-import { type Matrix, matrixOfRows, rowOf, type Tolerance } from "../support/matrix.ts";
+import { deviceTest } from "../support/devices.ts";
+import {
+  assertSameBits,
+  type Matrix,
+  matrixOfRows,
+  rowOf,
+  stack,
+  type Tolerance,
+} from "../support/matrix.ts";
 import { opTest } from "../support/operations.ts";
 import { runStep, type StepGraph } from "../support/step_graph.ts";
 import { f32Vector } from "../support/weights.ts";
@@ -239,3 +247,27 @@ for (const type of ["F32", "F16", "BF16", "Q8_0"] as const) {
     ...(rounds ? { gpuTolerance: type === "BF16" ? gpuToleranceBf16 : gpuTolerance } : {}),
   });
 }
+
+// Positions around 1024, from where on an emulated GPU takes longer splits of the keys.
+deviceTest(
+  "attention of a token does not depend on the tokens of its run",
+  async (device, random) => {
+    const outline: Outline = {
+      sequences: [[1022, 4]],
+      headDim: 64,
+      nKvHeads: 1,
+      group: 2,
+      pageTokens: 16,
+    };
+    const inputs = attentionCase(random, outline, { type: "F16", prepared: false });
+    const history = Array.from({ length: 1022 }, (_, position) => ({ sequence: 0, position }));
+    const now = Array.from({ length: 4 }, (_, i) => ({ sequence: 0, position: 1022 + i }));
+    const together = await run(device, { ...inputs, runs: [history, now] });
+    const alone: Matrix[] = [];
+    for (const [i, token] of now.entries()) {
+      const runs = [[...history, ...now.slice(0, i)], [token]];
+      alone.push(await run(device, { ...inputs, runs }));
+    }
+    assertSameBits(stack(alone), together, "four tokens");
+  },
+);

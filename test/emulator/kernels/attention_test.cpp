@@ -41,7 +41,7 @@ class Setting {
       for (u32 done = 0; done < runs[s].queries; done += most_queries) {
         const u32 n = std::min(most_queries, runs[s].queries - done);
         const u32 position = runs[s].length - runs[s].queries + done;
-        tiles.push_back({row, n, s, position, c.causal ? position + n : runs[s].length});
+        tiles.push_back({row, n, s, position, runs[s].length});
         row += n;
       }
     }
@@ -53,6 +53,8 @@ class Setting {
             c.window,
             c.causal ? 1u : 0u,
             most_queries,
+            0,
+            0,
             0};
   }
 
@@ -66,9 +68,10 @@ class Setting {
       for (u32 i = 0; i < tile.n_queries; ++i) {
         for (u32 h = 0; h < case_.n_heads; ++h) {
           const u64 at = (u64(tile.first_row + i) * case_.n_heads + h) * case_.dim;
-          const u32 position = case_.causal ? tile.first_position + i : tile.end - 1;
+          const u32 position = tile.first_position + i;
           const auto expected =
-              plain_attention(pages, sequences, tile.sequence, position, h, q.data() + at, shape);
+              plain_attention(pages, sequences, tile.sequence, position, h, q.data() + at, shape,
+                              case_.causal ? 0 : tile.n_keys);
           expect_near("attention", out.data() + at, expected.data(), case_.dim, tolerance,
                       tolerance);
         }
@@ -116,19 +119,12 @@ void check_prefill(const Case& c, const std::vector<Run>& runs) {
   s.check();
 }
 
-void check_decode(const Case& c, const std::vector<Run>& runs, u32 max_queries) {
+void check_decode(const Case& c, const std::vector<Run>& runs, u32 max_queries,
+                  u32 split_tokens = 256) {
   Setting s(c, runs, max_queries);
-  std::vector<AttentionWork> list;
-  for (u32 t = 0; t < s.tiles.size(); ++t) {
-    const u32 n_splits = blocks_for(s.tiles[t].end, 256), first = static_cast<u32>(list.size());
-    for (u32 split = 0; split < n_splits; ++split) list.push_back({t, split, first, n_splits});
-  }
-  Buffer<QueryTile> tiles(s.tiles.size());
-  std::copy(s.tiles.begin(), s.tiles.end(), tiles.begin());
-  Buffer<AttentionWork> work(list.size());
-  std::copy(list.begin(), list.end(), work.begin());
-  const u32 n = static_cast<u32>(list.size());
-  const Buffer<u32> n_work = {n};
+  const Buffer<AttentionWork> work = divide_work(s.tiles, c.causal, split_tokens);
+  const u32 n = static_cast<u32>(work.size());
+  const Buffer<u32> n_work = {n - 2};
   Buffer<float> partial_out(n * max_queries * c.n_heads * c.dim),
       partial_ml(n * max_queries * c.n_heads * 2);
   launch(DecodeAttention{.type = &s.type,
@@ -139,10 +135,10 @@ void check_decode(const Case& c, const std::vector<Run>& runs, u32 max_queries) 
                          .q = s.q.data(),
                          .pages = &s.pages,
                          .arguments = s.args,
-                         .tiles = tiles.data(),
+                         .tiles = nullptr,
                          .work = work.data(),
                          .n_work = n_work.data(),
-                         .max_work = n + 2,
+                         .max_work = n,
                          .tables = &s.sequences});
   s.check();
 }
@@ -150,13 +146,13 @@ void check_decode(const Case& c, const std::vector<Run>& runs, u32 max_queries) 
 Case random_case(Random& random) {
   const u32 dims[] = {16, 32, 64, 80, 96, 128, 256};
   const u32 n_kv_heads = random.between(1, 3);
-  const bool causal = random.below(4) != 0;  // a window counts from the query's own position
+  const bool causal = random.below(4) != 0;
   return {static_cast<int>(random.between(1, 3)),
           random.one_of(dims),
           n_kv_heads * random.between(1, 6),
           n_kv_heads,
           random.between(1, 40),
-          causal ? random.below(2) * random.between(1, 200) : 0,
+          random.below(2) * random.between(1, 200),
           static_cast<float>(random.below(2) * 20),
           random.below(2) == 0,
           causal};
@@ -174,10 +170,22 @@ void check_random_decode(Random& random) {
     const u32 queries = random.between(1, most);
     runs.push_back({queries + random.below(600), queries});
   }
-  check_decode(random_case(random), runs, most);
+  check_decode(random_case(random), runs, most, 64 * random.between(1, 6));
 }
 
 }  // namespace
+
+Buffer<AttentionWork> kernel_test::divide_work(const std::vector<QueryTile>& tiles, bool causal,
+                                               u32 split_tokens) {
+  std::vector<AttentionWork> list;
+  for (const QueryTile& tile : tiles) {
+    const u32 end = causal ? tile.first_position + tile.n_queries : tile.n_keys;
+    const u32 n_splits = blocks_for(end, split_tokens);
+    for (u32 i = 0; i < n_splits; ++i) list.push_back({tile, i, split_tokens, n_splits});
+  }
+  list.resize(list.size() + 2);
+  return Buffer<AttentionWork>(list);
+}
 
 TEST(attention_over_pages_beyond_4_gib) {
   const FarPages far;
@@ -217,6 +225,10 @@ TEST(decode_attention_bf16_of_many_heads) {
 TEST(decode_attention_q8_in_a_window) {
   check_decode({3, 96, 4, 4, 32, 100, 0, false}, {{600, 1}, {90, 1}}, 1);
 }
+TEST(decode_attention_in_a_window_of_long_splits) {
+  check_decode({1, 64, 4, 2, 16, 300, 0, false}, {{3300, 2}, {2000, 1}}, 2, 1024);
+  check_decode({3, 32, 4, 2, 16, 70, 0, true, false}, {{1500, 3}}, 4, 320);
+}
 TEST(decode_attention_of_wide_heads) {
   check_decode({1, 256, 4, 1, 16, 0, 20, false}, {{90, 1}}, 1);
 }
@@ -228,6 +240,7 @@ TEST(decode_attention_of_several_queries) {
 }
 TEST(decode_attention_of_queries_across_a_split) {
   check_decode({1, 16, 4, 1, 8, 20, 0, false}, {{262, 12}}, 16);
+  check_decode({1, 16, 4, 1, 8, 0, 0, false}, {{700, 3}}, 4, 64);
 }
 TEST(decode_attention_q8_of_draft_tokens_with_all_options) {
   check_decode({3, 64, 6, 2, 16, 50, 15, true}, {{300, 16}, {40, 5}, {9, 1}}, 16);

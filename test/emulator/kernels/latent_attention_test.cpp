@@ -20,23 +20,19 @@ struct Run {
 };
 
 // Tiles of at most `most_queries` queries.
-void check(const Case& c, const std::vector<Run>& runs, u32 most_queries, bool decodes) {
+void check(const Case& c, const std::vector<Run>& runs, u32 most_queries, bool decodes,
+           u32 split_tokens = 256) {
   const KvType& type = attended_type(kv_types[c.type]);
   Random random(c.k_dim + c.window + runs.size() + c.n_heads);
   std::vector<u32> lengths;
   std::vector<QueryTile> tile_list;
-  std::vector<AttentionWork> work_list;
   u32 rows = 0;
   for (u32 s = 0; s < runs.size(); ++s) {
     lengths.push_back(runs[s].length);
     for (u32 done = 0; done < runs[s].queries; done += most_queries) {
       const u32 n = std::min(most_queries, runs[s].queries - done);
       const u32 position = runs[s].length - runs[s].queries + done;
-      const u32 tile = static_cast<u32>(tile_list.size());
-      const u32 first_work = static_cast<u32>(work_list.size());
       tile_list.push_back({rows, n, s, position, position + n});
-      const u32 n_splits = blocks_for(position + n, 256);
-      for (u32 i = 0; i < n_splits; ++i) work_list.push_back({tile, i, first_work, n_splits});
       rows += n;
     }
   }
@@ -47,16 +43,15 @@ void check(const Case& c, const std::vector<Run>& runs, u32 most_queries, bool d
   const auto sinks = random_floats(random, c.n_heads);
   Buffer<QueryTile> tiles(tile_list.size());
   std::copy(tile_list.begin(), tile_list.end(), tiles.begin());
-  Buffer<AttentionWork> work(work_list.size());
-  std::copy(work_list.begin(), work_list.end(), work.begin());
+  const Buffer<AttentionWork> work = divide_work(tile_list, true, decodes ? split_tokens : 256);
   const u32 n = static_cast<u32>(decodes ? work.size() : tiles.size());
-  const Buffer<u32> n_work = {n};
+  const Buffer<u32> n_work = {decodes ? n - 2 : n};
   Buffer<float> out(rows * c.n_heads * c.v_dim);
   Buffer<float> partial_out(decodes ? n * most_queries * c.n_heads * c.v_dim : 0),
       partial_ml(decodes ? n * most_queries * c.n_heads * 2 : 0);
   const AttentionArguments arguments = {
       c.sinks ? sinks.data() : nullptr, nullptr, 0.15f, c.softcap, c.n_heads, c.window, 1,
-      most_queries, 0};
+      most_queries, 0, 0, 0};
   launch_latent({.type = &type,
                  .dim = c.v_dim,
                  .out = out.data(),
@@ -104,6 +99,7 @@ TEST(latent_attention_of_several_queries) {
 }
 TEST(latent_attention_in_a_window) {
   check({1, 288, 256, 5, 1, 16, 40, 20, false}, {{270, 12}}, 16, true);
+  check({1, 288, 256, 5, 1, 16, 0, 0, true}, {{400, 2}}, 16, true, 96);
 }
 TEST(latent_attention_over_pages_beyond_4_gib) {
   const FarPages far;

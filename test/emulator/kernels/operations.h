@@ -175,16 +175,17 @@ struct NaiveAttention {
 };
 
 struct QueryTile {
-  u32 first_row, n_queries, sequence, first_position, end;
+  u32 first_row, n_queries, sequence, first_position, n_keys;
 };
 struct AttentionWork {
-  u32 tile, split, first_work, n_splits;
+  QueryTile tile;
+  u32 split, split_tokens, n_splits;
 };
 struct AttentionArguments {
   const float* sinks;
-  const u32* mask;  // for CUDA's kernels only
+  const u32* mask;  // for masked kernels: bits, or the bits of floats
   float scale, softcap;
-  u32 n_heads, window, causal, max_queries, mask_words;
+  u32 n_heads, window, causal, max_queries, mask_heads, mask_stride, mask_is_bits;
 };
 struct PrefillAttention {
   const KvType* type;
@@ -198,7 +199,7 @@ struct PrefillAttention {
   u32 max_tiles;
   const Sequences* tables;
 };
-// Both kernels: the splits, and the merge of their results.
+// The splits, and the merge of their results.
 struct DecodeAttention {
   const KvType* type;
   u32 dim;
@@ -206,12 +207,15 @@ struct DecodeAttention {
   const float* q;
   const Pages* pages;
   AttentionArguments arguments;
-  const QueryTile* tiles;
+  const QueryTile* tiles;  // without work
   const AttentionWork* work;
   const u32* n_work;
   u32 max_work;
   const Sequences* tables;
 };
+// Divides the positions of tiles into entries of work, and adds two unused entries.
+Buffer<AttentionWork> divide_work(const std::vector<QueryTile>& tiles, bool causal,
+                                  u32 split_tokens);
 // Returns the type itself, or F16 if the device's attention kernels for prompts and decoding do not
 // support it.
 const KvType& attended_type(const KvType& type);

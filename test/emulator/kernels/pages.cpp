@@ -122,13 +122,16 @@ Sequences::Sequences(Random& random, const std::vector<u32>& lengths, u32 page_t
 
 std::vector<double> plain_attention(const Pages& pages, const Sequences& sequences, u32 sequence,
                                     u32 position, u32 head, const float* q,
-                                    const AttentionShape& shape) {
+                                    const AttentionShape& shape, u32 n_keys) {
   const KvCache& kv = pages.cache;
   const u32 kv_head = head / (shape.n_heads / kv.n_kv_heads);
-  const u32 first = shape.window > 0 && position >= shape.window ? position - shape.window + 1 : 0;
+  const u64 first = shape.window > 0 && position >= shape.window ? position - shape.window + 1 : 0;
+  // Without causality a window reaches as far ahead as back.
+  const u64 ahead = shape.window > 0 ? u64{position} + shape.window : n_keys;
+  const u64 end = n_keys > 0 ? std::min<u64>(ahead, n_keys) : u64{position} + 1;
   std::vector<double> scores;
   double largest = shape.sinks ? shape.sinks[head] : -INFINITY;
-  for (u32 p = first; p <= position; ++p) {
+  for (u32 p = static_cast<u32>(first); p < end; ++p) {
     const u32 page = sequences.page(sequence, p, kv.page_tokens);
     double score = 0;
     for (u32 i = 0; i < kv.k_dim; ++i)
@@ -136,13 +139,14 @@ std::vector<double> plain_attention(const Pages& pages, const Sequences& sequenc
     score *= shape.scale;
     if (shape.softcap > 0) score = shape.softcap * std::tanh(score / shape.softcap);
     if (shape.mask && (shape.mask[p / 32] >> p % 32 & 1) == 0) score = -INFINITY;
+    if (shape.bias) score += shape.bias[p];
     scores.push_back(score);
     largest = std::max(largest, score);
   }
   double total = shape.sinks ? std::exp(shape.sinks[head] - largest) : 0;
   std::vector<double> out(kv.v_dim, 0.0);
   if (std::isinf(largest)) return out;
-  for (u32 p = first; p <= position; ++p) {
+  for (u32 p = static_cast<u32>(first); p < end; ++p) {
     const double weight = std::exp(scores[p - first] - largest);
     const u32 page = sequences.page(sequence, p, kv.page_tokens);
     total += weight;

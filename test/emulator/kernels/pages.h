@@ -78,12 +78,13 @@ struct AttentionShape {
   double softcap;
   const float* sinks;
   const u32* mask;  // a bit for each visible position; null: all
+  const float* bias = nullptr;  // added to the scores, one for each position; null: none
 };
 
-// Attention of one query, q[k_dim], over the positions up to its own. The result is [v_dim], zeros
-// without visible positions.
+// Attention of one query, q[k_dim], over the positions up to its own, or, if n_keys is not 0, over
+// the first n_keys. The result is [v_dim], zeros without visible positions.
 std::vector<double> plain_attention(const Pages& pages, const Sequences& sequences, u32 sequence,
                                     u32 position, u32 head, const float* q,
-                                    const AttentionShape& shape);
+                                    const AttentionShape& shape, u32 n_keys = 0);
 
 }  // namespace kernel_test

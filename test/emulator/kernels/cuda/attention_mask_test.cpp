@@ -1,4 +1,4 @@
-// Decode attention with masks of visible positions, as for trees of draft tokens.
+// Decode attention with masks: bits, as for trees of draft tokens, and floats added to the scores.
 
 #include <algorithm>
 
@@ -12,13 +12,20 @@ struct MaskCase {
   std::vector<u32> lengths;  // of sequences; their last `queries` positions are the queries
   u32 queries;
   bool sinks, causal;
+  u32 mask_heads;
+  bool bits;
+  u32 window = 0, split_tokens = 256;
 };
 
-// A random half of the positions for every query, and none for the first query.
-Buffer<u32> random_mask(Random& random, u32 rows, u32 words) {
-  Buffer<u32> mask(u64(rows) * words);
+// Masks of `rows` queries and heads. A random half of the positions is hidden, and all of them for
+// the first row; floats also change the other scores.
+Buffer<u32> random_mask(Random& random, u32 rows, u32 stride, bool bits) {
+  Buffer<u32> mask(u64(rows) * stride);
   for (u32 i = 0; i < mask.size(); ++i) {
-    mask[i] = i < words ? 0 : static_cast<u32>(random.below(65536) << 16 | random.below(65536));
+    const u32 word = static_cast<u32>(random.next());
+    const float bias = random.below(2) ? -INFINITY : static_cast<float>(random.normal());
+    if (bits) mask[i] = i < stride ? 0 : word;
+    else mask[i] = std::bit_cast<u32>(i < stride ? -INFINITY : bias);
   }
   return mask;
 }
@@ -30,8 +37,9 @@ void check_masked(const MaskCase& c) {
   Pages pages(type, sequences.n_pages, c.page_tokens, c.n_kv_heads, c.dim, c.dim);
   pages.fill(random);
   const u32 n = static_cast<u32>(c.lengths.size()), rows = n * c.queries;
-  const u32 words = blocks_for(*std::max_element(c.lengths.begin(), c.lengths.end()), 32);
-  const auto mask = random_mask(random, rows, words);
+  const u32 longest = *std::max_element(c.lengths.begin(), c.lengths.end());
+  const u32 stride = c.bits ? blocks_for(longest, 32) : longest;
+  const auto mask = random_mask(random, rows * c.mask_heads, stride, c.bits);
   const auto q = random_floats(random, u64(rows) * c.n_heads * c.dim);
   const auto sinks = random_floats(random, c.n_heads);
   Buffer<float> out(q.size());
@@ -40,22 +48,21 @@ void check_masked(const MaskCase& c) {
                                         0.11f,
                                         0,
                                         c.n_heads,
-                                        0,
+                                        c.window,
                                         c.causal ? 1u : 0u,
                                         c.queries,
-                                        words};
-  Buffer<QueryTile> tiles(n);
-  std::vector<AttentionWork> list;
+                                        c.mask_heads,
+                                        stride,
+                                        c.bits ? 1u : 0u};
+  std::vector<QueryTile> tiles(n);
   for (u32 s = 0; s < n; ++s) {
-    const u32 first = static_cast<u32>(list.size()), splits = blocks_for(c.lengths[s], 256);
     tiles[s] = {s * c.queries, c.queries, s, c.lengths[s] - c.queries, c.lengths[s]};
-    for (u32 split = 0; split < splits; ++split) list.push_back({s, split, first, splits});
   }
-  const Buffer<u32> n_work = {static_cast<u32>(list.size())};
-  Buffer<AttentionWork> work(list.size());
-  std::copy(list.begin(), list.end(), work.begin());
-  Buffer<float> partial_out(list.size() * c.queries * c.n_heads * c.dim),
-      partial_ml(list.size() * c.queries * c.n_heads * 2);
+  const Buffer<AttentionWork> work = divide_work(tiles, c.causal, c.split_tokens);
+  const u32 n_entries = static_cast<u32>(work.size());
+  const Buffer<u32> n_work = {n_entries - 2};
+  Buffer<float> partial_out(n_entries * c.queries * c.n_heads * c.dim),
+      partial_ml(n_entries * c.queries * c.n_heads * 2);
   launch(DecodeAttention{.type = &type,
                          .dim = c.dim,
                          .out = out.data(),
@@ -64,20 +71,26 @@ void check_masked(const MaskCase& c) {
                          .q = q.data(),
                          .pages = &pages,
                          .arguments = arguments,
-                         .tiles = tiles.data(),
+                         .tiles = nullptr,
                          .work = work.data(),
                          .n_work = n_work.data(),
-                         .max_work = n_work[0],
+                         .max_work = n_entries,
                          .tables = &sequences});
   for (u32 row = 0; row < rows; ++row) {
     const QueryTile& tile = tiles[row / c.queries];
-    const u32 position = c.causal ? tile.first_position + row % c.queries : tile.end - 1;
-    const AttentionShape shape = {c.n_heads, arguments.scale, 0, 0, arguments.sinks,
-                                  mask.data() + u64(row) * words};
     for (u32 h = 0; h < c.n_heads; ++h) {
+      const u32* own = mask.data() + (u64(row) * c.mask_heads + (c.mask_heads > 1 ? h : 0)) * stride;
+      const AttentionShape shape = {c.n_heads,
+                                    arguments.scale,
+                                    c.window,
+                                    0,
+                                    arguments.sinks,
+                                    c.bits ? own : nullptr,
+                                    c.bits ? nullptr : reinterpret_cast<const float*>(own)};
       const u64 at = (u64(row) * c.n_heads + h) * c.dim;
-      const auto expected = plain_attention(pages, sequences, tile.sequence, position, h,
-                                            q.data() + at, shape);
+      const auto expected =
+          plain_attention(pages, sequences, tile.sequence, tile.first_position + row % c.queries, h,
+                          q.data() + at, shape, c.causal ? 0 : tile.n_keys);
       expect_near("attention", out.data() + at, expected.data(), c.dim, 5e-3, 5e-3);
     }
   }
@@ -86,11 +99,15 @@ void check_masked(const MaskCase& c) {
 }  // namespace
 
 TEST(decode_attention_of_a_draft_tree) {
-  check_masked({1, 64, 4, 2, 16, {290, 40}, 7, false, true});
+  check_masked({1, 64, 4, 2, 16, {290, 40}, 7, false, true, 1, true});
 }
 TEST(decode_attention_of_masked_queries_q8_with_sinks) {
-  check_masked({3, 32, 6, 3, 8, {77}, 16, true, false});
+  check_masked({3, 64, 6, 3, 8, {77}, 16, true, false, 6, true});
 }
 TEST(decode_attention_of_masked_wide_heads) {
-  check_masked({1, 256, 2, 1, 16, {300}, 3, false, false});
+  check_masked({1, 256, 2, 1, 16, {300}, 3, false, false, 1, true});
+}
+TEST(decode_attention_of_biased_scores) {
+  check_masked({1, 128, 4, 2, 16, {330, 70}, 3, true, true, 4, false, 0, 64});
+  check_masked({3, 64, 4, 2, 16, {130, 33}, 2, false, false, 1, false, 40, 64});
 }

@@ -31,6 +31,21 @@ KERNEL spread_bytes(float4* out, const u32* words, float bias) {
 }
 INSTANCE(spread_bytes)
 
+// out[i]: the difference and the product of words of two F16; bytes[i]: the halves of a word.
+KERNEL combine_halves(uint2* out, uint2* bytes, const u32* a, const u32* b) {
+  wait_for_previous_kernel();
+  const u32 i = threadIdx.x;
+  out[i] = make_uint2(subtract_halves(a[i], b[i]), multiply_halves(a[i], b[i]));
+  bytes[i] = bytes_to_halves(a[i]);
+}
+INSTANCE(combine_halves)
+
+KERNEL raise_two(float* out, const float* x) {
+  wait_for_previous_kernel();
+  out[threadIdx.x] = fast_exp2(x[threadIdx.x]);
+}
+INSTANCE(raise_two)
+
 KERNEL stream_words(uint4* out, const uint4* in, u32 n) {
   wait_for_previous_kernel();
   const u32 i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -11,6 +11,9 @@ namespace {
 struct Half {
   u16 bits;
 };
+struct Pair {
+  u32 word[2];
+};
 struct Words {
   u32 word[4];
 };
@@ -85,6 +88,46 @@ TEST(instructions_spread_bytes) {
       }
     }
   }
+}
+
+TEST(instructions_combine_halves) {
+  Random random(4);
+  Buffer<u32> a(256), b(256);
+  for (u32 i = 0; i < 256; ++i) {
+    a[i] = static_cast<u32>(random.next());
+    // Also neighbours, whose differences are small.
+    b[i] = i % 2 ? a[i] ^ 0x00030001u : static_cast<u32>(random.next());
+  }
+  Buffer<Pair> out(256), bytes(256);
+  launch("combine_halves", {{1}, {256}}, out.data(), bytes.data(), a.data(), b.data());
+  for (u32 i = 0; i < 256; ++i) {
+    for (u32 k = 0; k < 2; ++k) {
+      const float x = forge::f16_to_f32(static_cast<u16>(a[i] >> (16 * k)));
+      const float y = forge::f16_to_f32(static_cast<u16>(b[i] >> (16 * k)));
+      EXPECT(same_f16(static_cast<u16>(out[i].word[0] >> (16 * k)), forge::f32_to_f16(x - y)));
+      EXPECT(same_f16(static_cast<u16>(out[i].word[1] >> (16 * k)), forge::f32_to_f16(x * y)));
+    }
+    for (u32 k = 0; k < 4; ++k) {
+      const float byte = static_cast<float>(a[i] >> (8 * k) & 0xff) - 128;
+      EXPECT(forge::f16_to_f32(static_cast<u16>(bytes[i].word[k / 2] >> (16 * (k % 2)))) == byte);
+    }
+  }
+}
+
+TEST(instructions_raise_two) {
+  Random random(5);
+  Buffer<float> x(512), out(512);
+  for (float& exponent : x) exponent = random.number(150);
+  x[0] = -INFINITY;
+  x[1] = 0;
+  x[2] = -200;
+  launch("raise_two", {{1}, {512}}, out.data(), x.data());
+  for (u32 i = 0; i < 512; ++i) {
+    const float expected = std::exp2(x[i]);
+    const bool is_close = std::abs(out[i] - expected) <= expected * 3e-7f;
+    EXPECT(out[i] == expected || is_close || (expected < 1.2e-38f && out[i] == 0));
+  }
+  EXPECT(out[1] == 1);
 }
 
 TEST(instructions_load_16_bytes) {

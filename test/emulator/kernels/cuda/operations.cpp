@@ -180,17 +180,22 @@ void launch(const PrefillAttention& op) {
 void launch(const DecodeAttention& op) {
   const AttentionArguments& a = op.arguments;
   const KvCache& kv = op.pages->cache;
-  const u32 warps = op.dim > 128 ? 2 : 4, group = a.n_heads / kv.n_kv_heads;
-  const size_t tiles_bytes = (16 + warps * 64) * (op.dim + 8) * 2,
+  const bool is_q8 = op.type->bytes == 1;
+  const u32 warps = op.dim > 128 ? 2 : 4, tokens = op.dim <= 64 ? 32 : 16;
+  const u32 row = (op.dim + 8) * 2;
+  const u32 slices = is_q8 ? 6 * op.dim + row + 4 * blocks_for(op.dim, 32) : 4 * row;
+  const size_t tiles_bytes = 16 * row + warps * tokens * slices,
                sums_bytes = warps * 16 * (op.dim + 2) * 4;
-  launch(instance("batched_decode_attention", op.type->name, op.dim),
-         {{op.max_work, kv.n_kv_heads * blocks_for(group * a.max_queries, 16)},
-          {warps * 32},
-          std::max(tiles_bytes, sums_bytes)},
-         op.partial_out, op.partial_ml, op.q, kv, a, op.tiles, op.work, op.n_work,
+  const u32 head_blocks =
+      kv.n_kv_heads * blocks_for(a.n_heads / kv.n_kv_heads * a.max_queries, 16);
+  const std::string name = instance("batched_decode_attention", op.type->name, op.dim);
+  Buffer<u32> arrivals(u64(op.max_work) * head_blocks);
+  std::fill(arrivals.begin(), arrivals.end(), 0);
+  launch(a.mask ? name.substr(0, name.size() - 1) + ", Masked>" : name,
+         {{op.max_work * head_blocks}, {warps * 32}, std::max(tiles_bytes, sums_bytes)}, op.out,
+         op.partial_out, op.partial_ml, arrivals.data(), op.q, kv, a, op.work,
          op.tables->page_tables.data(), op.tables->page_stride);
-  launch("merge_attention_splits", {{op.max_work, a.n_heads * a.max_queries}, {128}}, op.out,
-         op.partial_out, op.partial_ml, a, op.tiles, op.work, op.n_work, op.dim);
+  for (const u32 count : arrivals) EXPECT(count == 0);
 }
 
 void launch_latent(const DecodeAttention& op) {
@@ -206,7 +211,7 @@ void launch_latent(const DecodeAttention& op) {
          op.tables->page_tables.data(), op.tables->page_stride);
   if (!op.work) return;
   launch("merge_attention_splits", {{op.max_work, a.n_heads * a.max_queries}, {128}}, op.out,
-         op.partial_out, op.partial_ml, a, op.tiles, op.work, op.n_work, op.dim);
+         op.partial_out, op.partial_ml, a, op.work, op.dim);
 }
 
 void launch(const ChooseTokens& op) {

@@ -233,7 +233,7 @@ static void merge_splits(const DecodeAttention& op) {
   const AttentionArguments& a = op.arguments;
   launch_metal("merge_attention_splits", {{op.max_work, a.n_heads * a.max_queries}, {128}},
                metal_args::MergeAttentionArgs{a.n_heads, a.max_queries, op.dim, present(a.sinks)},
-               op.out, op.partial_out, op.partial_ml, op.tiles, op.work, op.n_work, a.sinks);
+               op.out, op.partial_out, op.partial_ml, op.work, op.n_work, a.sinks);
 }
 
 void launch(const DecodeAttention& op) {
@@ -246,8 +246,8 @@ void launch(const DecodeAttention& op) {
   launch_metal(instance(kernel, op.type->name, op.dim),
                {{op.max_work, n_kv_heads * blocks}, {metal_args::decode_threads(op.dim)}},
                attention_args(a, *op.pages, *op.tables), op.out, splits ? op.partial_out : nullptr,
-               splits ? op.partial_ml : nullptr, op.q, op.pages->cache.data, op.tiles, op.work,
-               op.n_work, op.tables->page_tables.data(), a.sinks);
+               splits ? op.partial_ml : nullptr, op.q, op.pages->cache.data, op.work, op.n_work,
+               op.tables->page_tables.data(), a.sinks);
   if (splits) merge_splits(op);
 }
 
