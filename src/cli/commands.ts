@@ -285,6 +285,8 @@ export const COMMANDS: readonly Command[] = [
       "parallel",
       "repetitions",
       "benchOutput",
+      "plot",
+      "compare",
       "verbose",
     ],
     notes: [
@@ -308,7 +310,7 @@ export const COMMANDS: readonly Command[] = [
       "forge bench -m model.gguf -p 512,2048 -n 64 -t 1,2",
       "forge bench --synthetic llama-3.2-1b:Q4_0 --synthetic llama-3.2-1b:Q8_0",
       "forge bench --synthetic smollm2-135m:F16 -p 0 -n 128 -d 0,4096 -o json",
-      "forge bench -m model.gguf -p 128 -n 64 --parallel 1,8",
+      "forge bench -m model.gguf -p 128 -n 64 --parallel 1-32*2 --plot speed.svg",
     ],
   }, () => import("./commands/bench.ts")),
   defineCommand({

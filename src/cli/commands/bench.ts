@@ -3,6 +3,7 @@ import { type BenchModel, openBenchModel } from "../../bench/bench_model.ts";
 import { BATCHED_PRINTERS, PRINTERS, type RecordPrinter } from "../../bench/bench_output.ts";
 import { benchRecord } from "../../bench/bench_record.ts";
 import { measure, type Sample } from "../../bench/measure.ts";
+import { drawPlot, parseResults, plotPage, type PlotPoint, pointsOf } from "../../bench/plot.ts";
 import { SyntheticModel } from "../../bench/synthetic/model.ts";
 import { parseSyntheticSpec, type SyntheticSpec } from "../../bench/synthetic/spec.ts";
 import {
@@ -15,13 +16,15 @@ import {
 import { openBackend } from "../../engine/load/open_backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
+import { Replacement } from "../../formats/file.ts";
 import { quote } from "../../formats/quote.ts";
 import type { Context } from "../command.ts";
 import { INTERRUPTED } from "../output/error_text.ts";
 import { resolveModel } from "../model/model_path.ts";
 import { ensureLibrary } from "../model/open_model.ts";
 import type { Options } from "../options/options.ts";
-import { writeStdout } from "../output/streams.ts";
+import { readTextFile } from "../input/text_source.ts";
+import { checkWritable, writeBytes, writeStdout } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 import { VERSION } from "../version.ts";
 
@@ -41,6 +44,8 @@ type BenchOptions = Options<
   | "parallel"
   | "repetitions"
   | "benchOutput"
+  | "plot"
+  | "compare"
 >;
 
 const DEFAULT_REPETITIONS = 5;
@@ -69,12 +74,45 @@ export async function run(
   }
   const synthetic = (options.synthetic ?? []).map(parseSyntheticSpec);
   const signal = context.interruptSignal();
+  const compared = await readCompared(options, signal);
   const isPlain = options.benchModel === undefined && synthetic.length === 0;
   const paths: string[] = [];
   for (const name of isPlain ? [undefined] : options.benchModel ?? []) {
     paths.push(await resolveModel(name, signal));
   }
-  return await new Bench(options, tests, signal).run([...paths, ...synthetic]);
+  const bench = new Bench(options, tests, signal);
+  const code = await bench.run([...paths, ...synthetic]);
+  const points = [...bench.points, ...compared];
+  if (options.plot !== undefined && points.length > 0) await writePlot(options.plot, points);
+  return code;
+}
+
+/** Returns the points of earlier results, and checks that a picture can be written. */
+async function readCompared(
+  { plot, compare = [] }: Pick<BenchOptions, "plot" | "compare">,
+  signal: AbortSignal,
+): Promise<PlotPoint[]> {
+  if (plot === undefined) {
+    if (compare.length > 0) throw new ForgeError("usage", "--compare needs --plot FILE");
+    return [];
+  }
+  if (!/\.(svg|html)$/.test(plot)) {
+    throw new ForgeError(
+      "usage",
+      `--plot is ${quote(plot)}; valid is a name ending in .svg or .html`,
+    );
+  }
+  checkWritable(plot);
+  const lists: PlotPoint[][] = [];
+  for (const path of compare) lists.push(parseResults(await readTextFile(path, signal), path));
+  return lists.flat();
+}
+
+async function writePlot(path: string, points: readonly PlotPoint[]): Promise<void> {
+  const svg = drawPlot(points);
+  using replacement = new Replacement(path);
+  await writeBytes(replacement.file, path.endsWith(".html") ? plotPage(svg) : svg);
+  replacement.commit().close();
 }
 
 /** Parses `512,128`: the lengths of a prefill and of the decoding after it. */
@@ -97,6 +135,8 @@ class Bench {
   readonly #device: string;
   readonly #printer: RecordPrinter;
   #nPrinted = 0;
+  /** Points of the records so far. */
+  readonly points: PlotPoint[] = [];
 
   constructor(options: BenchOptions, tests: readonly Workload[], signal: AbortSignal) {
     this.#options = options;
@@ -199,6 +239,7 @@ class Bench {
     const session = { version: VERSION, time: new Date(), peakMemory: model.peakMemory() };
     const record = benchRecord(model, name, test, samples, session);
     progress.clear();
+    this.points.push(...pointsOf({ ...record }));
     if (this.#nPrinted === 0) await writeStdout(this.#printer.begin());
     await writeStdout(this.#printer.record(record, this.#nPrinted++));
   }

@@ -1,7 +1,6 @@
 /** `forge run`: generates from one prompt and prints a stream or one JSON object. */
 import { ForgeError } from "../../errors.ts";
-import { isFile, reasonOf, Replacement } from "../../formats/file.ts";
-import { quote } from "../../formats/quote.ts";
+import { isFile, Replacement } from "../../formats/file.ts";
 import type { GenerateOptions, GenerationEnd, Model, Profile } from "../../mod.ts";
 import type { BatchFlags } from "../batch/run_batch.ts";
 import type { Context } from "../command.ts";
@@ -15,7 +14,7 @@ import { BATCH_FLAGS } from "../options/flags.ts";
 import { fileOptions, generationOptions, loadOptions } from "../options/library_options.ts";
 import { OPTIONS, type Options } from "../options/options.ts";
 import { longFlag } from "../options/types.ts";
-import { writeBytes, writeStderr, writeStdout } from "../output/streams.ts";
+import { checkWritable, writeBytes, writeStderr, writeStdout } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 import { describeProfile } from "../output/profile_report.ts";
 import { thinkingVariables, ThoughtDisplay, thoughtOptions } from "../output/thoughts.ts";
@@ -106,18 +105,6 @@ async function reportProfile(profile: Profile, path = "", model: Model): Promise
     replacement.commit().close();
   }
   await writeStderr(`\n${describeProfile(profile, model.readBandwidth())}`);
-}
-
-/** Checks that a file can be written, before the work for it begins. */
-function checkWritable(path: string): void {
-  try {
-    using _probe = new Replacement(path);
-  } catch (error) {
-    if (error instanceof ForgeError) throw error;
-    throw new ForgeError("not_found", `cannot write ${quote(path)}: ${reasonOf(error)}`, {
-      cause: error,
-    });
-  }
 }
 
 function needsJson(flag: string): ForgeError {

@@ -1,4 +1,6 @@
 import { ForgeError } from "../../errors.ts";
+import { reasonOf, Replacement } from "../../formats/file.ts";
+import { quote } from "../../formats/quote.ts";
 
 /** Writes to stdout, which has only results. */
 export async function writeStdout(text: string): Promise<void> {
@@ -34,4 +36,16 @@ export async function writeBytes(
 ): Promise<void> {
   const bytes = new TextEncoder().encode(text);
   for (let done = 0; done < bytes.length;) done += await stream.write(bytes.subarray(done));
+}
+
+/** Checks that a file can be written, before the work for it begins. */
+export function checkWritable(path: string): void {
+  try {
+    using _probe = new Replacement(path);
+  } catch (error) {
+    if (error instanceof ForgeError) throw error;
+    throw new ForgeError("not_found", `cannot write ${quote(path)}: ${reasonOf(error)}`, {
+      cause: error,
+    });
+  }
 }

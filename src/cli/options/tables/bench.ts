@@ -97,6 +97,20 @@ export const BENCH_OPTIONS = {
     help: "number of measurements per test",
     otherwise: "5",
   },
+  plot: {
+    flags: "--plot",
+    kind: "text",
+    metavar: "FILE",
+    group: "Output",
+    help: "also draw the results to FILE.svg or FILE.html",
+  },
+  compare: {
+    flags: "--compare",
+    kind: "list",
+    metavar: "FILE",
+    group: "Output",
+    help: "with --plot: results of an earlier run (json or jsonl); may be given more than once",
+  },
   benchOutput: {
     flags: "-o, --output",
     kind: "choice",

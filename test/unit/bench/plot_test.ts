@@ -1,0 +1,67 @@
+/** Pictures of benchmark results. */
+import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { drawPlot, parseResults, plotPage, pointsOf } from "../../../src/bench/plot.ts";
+import { ForgeError } from "../../../src/errors.ts";
+
+const record = { model_type: "llama 1B", backends: "CPU", n_prompt: 0, n_gen: 8, avg_ts: 40 };
+
+/** Returns the places of the lines' points in a picture. */
+function lines(svg: string): number[][][] {
+  return [...svg.matchAll(/<polyline points="([^"]*)"/g)].map(([, places]) =>
+    places!.split(" ").filter((place) => place !== "").map((place) => place.split(",").map(Number))
+  );
+}
+
+Deno.test("plot: records become points of their phases", () => {
+  const decode = { series: "llama 1B, CPU", depth: 0, parallel: 1, prompt: 0 };
+  assertEquals(pointsOf(record), [{ ...decode, phase: "decode", rate: 40 }]);
+  const both = {
+    ...record,
+    n_prompt: 100,
+    n_parallel: 4,
+    avg_prefill_ns: 1e9,
+    avg_decode_ns: 2e9,
+  };
+  assertEquals(pointsOf(both, "a.json").map(({ phase, rate, series }) => [phase, rate, series]), [
+    ["prefill", 400, "llama 1B, CPU, a.json"],
+    ["decode", 16, "llama 1B, CPU, a.json"],
+  ]);
+  // llama-bench times both phases together.
+  assertEquals(pointsOf({ ...record, n_prompt: 100 }), []);
+});
+
+Deno.test("plot: the axis is what varies, and faster is higher", () => {
+  const of = (n_depth: number, avg_ts: number, model_type = "a") =>
+    pointsOf({ ...record, model_type, n_depth, avg_ts });
+  const svg = drawPlot([...of(4096, 20), ...of(0, 40), ...of(0, 10, "b"), ...of(4096, 8, "b")]);
+  assertStringIncludes(svg, ">tokens before<");
+  const [first, second] = lines(svg);
+  assertEquals([first!.length, second!.length], [2, 2]);
+  const [[x0, y0], [x1, y1]] = first as [[number, number], [number, number]];
+  assert(x0 < x1 && y0 < y1, "the slower point at depth is lower, where y is larger");
+  assert(second![0]![1]! > y0);
+  assertEquals([x0, x1], second!.map(([x]) => x));
+  const bars = pointsOf({ ...record, n_parallel: 8 });
+  assertStringIncludes(drawPlot([...of(0, 40), ...bars]), ">sequences at once<");
+});
+
+Deno.test("plot: names of models bring no elements", () => {
+  const svg = drawPlot(pointsOf({ ...record, model_type: "<script>&" }));
+  assert(!svg.includes("<script"));
+  assertStringIncludes(svg, "&lt;script&gt;&amp;");
+  assertStringIncludes(plotPage(svg), svg);
+});
+
+Deno.test("plot: results are a list or lines, and other files are refused", () => {
+  const text = JSON.stringify(record);
+  assertEquals(parseResults(`[${text}]`, "x"), pointsOf(record, "x"));
+  assertEquals(parseResults(`${text}\n${text}\n`, "x").length, 2);
+  for (
+    const [bad, message] of [
+      ["model,size", '"x" has no results'],
+      ["[1]", 'n_prompt of a record in "x" is missing'],
+      ['[{"n_prompt": 0, "n_gen": 8, "avg_ts": "fast"}]', 'avg_ts of a record in "x" is "fast"'],
+    ] as const
+  ) assertThrows(() => parseResults(bad, "x"), ForgeError, message);
+  assertThrows(() => drawPlot([]), ForgeError, "no results");
+});
