@@ -3,7 +3,7 @@ import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { quote } from "../formats/quote.ts";
 import { type CausalLm, type Family, ModelSource } from "./causal_lm.ts";
-import { assertCausal, ENCODERS, notCausal } from "./config/causality.ts";
+import type { ConfigReader } from "./config/config_reader.ts";
 import { cohere } from "./families/cohere.ts";
 import { deepseek } from "./families/deepseek.ts";
 import { ernie4_5 } from "./families/ernie4_5.ts";
@@ -60,6 +60,9 @@ const FAMILIES: readonly Family[] = [
   smollm3,
   starcoder2,
 ];
+
+/** Matches architectures with bidirectional attention, by their names in either format. */
+const ENCODERS = /bert|mpnet|electra|embedding|encoder$|^new$/;
 
 /**
  * Returns the architectures that forge runs, by their names in config.json (`safetensors`) or GGUF.
@@ -124,4 +127,32 @@ export function loadModel(
 function hasExperts(checkpoint: Checkpoint): boolean {
   const count = checkpoint.metadata?.get("llama.expert_count");
   return typeof count === "number" && count > 0;
+}
+
+/**
+ * Rejects models with bidirectional attention, which some embedding models have. Forge would
+ * compute causal attention and return wrong results without any sign of it.
+ *
+ * @throws {ForgeError} `unsupported`
+ */
+export function assertCausal(config: ConfigReader): void {
+  const isCausal = config.raw(["is_causal", "attention.causal"]) ?? true;
+  if (isCausal !== true) {
+    const key = config.isGguf ? "attention.causal" : "is_causal";
+    throw notCausal(config.path, `${key} ${isCausal}`);
+  }
+  const bidirectional = config.raw(["use_bidirectional_attention", undefined]) ?? false;
+  // "vision" concerns image tokens alone, and forge takes no images.
+  if (bidirectional !== false && bidirectional !== "vision") {
+    throw notCausal(config.path, `use_bidirectional_attention ${bidirectional}`);
+  }
+}
+
+/** Returns the error for a model that is not causal. @param reason the setting that says so */
+function notCausal(path: string, reason: string): ForgeError {
+  return new ForgeError(
+    "unsupported",
+    `${quote(path)} has ${reason}: forge computes causal attention only; ` +
+      "causal models can embed too, such as Qwen3-Embedding and e5-mistral",
+  );
 }

@@ -79,13 +79,13 @@ export const CUDA_HOST: readonly Mutant[] = [
   ...group(
     OVERLAP,
     [
-      "overlap-behind-masks",
+      "overlap-after-masks",
       "cuda/cuda_executor.cpp",
       "const bool follows_kernel = list.sampling_begin > 0 && inputs.masks.empty();",
       "const bool follows_kernel = list.sampling_begin > 0;",
     ],
     [
-      "overlap-behind-a-copy",
+      "overlap-after-a-copy",
       "cuda/cuda_executor.cpp",
       "cuda::enqueue(entries[i], gpu, (i > begin || follows_kernel) && !profile);",
       "cuda::enqueue(entries[i], gpu, !profile);",

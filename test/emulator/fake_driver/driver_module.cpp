@@ -156,7 +156,7 @@ Result launch(const LaunchConfig& config, Function function, void** parameters, 
     }
     const emulator::Launch shape{grid, block, config.shared_bytes, options().max_shared_bytes()};
     const bool is_early = config.n_attributes > 0;
-    if (is_early && !stream.ends_in_kernel) misuse("%s may start early, behind no kernel", name);
+    if (is_early && !stream.ends_in_kernel) misuse("%s may start early, but follows no kernel", name);
     if (options().early_only && !is_early && stream.ends_in_kernel) return kInvalidValue;
     const auto run = [&context, &kernel, shape, is_early, arguments = std::move(arguments)] {
       run_kernel(context, kernel, shape, is_early, arguments);

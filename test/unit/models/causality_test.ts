@@ -1,9 +1,8 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import type { Checkpoint } from "../../../src/formats/checkpoint.ts";
 import { ForgeError } from "../../../src/errors.ts";
-import { assertCausal } from "../../../src/models/config/causality.ts";
 import { ConfigReader } from "../../../src/models/config/config_reader.ts";
-import { findFamily } from "../../../src/models/registry.ts";
+import { assertCausal, findFamily } from "../../../src/models/registry.ts";
 
 function checkpoint(part: Partial<Checkpoint>): Checkpoint {
   return { kind: "safetensors", modelType: "qwen3", path: "m", ...part } as Checkpoint;
