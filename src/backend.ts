@@ -45,7 +45,7 @@ export interface DeviceInfo {
   readonly details?: readonly string[];
 }
 
-/** Memory of a device, in bytes; 0 where the system does not tell. */
+/** Memory of a device, in bytes; 0 if unknown. */
 export interface DeviceMemory {
   /** A GPU's own, or what the host and its control groups grant. */
   readonly total: number;

@@ -96,7 +96,7 @@ export const libraries: readonly Library[] = [
     ],
   },
   {
-    // Its flags are in nvcc_graph.ts.
+    // Its flags are in nvcc.ts.
     name: "flash_attn",
     compiler: "nvcc",
     folder: "csrc/flash_attn",

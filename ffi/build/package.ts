@@ -202,7 +202,10 @@ async function main(args: string[]): Promise<void> {
   const host = hostPlatform();
   const platform = values.target === undefined ? host : targetPlatform(values.target);
   if (values["with-deno"] && platform.arch !== host.arch) {
-    throw new ForgeError("usage", `--with-deno packs the Deno of this machine, a ${host.arch}`);
+    throw new ForgeError(
+      "usage",
+      `--with-deno packs the Deno that runs this program, which is for ${host.arch}, not ${platform.arch}`,
+    );
   }
   const root = forgeRoot();
   await writePackage({

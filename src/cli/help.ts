@@ -64,8 +64,8 @@ function optionRow(spec: OptionSpec): Row {
     ? `${flags}[=${spec.metavar}]`
     : `${flags} ${spec.metavar}`;
   const choices = spec.kind === "choice" ? `, ${spec.choices.join(" or ")}` : "";
-  const otherwise = spec.otherwise === undefined ? "" : ` (default: ${spec.otherwise})`;
-  return [term, `${spec.help}${choices}${otherwise}`];
+  const defaultText = spec.defaultText === undefined ? "" : ` (default: ${spec.defaultText})`;
+  return [term, `${spec.help}${choices}${defaultText}`];
 }
 
 function columns(rows: readonly Row[], termWidth = 0): string {

@@ -26,7 +26,7 @@ interface OptionBase {
   readonly group: OptionGroup;
   readonly help: string;
   /** Default, for the help only. The library sets the actual default. */
-  readonly otherwise?: string;
+  readonly defaultText?: string;
 }
 
 /** An option without a value. */

@@ -28,7 +28,7 @@ const CACHE_SHARES: Readonly<Record<BackendKind, number>> = {
   reference: 1 / 4,
 };
 
-/** Memory of a device whose system does not tell. */
+/** Memory of a device that reports none. */
 const UNKNOWN_MEMORY = 8 * 2 ** 30;
 
 /** Bytes of an element of a cache. */

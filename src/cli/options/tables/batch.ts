@@ -16,7 +16,7 @@ export const BATCH_OPTIONS = {
     metavar: "FILE",
     group: "Batch",
     help: "write the answers to this file",
-    otherwise: "stdout",
+    defaultText: "stdout",
   },
   batchParallel: {
     flags: "--parallel",
@@ -26,7 +26,7 @@ export const BATCH_OPTIONS = {
     max: MAX_PARALLEL,
     group: "Batch",
     help: "sequences computed at a time",
-    otherwise: `${DEFAULT_PARALLEL}`,
+    defaultText: `${DEFAULT_PARALLEL}`,
   },
   ordered: {
     flags: "--ordered",

@@ -10,7 +10,7 @@ export const BENCH_OPTIONS = {
     metavar: "MODEL",
     group: "Model",
     help: "model folder or .gguf file; may be given more than once",
-    otherwise: "the bundled demo model",
+    defaultText: "the bundled demo model",
   },
   synthetic: {
     flags: "--synthetic",
@@ -28,7 +28,7 @@ export const BENCH_OPTIONS = {
     max: MAX_THREADS,
     group: "Model",
     help: "number of CPU threads",
-    otherwise: "one per core",
+    defaultText: "one per core",
   },
   nPrompt: {
     flags: "-p, --n-prompt",
@@ -38,7 +38,7 @@ export const BENCH_OPTIONS = {
     max: MAX_COUNT,
     group: "Tests",
     help: "prompt lengths to test; 0 for none",
-    otherwise: "512",
+    defaultText: "512",
   },
   nGen: {
     flags: "-n, --n-gen",
@@ -48,7 +48,7 @@ export const BENCH_OPTIONS = {
     max: MAX_COUNT,
     group: "Tests",
     help: "numbers of tokens to decode; 0 for none",
-    otherwise: "128",
+    defaultText: "128",
   },
   pair: {
     flags: "--pg",
@@ -66,7 +66,7 @@ export const BENCH_OPTIONS = {
     max: MAX_COUNT,
     group: "Tests",
     help: "tokens in the KV cache before a test; filling it is not timed",
-    otherwise: "0",
+    defaultText: "0",
   },
   nBatch: {
     flags: "-b, --batch-size",
@@ -76,7 +76,7 @@ export const BENCH_OPTIONS = {
     max: 512,
     group: "Tests",
     help: "prompt tokens computed at once",
-    otherwise: "512",
+    defaultText: "512",
   },
   parallel: {
     flags: "--parallel",
@@ -95,7 +95,7 @@ export const BENCH_OPTIONS = {
     max: 10000,
     group: "Tests",
     help: "number of measurements per test",
-    otherwise: "5",
+    defaultText: "5",
   },
   plot: {
     flags: "--plot",
@@ -118,6 +118,6 @@ export const BENCH_OPTIONS = {
     choices: ["md", "json", "jsonl", "csv"],
     group: "Output",
     help: "format of the results",
-    otherwise: "md",
+    defaultText: "md",
   },
 } as const satisfies Record<string, OptionSpec>;

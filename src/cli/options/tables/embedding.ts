@@ -25,7 +25,7 @@ export const EMBEDDING_OPTIONS = {
     choices: POOLINGS,
     group: "Embedding",
     help: "use the state of the last token, the mean of all, or the state of the first (cls)",
-    otherwise: "as the model's files define, or last",
+    defaultText: "as the model's files define, or last",
   },
   dimensions: {
     flags: "--dimensions",
@@ -35,7 +35,7 @@ export const EMBEDDING_OPTIONS = {
     max: MAX_COUNT,
     group: "Embedding",
     help: "keep the first N numbers, for models trained for it",
-    otherwise: "all",
+    defaultText: "all",
   },
   normalize: {
     flags: "--normalize",
@@ -44,7 +44,7 @@ export const EMBEDDING_OPTIONS = {
     choices: ["yes", "no"],
     group: "Embedding",
     help: "scale vectors to length 1",
-    otherwise: "as the model's files define, or yes",
+    defaultText: "as the model's files define, or yes",
   },
   embeddingOutput: {
     flags: "-o, --output",
@@ -53,6 +53,6 @@ export const EMBEDDING_OPTIONS = {
     choices: ["jsonl", "json"],
     group: "Output",
     help: "print an object per line, or one array",
-    otherwise: "jsonl",
+    defaultText: "jsonl",
   },
 } as const satisfies Record<string, OptionSpec>;

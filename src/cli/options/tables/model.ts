@@ -10,7 +10,7 @@ export const MODEL_OPTIONS = {
     metavar: "MODEL",
     group: "Model",
     help: "model folder, .gguf file or hub name (see forge pull --help)",
-    otherwise: "the bundled demo model",
+    defaultText: "the bundled demo model",
   },
   device: {
     flags: "--device",
@@ -19,7 +19,7 @@ export const MODEL_OPTIONS = {
     suggestions: ["auto", "cpu", "cuda", "metal", "reference"],
     group: "Model",
     help: "auto, cpu, cpu:VARIANT (such as cpu:avx2), cuda, cuda:N, metal or reference",
-    otherwise: "auto",
+    defaultText: "auto",
   },
   threads: {
     flags: "-t, --threads",
@@ -29,7 +29,7 @@ export const MODEL_OPTIONS = {
     max: MAX_THREADS,
     group: "Model",
     help: "number of CPU threads",
-    otherwise: "one per core",
+    defaultText: "one per core",
   },
   ctx: {
     flags: "-c, --ctx",
@@ -39,7 +39,7 @@ export const MODEL_OPTIONS = {
     max: MAX_COUNT,
     group: "Model",
     help: "context length: tokens of prompt and answer together",
-    otherwise: `the model's, at most ${DEFAULT_CONTEXT}`,
+    defaultText: `the model's, at most ${DEFAULT_CONTEXT}`,
   },
   windowSize: {
     flags: "-c, --ctx",
@@ -49,7 +49,7 @@ export const MODEL_OPTIONS = {
     max: MAX_COUNT,
     group: "Model",
     help: "window length in tokens",
-    otherwise: "the model's, at most 512",
+    defaultText: "the model's, at most 512",
   },
   quantize: {
     flags: "--quantize",
@@ -58,7 +58,7 @@ export const MODEL_OPTIONS = {
     choices: QUANTIZED_TYPES,
     group: "Model",
     help: "quantise float weights while loading",
-    otherwise: "as stored",
+    defaultText: "as stored",
   },
   chatTemplate: {
     flags: "--chat-template",
@@ -74,7 +74,7 @@ export const MODEL_OPTIONS = {
     choices: ["F16", "BF16", "F32", "Q8_0"],
     group: "Model",
     help: "type of the KV cache",
-    otherwise: "F16; F32 on the reference device",
+    defaultText: "F16; F32 on the reference device",
   },
   kvMemory: {
     flags: "--kv-memory",
@@ -82,7 +82,7 @@ export const MODEL_OPTIONS = {
     metavar: "SIZE",
     group: "Model",
     help: "memory limit of the KV cache, for all sequences together, such as 8G",
-    otherwise: "a share of what the weights leave: CUDA 3/4, Metal 1/2, CPU 1/4",
+    defaultText: "a share of what the weights leave: CUDA 3/4, Metal 1/2, CPU 1/4",
   },
   attention: {
     flags: "--attention",
@@ -91,7 +91,7 @@ export const MODEL_OPTIONS = {
     choices: ["auto", "flash", "tiled", "naive"],
     group: "Model",
     help: "attention kernels on a CUDA device",
-    otherwise: "auto: the fastest that fit",
+    defaultText: "auto: the fastest that fit",
   },
   speculate: {
     flags: "--speculate",
@@ -102,7 +102,7 @@ export const MODEL_OPTIONS = {
     max: MAX_DRAFTED,
     group: "Model",
     help: "speculative decoding: auto, on, off, or N draft tokens; on a GPU, may change low digits",
-    otherwise: "auto: when faster and exact",
+    defaultText: "auto: when faster and exact",
   },
   draftModel: {
     flags: "--draft-model",

@@ -16,7 +16,7 @@ export const SERVER_OPTIONS = {
     metavar: "ADDRESS",
     group: "Server",
     help: "address to listen on; 0.0.0.0 for all addresses of the machine",
-    otherwise: DEFAULT_HOST,
+    defaultText: DEFAULT_HOST,
   },
   port: {
     flags: "--port",
@@ -26,7 +26,7 @@ export const SERVER_OPTIONS = {
     max: 65535,
     group: "Server",
     help: "port to listen on; 0 chooses a free one",
-    otherwise: `${DEFAULT_PORT}`,
+    defaultText: `${DEFAULT_PORT}`,
   },
   serveParallel: {
     flags: "--parallel",
@@ -36,7 +36,7 @@ export const SERVER_OPTIONS = {
     max: MAX_PARALLEL,
     group: "Server",
     help: "answers computed at a time",
-    otherwise: `${DEFAULT_PARALLEL}`,
+    defaultText: `${DEFAULT_PARALLEL}`,
   },
   maxQueue: {
     flags: "--max-queue",
@@ -46,7 +46,7 @@ export const SERVER_OPTIONS = {
     max: MAX_COUNT,
     group: "Server",
     help: "limit of queued answers; more requests get status 503",
-    otherwise: `${DEFAULT_QUEUE}`,
+    defaultText: `${DEFAULT_QUEUE}`,
   },
   alias: {
     flags: "--alias",
@@ -54,7 +54,7 @@ export const SERVER_OPTIONS = {
     metavar: "NAME",
     group: "Server",
     help: "name of the model for clients; may be given more than once",
-    otherwise: "the name of its file or folder",
+    defaultText: "the name of its file or folder",
   },
   apiKey: {
     flags: "--api-key",
@@ -62,7 +62,7 @@ export const SERVER_OPTIONS = {
     metavar: "KEY",
     group: "Server",
     help: "require this key from clients",
-    otherwise: `$${API_KEY_VARIABLE}`,
+    defaultText: `$${API_KEY_VARIABLE}`,
   },
   cors: {
     flags: "--cors",
