@@ -40,6 +40,10 @@ class CpuExecutor : public HostExecutor {
     kernels_.quantize(row, out.cols, blocks + t * (out.cols / kBlockCols));
   }
 
+  // Calls the kernel of an operation on one number at a time for every row.
+  template <class Op, class Kernel>
+  void map_rows(const Op& op, Kernel* kernel);
+
   // Prepares an operation once, before the first run: packed weights, floats, scratch.
   template <class OpType>
   void prepare(const OpType&) {}

@@ -1,5 +1,17 @@
 // The kernels: KERNEL(result, name, parameters), included with that macro defined. The table of
 // function pointers, the declarations of a target and its table are made from this list.
+//
+// MAP_KERNEL(operation, name, parameters) is the kernel of an operation on one number at a time; its
+// parameters are x[n], the floats of the operation in their order, and out[n]. The executor runs it
+// on every row (operations/row_ops.cpp).
+
+#ifndef MAP_KERNEL
+#define MAP_KERNEL(Op, name, parameters) KERNEL(void, name, parameters)
+#endif
+
+MAP_KERNEL(SoftcapOp, softcap, (const float* x, uint64_t n, float cap, float* out))
+MAP_KERNEL(ClampOp, clamp, (const float* x, uint64_t n, float limit, float* out))
+#undef MAP_KERNEL
 
 // Products: see MatmulBlock.
 KERNEL(void, matmul, (const MatmulBlock& block, uint8_t* scratch))
@@ -26,10 +38,6 @@ KERNEL(void, sigmoid_gate,
 KERNEL(void, gated_rms_norm,
        (const float* x, const float* gate, const float* weight, uint64_t n, float eps,
         uint32_t activation, float* out))
-// out = cap tanh(x / cap)
-KERNEL(void, softcap, (const float* x, uint64_t n, float cap, float* out))
-// out = x clamped to [-limit, limit]; NaN stays NaN.
-KERNEL(void, clamp, (const float* x, uint64_t n, float limit, float* out))
 // out = factor x; out may be x.
 KERNEL(void, scale, (const float* x, uint64_t n, float factor, float* out))
 // accumulator += weight x

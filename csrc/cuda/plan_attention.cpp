@@ -37,24 +37,7 @@ DecodeTile decode_tile(const KvShape& shape) {
   return {warps, std::max(kDecodeRows * row + warps * tokens * slices, sums)};
 }
 
-uint32_t width_of(const WeightRef& norm) { return norm ? static_cast<uint32_t>(norm->cols) : 0; }
-
 }  // namespace
-
-void PlanBuilder::emit(const RopeAppendOp& op) {
-  const CudaKv& kv = CudaKv::of(op.kv);
-  const KvShape& shape = kv.shape;
-  const uint32_t n_freqs = op.rope ? cols(op.rope) / 2 : 0;
-  const uint32_t kept_heads = (shape.values_in_keys ? 1 : 2) * shape.n_kv_heads;
-  launch("rope_append.cu", element_instance("rope_append", kv),
-         {shape_.tokens, op.n_heads + kept_heads}, 128,
-         std::max(shape.k_head_dim, shape.v_head_dim) * static_cast<uint32_t>(sizeof(float)),
-         value(op.out), value(op.qkv), kv.pages(), inputs_.positions, inputs_.sequences,
-         inputs_.page_tables, inputs_.page_stride, inputs_.n_tokens, op.n_heads,
-         floats_of(op.q_norm), floats_of(op.k_norm), width_of(op.q_norm), width_of(op.k_norm),
-         op.eps, op.weight_offset, value(op.rope), n_freqs,
-         op.first_rotated(2 * n_freqs), static_cast<uint32_t>(op.rope_layout == FORGE_ROPE_INTERLEAVED));
-}
 
 void PlanBuilder::emit(const AttentionOp& op) {
   const AttentionKernels kernels = attention_.kernels(op);

@@ -37,18 +37,19 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   void emit(const RmsNormOp& op);
   void emit(const MatmulOp& op);
   void emit(const HeadMatmulOp& op);
-  void emit(const RopeAppendOp& op);
   void emit(const AttentionOp& op);
-  void emit(const CausalConv1dOp& op);
   void emit(const GatedDeltaRuleOp& op);
-  void emit(const MoeRouteOp& op);
   void emit(const MoeMatmulOp& op);
-  void emit(const MoeCombineOp& op);
   void emit(const SampleOp& op);
 
   void add_launch(const char* kernel, const std::string& instance, const Geometry& geometry,
                   std::span<const DevicePointer> buffers,
                   std::span<const uint8_t> scalars) override;
+  DevicePointer numbers(const KvRef& kv) const override { return CudaKv::of(kv).memory(); }
+  DevicePointer numbers(const StateRef& state) const override {
+    return CudaStateCache::of(state).memory();
+  }
+  uint32_t sampling_threads() const override { return 1024; }
   DevicePointer floats(const WeightRef& weight) const override { return floats_of(weight); }
   UniformRows<DevicePointer> uniform_rows(const WeightRef& weight) const override;
   uint64_t kept_row_bytes(uint32_t cols) const override { return cols * sizeof(float); }

@@ -15,14 +15,6 @@ constexpr uint32_t kCounts = 8192;
 
 }  // namespace
 
-void PlanBuilder::emit(const MoeRouteOp& op) {
-  launch("moe_route.cu", "moe_route", {divide_up(max_rows(op.logits), 4)}, 128, 0, value(op.out),
-         value(op.logits), floats_of(op.bias), floats_of(op.expert_scales),
-         n_rows(op.logits), cols(op.logits), op.top_k,
-         static_cast<uint32_t>(op.normalize), op.scale, op.scores,
-         op.n_groups, op.top_groups);
-}
-
 const PlanBuilder::RouteGroups& PlanBuilder::groups_of(const GroupedProduct& p,
                                                        const RowGroup& rows,
                                                        uint32_t tile_tokens) {
@@ -31,19 +23,11 @@ const PlanBuilder::RouteGroups& PlanBuilder::groups_of(const GroupedProduct& p,
     require(groups.max_tiles <= kMostGridRows, p.name, ": ", rows.max_rows, " tokens with ",
             p.top_k, p.route == 0 ? " heads" : " experts",
             " each are too many for one step of the CUDA device");
-    if (p.route == 0) {
-      launch("head_groups.cu", "head_groups", {divide_up(groups.max_pairs, 256)}, 256, 0,
-             groups.tiles, groups.n_tiles, groups.pairs, rows.set.count, p.n_experts, tile_tokens);
-      return;
-    }
     // Each warp counts for itself, in shared memory.
     const uint32_t useful = std::min(kCounts / p.n_experts, divide_up(groups.max_pairs, 32));
     const uint32_t warps = std::clamp(useful, 1u, 32u);
-    const uint32_t shared_bytes =
-        ((warps + 2) * p.n_experts + 2) * static_cast<uint32_t>(sizeof(uint32_t));
-    launch("moe_group.cu", "moe_group", {1}, 32 * warps, shared_bytes, groups.tiles,
-           groups.n_tiles, groups.pairs, value(p.route), rows.set, p.n_experts, p.top_k,
-           tile_tokens);
+    const uint64_t shared_bytes = ((warps + 2) * p.n_experts + 2) * sizeof(uint32_t);
+    emit_groups(groups, rows, p.route, p.n_experts, p.top_k, {32 * warps, shared_bytes});
   });
 }
 
@@ -107,13 +91,6 @@ void PlanBuilder::emit_grouped_gemm(const GroupedProduct& p, const RowGroup& row
          value(p.out), half.x, half.scale, static_cast<uint32_t>(is_shared), data.data,
          data.row_bytes, static_cast<uint32_t>(expert_rows), n_cols, padded_cols(n_cols), rows.set,
          p.top_k, groups.tiles, groups.n_tiles, groups.pairs, p.bias, memory_.codebooks);
-}
-
-void PlanBuilder::emit(const MoeCombineOp& op) {
-  const uint32_t n = cols(op.out);
-  launch("moe_combine.cu", "moe_combine", {divide_up(n, 1024), max_rows(op.out)}, 256, 0,
-         value(op.out), value(op.x), value(op.route), value(op.residual), n_rows(op.x), n,
-         cols(op.route) / 2);
 }
 
 }  // namespace forge::cuda

@@ -1,5 +1,9 @@
-// Launches of kernels that take one struct, and the operations on rows that are CUDA's own.
+// Launches of kernels that take one struct, and what CUDA adds to the operations that GPUs share.
 
+#include <algorithm>
+#include <bit>
+
+#include "../common/error.h"
 #include "plan_builder.h"
 
 namespace forge::cuda {
@@ -29,5 +33,14 @@ void PlanBuilder::emit(const RmsNormOp& op) {
   if (next && kept_row_bytes(cols(op.x)) <= kMostNormShared) return emit_two_norms(op, *next);
   emit_norm(op);
 }
+
+void PlanBuilder::emit(const GatedDeltaRuleOp& op) {
+  require(op.k_dim() <= kernel_args::kMostDeltaKeys, "gated_delta_rule: keys of ", op.k_dim(),
+          " numbers; the CUDA device takes up to ", kernel_args::kMostDeltaKeys);
+  const uint32_t rows = divide_up(op.k_dim(), kernel_args::kDeltaLanes);
+  emit_delta_rule(op, std::max(std::bit_ceil(rows), 2u));
+}
+
+void PlanBuilder::emit(const SampleOp& op) { emit_sampling(op); }
 
 }  // namespace forge::cuda

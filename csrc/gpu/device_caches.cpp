@@ -69,6 +69,19 @@ DeviceStateCache::DeviceStateCache(const StateShape& cache_shape, const DeviceRo
   }
 }
 
+kernel_args::KvPages DeviceKv::kernel_pages() const {
+  return {.page_bytes = page_bytes,
+          .head_bytes = layout_.head_bytes,
+          .v_offset = layout_.v_offset,
+          .k_scales = layout_.k_scales,
+          .v_scales = layout_.v_scales,
+          .page_tokens = shape.page_tokens,
+          .n_kv_heads = shape.n_kv_heads,
+          .k_dim = shape.k_head_dim,
+          .v_dim = shape.v_head_dim,
+          .values_in_keys = shape.values_in_keys};
+}
+
 const char* DeviceKv::element() const {
   switch (shape.type) {
     case WeightType::F32:

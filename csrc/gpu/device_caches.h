@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "../../kernels/arguments/kv_arguments.h"
 #include "../common/backend.h"
 #include "../common/program.h"
 #include "device_memory.h"
@@ -35,6 +36,8 @@ class DeviceKv : public KvCache {
   virtual void allocate() const = 0;
 
   uint64_t bytes() const { return page_bytes * shape.n_pages; }
+  // The layout of the pages, as kernels take it.
+  kernel_args::KvPages kernel_pages() const;
   // Element type in the names of kernels: "float", "f16", "bf16" or "q8".
   const char* element() const;
 

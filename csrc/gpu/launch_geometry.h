@@ -3,9 +3,14 @@
 // Launches of kernels on any GPU, and the geometry of the kernels that CUDA and Metal launch alike:
 // a function of a kernel's scalars (kernels/arguments) and the rows that its grid is for.
 
+#include <algorithm>
 #include <cstdint>
 
+#include "../../kernels/arguments/kv_arguments.h"
+#include "../../kernels/arguments/moe_arguments.h"
 #include "../../kernels/arguments/row_arguments.h"
+#include "../../kernels/arguments/sampling_arguments.h"
+#include "../../kernels/arguments/state_arguments.h"
 #include "rounding.h"
 
 namespace forge {
@@ -68,6 +73,37 @@ inline Geometry geometry(const kernel_args::GatedRmsNormArgs& a, uint32_t rows) 
 }
 inline Geometry geometry(const kernel_args::RopeTableArgs&, uint32_t tokens) {
   return {{tokens}, {128}};
+}
+inline Geometry geometry(const kernel_args::RopeAppendArgs& a, uint32_t tokens) {
+  const uint32_t kept_heads = (a.kv.values_in_keys ? 1 : 2) * a.kv.n_kv_heads;
+  return {{tokens, a.n_heads + kept_heads},
+          {128, std::max(a.kv.k_dim, a.kv.v_dim) * sizeof(float)}};
+}
+inline Geometry geometry(const kernel_args::MoeRouteArgs&, uint32_t tokens) {
+  return {{divide_up(tokens, 4)}, {128}};
+}
+inline Geometry geometry(const kernel_args::HeadGroupsArgs& a, uint32_t tokens) {
+  return {{divide_up(uint64_t{tokens} * a.n_heads, 256)}, {256}};
+}
+inline Geometry geometry(const kernel_args::MoeCombineArgs& a, uint32_t tokens) {
+  return elementwise(a.cols, tokens);
+}
+inline Geometry geometry(const kernel_args::CausalConv1dArgs& a, uint32_t runs,
+                         uint32_t longest_run) {
+  const uint32_t columns = kernel_args::kConvColumns;
+  // Runs of few tokens are one piece each.
+  const uint32_t pieces = std::max(divide_up(longest_run, kernel_args::kConvTokens), 1u);
+  return {{divide_up(a.cols, columns), runs, pieces},
+          {columns, a.width * columns * sizeof(float)}};
+}
+inline Geometry geometry(const kernel_args::GatedDeltaRuleArgs& a, uint32_t runs) {
+  const uint32_t columns = kernel_args::kDeltaColumns;
+  return {{divide_up(a.v_dim, columns), a.n_v_heads, runs}, {columns * kernel_args::kDeltaLanes}};
+}
+// Of the sampling kernels that read logits in chunks.
+inline Geometry chunk_geometry(const kernel_args::SamplingArgs& a, uint32_t outputs) {
+  const uint32_t n_chunks = divide_up(a.vocabulary, kernel_args::kChunk);
+  return {{divide_up(n_chunks, kernel_args::kBlockChunks), outputs}, {256}};
 }
 #define FORGE_MAP_GEOMETRY(Name, kernel)                                            \
   inline Geometry geometry(const kernel_args::Name##Args& a, uint32_t rows) {       \

@@ -1,17 +1,21 @@
 #pragma once
 
 // Planning of the operations that CUDA and Metal compute by kernels of the same names and arguments
-// (kernels/arguments): rows of activations, gates, and norms. A device adds its launches.
+// (kernels/arguments). A device adds its launches.
 
 #include <span>
 #include <string>
 #include <tuple>
 
+#include "device_caches.h"
 #include "launch_geometry.h"
 #include "planner.h"
 #include "weight_format.h"
 
 namespace forge {
+
+// Only the first piece of a run of causal_conv1d has rows from before the run.
+static_assert(kernel_args::kConvTokens + 1 >= kMostConvWidth);
 
 // The rows of a weight in one type.
 template <class Address>
@@ -44,6 +48,11 @@ class SharedOperations : public Planner<Address, Entry> {
   // The floats of an optional vector weight; null if it is missing.
   virtual Address floats(const WeightRef& weight) const = 0;
   virtual UniformRows<Address> uniform_rows(const WeightRef& weight) const = 0;
+  // The numbers of a cache.
+  virtual Address numbers(const KvRef& kv) const = 0;
+  virtual Address numbers(const StateRef& state) const = 0;
+  // Threads of the kernels that sample an output.
+  virtual uint32_t sampling_threads() const = 0;
   // Bytes of shared memory in which fused_residual_rms_norm keeps a row.
   virtual uint64_t kept_row_bytes(uint32_t cols) const = 0;
 
@@ -201,6 +210,197 @@ class SharedOperations : public Planner<Address, Entry> {
                                        .width = static_cast<uint32_t>(op.weight->cols),
                                        .eps = op.eps,
                                        .activation = op.activation});
+  }
+
+  void emit(const RopeAppendOp& op) {
+    const DeviceKv& kv = device_kv(*op.kv);
+    const auto width_of = [](const WeightRef& weight) {
+      return weight ? static_cast<uint32_t>(weight->cols) : 0;
+    };
+    launch<kernel_args::RopeAppend>(
+        shape_.tokens,
+        {.q = value(op.out),
+         .qkv = value(op.qkv),
+         .pages = numbers(op.kv),
+         .positions = inputs_.positions,
+         .sequences = inputs_.sequences,
+         .page_tables = inputs_.page_tables,
+         .n_tokens = inputs_.n_tokens,
+         .q_norm = floats(op.q_norm),
+         .k_norm = floats(op.k_norm),
+         .rope = value(op.rope)},
+        {.kv = kv.kernel_pages(),
+         .page_stride = inputs_.page_stride,
+         .n_heads = op.n_heads,
+         .q_norm_width = width_of(op.q_norm),
+         .k_norm_width = width_of(op.k_norm),
+         .eps = op.eps,
+         .offset = op.weight_offset,
+         .n_freqs = op.rope ? cols(op.rope) / 2 : 0,
+         .first_rotated = op.rope ? op.first_rotated(cols(op.rope)) : 0,
+         .interleaved = op.rope_layout == FORGE_ROPE_INTERLEAVED},
+        std::string("<") + kv.element() + ">");
+  }
+
+  void emit(const MoeRouteOp& op) {
+    launch<kernel_args::MoeRoute>(max_rows(op.logits),
+                                  {.out = value(op.out),
+                                   .logits = value(op.logits),
+                                   .bias = floats(op.bias),
+                                   .expert_scales = floats(op.expert_scales),
+                                   .n_tokens = n_rows(op.logits)},
+                                  {.n_experts = cols(op.logits),
+                                   .top_k = op.top_k,
+                                   .normalize = op.normalize,
+                                   .scale = op.scale,
+                                   .scores = op.scores,
+                                   .n_groups = op.n_groups,
+                                   .top_groups = op.top_groups,
+                                   .has_bias = op.bias != nullptr,
+                                   .has_expert_scales = op.expert_scales != nullptr});
+  }
+
+  void emit(const MoeCombineOp& op) {
+    launch<kernel_args::MoeCombine>(
+        max_rows(op.out),
+        {.out = value(op.out),
+         .x = value(op.x),
+         .route = value(op.route),
+         .residual = value(op.residual),
+         .n_tokens = n_rows(op.x)},
+        {.cols = cols(op.out), .top_k = cols(op.route) / 2, .has_residual = op.residual != 0});
+  }
+
+  // Emits the kernel that sorts the pairs of some rows by expert; a product with all heads has no
+  // `route`. `group` is that of moe_group.
+  void emit_groups(const RouteGroups<Address>& groups, const RowGroup<Address>& rows, ValueId route,
+                   uint32_t n_experts, uint32_t top_k, const Group& group) {
+    if (route == 0) {
+      launch<kernel_args::HeadGroups>(rows.max_rows,
+                                      {.tiles = groups.tiles,
+                                       .n_tiles = groups.n_tiles,
+                                       .pairs = groups.pairs,
+                                       .n_tokens = rows.set.count},
+                                      {.n_heads = n_experts, .tile_tokens = groups.tile_tokens});
+      return;
+    }
+    launch<kernel_args::MoeGroup>({{1}, group},
+                                  {.tiles = groups.tiles,
+                                   .n_tiles = groups.n_tiles,
+                                   .pairs = groups.pairs,
+                                   .route = value(route),
+                                   .n_tokens = rows.set.count,
+                                   .row_list = rows.set.list},
+                                  {.n_experts = n_experts,
+                                   .top_k = top_k,
+                                   .tile_tokens = groups.tile_tokens,
+                                   .has_row_list = rows.kind != RowKind::all});
+  }
+
+  void emit(const CausalConv1dOp& op) {
+    const kernel_args::CausalConv1dArgs args{
+        .slot_stride = device_state(*op.state).stride(),
+        .cols = cols(op.x),
+        .width = static_cast<uint32_t>(op.weight->cols),
+        .activation = op.activation,
+        .has_bias = op.bias != nullptr};
+    launch<kernel_args::CausalConv1d>(geometry(args, shape_.slots, shape_.prefill_tokens),
+                                      {.out = value(op.out),
+                                       .x = value(op.x),
+                                       .weight = floats(op.weight),
+                                       .bias = floats(op.bias),
+                                       .state = numbers(op.state),
+                                       .runs = inputs_.slots},
+                                      args);
+  }
+
+  // `lane_rows` is the template argument of the kernel.
+  void emit_delta_rule(const GatedDeltaRuleOp& op, uint32_t lane_rows) {
+    launch<kernel_args::GatedDeltaRule>(shape_.slots,
+                                        {.out = value(op.out),
+                                         .qkv = value(op.qkv),
+                                         .ba = value(op.ba),
+                                         .rate = floats(op.rate),
+                                         .dt_bias = floats(op.dt_bias),
+                                         .state = numbers(op.state),
+                                         .runs = inputs_.slots},
+                                        {.slot_stride = device_state(*op.state).stride(),
+                                         .n_k_heads = op.n_k_heads,
+                                         .n_v_heads = op.n_v_heads(),
+                                         .k_dim = op.k_dim(),
+                                         .v_dim = op.v_dim(),
+                                         .is_tiled = op.head_order,
+                                         .scale = op.scale,
+                                         .eps = op.eps},
+                                        "<" + std::to_string(lane_rows) + ">");
+  }
+
+  // Kernels read the logits in chunks and keep the largest logit of each.
+  void emit_sampling(const SampleOp& op) {
+    using namespace kernel_args;
+    const SamplingArgs args{
+        .vocabulary = cols(op.logits), .max_top = op.max_top, .mask_words = inputs_.mask_words};
+    const uint32_t outputs = shape_.outputs, n_chunks = divide_up(args.vocabulary, kChunk);
+    const Address logits = value(op.logits);
+    const auto [adjusted, maxima, adjusted_maxima, sums, masses] =
+        this->sampling_scratch(args.vocabulary, n_chunks);
+    const Geometry by_chunk = chunk_geometry(args, outputs);
+    const Geometry by_output{{outputs}, {sampling_threads()}};
+
+    launch<AdjustLogits>(by_output,
+                         {.adjusted = adjusted,
+                          .occurrences = memory_.occurrences,
+                          .logits = logits,
+                          .sampling = inputs_.sampling,
+                          .history = inputs_.history,
+                          .bias_ids = inputs_.bias_ids,
+                          .bias_values = inputs_.bias_values,
+                          .masks = inputs_.masks,
+                          .n_outputs = inputs_.n_outputs},
+                         args);
+    launch<ChunkMaxima>(by_chunk,
+                        {.maxima = maxima,
+                         .adjusted_maxima = adjusted_maxima,
+                         .logits = logits,
+                         .adjusted = adjusted,
+                         .sampling = inputs_.sampling,
+                         .n_outputs = inputs_.n_outputs},
+                        args);
+    launch<FusedTemperatureSoftmax>(by_chunk,
+                                    {.sums = sums,
+                                     .masses = masses,
+                                     .logits = logits,
+                                     .adjusted = adjusted,
+                                     .maxima = maxima,
+                                     .adjusted_maxima = adjusted_maxima,
+                                     .sampling = inputs_.sampling,
+                                     .n_outputs = inputs_.n_outputs},
+                                    args);
+    launch<SampleToken>(by_output,
+                        {.results = memory_.results,
+                         .logits = logits,
+                         .adjusted = adjusted,
+                         .maxima = maxima,
+                         .adjusted_maxima = adjusted_maxima,
+                         .sums = sums,
+                         .masses = masses,
+                         .sampling = inputs_.sampling,
+                         .n_outputs = inputs_.n_outputs},
+                        args);
+    if (op.max_top == 0 || !shape_.reports_top) return;
+    const uint64_t all_chunks = uint64_t{outputs} * n_chunks;
+    const Address next_logits = this->scratch(all_chunks * sizeof(float));
+    const Address next_ids = this->scratch(all_chunks * sizeof(uint32_t));
+    launch<TopKCandidates>(by_output,
+                           {.results = memory_.results,
+                            .logits = logits,
+                            .maxima = maxima,
+                            .sums = sums,
+                            .next_logits = next_logits,
+                            .next_ids = next_ids,
+                            .sampling = inputs_.sampling,
+                            .n_outputs = inputs_.n_outputs},
+                           args);
   }
 
 #define FORGE_EMIT_MAP(Name, kernel) \

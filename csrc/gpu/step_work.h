@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "../../kernels/arguments/moe_arguments.h"
+#include "../../kernels/arguments/state_arguments.h"
 #include "../common/step_inputs.h"
 
 namespace forge {
@@ -39,22 +41,9 @@ struct AttentionWork {
 };
 static_assert(sizeof(AttentionWork) == 32);
 
-// Pairs of token and expert that are computed together.
-struct MoeTile {
-  uint32_t expert;
-  uint32_t first;
-  uint32_t count;
-};
-static_assert(sizeof(MoeTile) == 12);
-
-// The tokens of one sequence in a step with recurrent state.
-struct SlotRun {
-  uint32_t first_row;
-  uint32_t n_rows;  // 0: no run
-  uint32_t slot;
-  uint32_t from_zero;  // 1 if the run starts from a zero state
-};
-static_assert(sizeof(SlotRun) == 16);
+// Structs that kernels read, with the names of kernels/arguments.
+using kernel_args::MoeTile;
+using kernel_args::SlotRun;
 
 // Maximum query tokens of a sequence per tile of decode attention and of prefill attention.
 constexpr uint32_t kDecodeQueries = 16;

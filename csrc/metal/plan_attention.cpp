@@ -14,31 +14,7 @@ static_assert(metal_args::kPrefillQueries == forge::kPrefillQueries);
 static_assert(sizeof(metal_args::QueryTile) == sizeof(forge::QueryTile));
 static_assert(sizeof(metal_args::AttentionWork) == sizeof(forge::AttentionWork));
 
-uint32_t width_of(const WeightRef& norm) { return norm ? static_cast<uint32_t>(norm->cols) : 0; }
-
 }  // namespace
-
-void PlanBuilder::emit(const RopeAppendOp& op) {
-  const MetalKv& kv = MetalKv::of(op.kv);
-  const KvShape& shape = kv.shape;
-  const uint64_t memory = std::max(shape.k_head_dim, shape.v_head_dim) * sizeof(float);
-  const uint32_t kept_heads = (shape.values_in_keys ? 1 : 2) * shape.n_kv_heads;
-  launch("rope_append", element_instance("rope_append", kv),
-         {shape_.tokens, op.n_heads + kept_heads}, {128, memory},
-         {value(op.out), value(op.qkv), kv.memory(), inputs_.positions, inputs_.sequences,
-          inputs_.page_tables, inputs_.n_tokens, floats_of(op.q_norm), floats_of(op.k_norm),
-          value(op.rope)},
-         RopeAppendArgs{.kv = kv.pages(),
-                        .page_stride = inputs_.page_stride,
-                        .n_heads = op.n_heads,
-                        .q_norm_width = width_of(op.q_norm),
-                        .k_norm_width = width_of(op.k_norm),
-                        .eps = op.eps,
-                        .offset = op.weight_offset,
-                        .n_freqs = op.rope ? cols(op.rope) / 2 : 0,
-                        .first_rotated = op.rope ? op.first_rotated(cols(op.rope)) : 0,
-                        .interleaved = op.rope_layout == FORGE_ROPE_INTERLEAVED});
-}
 
 void PlanBuilder::emit(const AttentionOp& op) {
   if (!has_tiled_attention(op)) return emit_naive_attention(op);

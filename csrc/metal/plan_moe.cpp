@@ -10,39 +10,13 @@ namespace forge::metal {
 
 using namespace metal_args;
 
-void PlanBuilder::emit(const MoeRouteOp& op) {
-  launch("moe_route", "moe_route", {divide_up(max_rows(op.logits), 4)}, {128},
-         {value(op.out), value(op.logits), floats_of(op.bias),
-          floats_of(op.expert_scales), n_rows(op.logits)},
-         MoeRouteArgs{.n_experts = cols(op.logits),
-                      .top_k = op.top_k,
-                      .normalize = op.normalize,
-                      .scale = op.scale,
-                      .scores = op.scores,
-                      .n_groups = op.n_groups,
-                      .top_groups = op.top_groups,
-                      .has_bias = op.bias != nullptr,
-                      .has_expert_scales = op.expert_scales != nullptr});
-}
-
 const PlanBuilder::RouteGroups& PlanBuilder::groups_of(const GroupedProduct& p,
                                                        const RowGroup& rows,
                                                        uint32_t tile_tokens) {
   const RoutedPairs routed{p.route, p.n_experts, p.top_k, is_of_tokens(p.x)};
   return group_by_expert(routed, rows, tile_tokens, [&](const RouteGroups& groups) {
-    if (p.route == 0) {
-      launch("head_groups", "head_groups", {divide_up(groups.max_pairs, 256)}, {256},
-             {groups.tiles, groups.n_tiles, groups.pairs, rows.set.count},
-             HeadGroupsArgs{.n_heads = p.n_experts, .tile_tokens = tile_tokens});
-      return;
-    }
-    launch("moe_group", "moe_group", {1}, {256, (2 * p.n_experts + 1) * sizeof(uint32_t)},
-           {groups.tiles, groups.n_tiles, groups.pairs, value(p.route), rows.set.count,
-            rows.set.list},
-           MoeGroupArgs{.n_experts = p.n_experts,
-                        .top_k = p.top_k,
-                        .tile_tokens = tile_tokens,
-                        .has_row_list = rows.kind != RowKind::all});
+    emit_groups(groups, rows, p.route, p.n_experts, p.top_k,
+                {256, (2 * p.n_experts + 1) * sizeof(uint32_t)});
   });
 }
 
@@ -110,14 +84,6 @@ void PlanBuilder::emit_grouped_gemm(const GroupedProduct& p, const RowGroup& gro
          {value(p.out), value(p.x), rows.place(), groups.tiles, groups.n_tiles, groups.pairs,
           floats_of(p.bias), memory_.codebooks},
          args);
-}
-
-void PlanBuilder::emit(const MoeCombineOp& op) {
-  const uint32_t n = cols(op.out);
-  launch("moe_combine", "moe_combine", {divide_up(n, kRowElements), max_rows(op.out)}, {256},
-         {value(op.out), value(op.x), value(op.route), value(op.residual), n_rows(op.x)},
-         MoeCombineArgs{
-             .cols = n, .top_k = cols(op.route) / 2, .has_residual = op.residual != 0});
 }
 
 }  // namespace forge::metal

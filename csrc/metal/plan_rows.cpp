@@ -1,5 +1,8 @@
-// Launches of kernels of kernels/arguments, and the operations on rows that are Metal's own.
+// Launches of kernels of kernels/arguments, and what Metal adds to the operations that GPUs share.
 
+#include <bit>
+
+#include "../common/error.h"
 #include "plan_builder.h"
 
 namespace forge::metal {
@@ -18,6 +21,13 @@ UniformRows<Place> PlanBuilder::uniform_rows(const WeightRef& weight) const {
 void PlanBuilder::emit(const RmsNormOp& op) {
   if (const RmsNormOp* next = second_norm(op)) return emit_two_norms(op, *next);
   if (!emit_norm_with_product(op)) emit_norm(op);
+}
+
+void PlanBuilder::emit(const GatedDeltaRuleOp& op) {
+  require(op.k_dim() <= kernel_args::kMostDeltaKeys, "gated_delta_rule: keys of ", op.k_dim(),
+          " numbers; the Metal device takes up to ", kernel_args::kMostDeltaKeys);
+  // Lanes hold numbers in fours.
+  emit_delta_rule(op, std::bit_ceil(divide_up(op.k_dim(), 4 * kernel_args::kDeltaLanes)));
 }
 
 }  // namespace forge::metal

@@ -21,38 +21,35 @@ DEVICE float penalized(float logit, const Sampling& s, u32 count) {
   return float(value - (s.presence_penalty + double(count) * s.frequency_penalty));
 }
 
-LARGE_KERNEL adjust_logits(float* adjusted, u32* occurrences, const float* logits,
-                           const Sampling* sampling, const i32* history, const i32* bias_ids,
-                           const float* bias_values, const u32* masks, u32 mask_words,
-                           const u32* n_outputs, u32 vocabulary) {
+LARGE_KERNEL adjust_logits(AdjustLogits a) {
   wait_for_previous_kernel();
   const u32 output = blockIdx.x;
-  if (output >= *n_outputs) return;
-  const Sampling s = sampling[output];
+  if (output >= *a.n_outputs) return;
+  const Sampling s = a.sampling[output];
   if (!adjusts(s)) return;
-  const u64 begin = u64(output) * vocabulary;
-  const float* from = logits + begin;
-  float* to = adjusted + begin;
-  u32* counts = occurrences + begin;
-  const u32* mask = s.mask < 0 ? nullptr : masks + u64(s.mask) * mask_words;
+  const u64 begin = u64(output) * a.vocabulary;
+  const float* from = a.logits + begin;
+  float* to = a.adjusted + begin;
+  u32* counts = a.occurrences + begin;
+  const u32* mask = s.mask < 0 ? nullptr : a.masks + u64(s.mask) * a.mask_words;
   const u32 history_end = penalizes(s) ? s.history_end : s.history_begin;
 
-  for (u32 i = threadIdx.x; i < vocabulary; i += blockDim.x) {
+  for (u32 i = threadIdx.x; i < a.vocabulary; i += blockDim.x) {
     to[i] = is_allowed(mask, i) ? from[i] : -FORGE_INFINITY;
   }
   for (u32 i = s.history_begin + threadIdx.x; i < history_end; i += blockDim.x) {
-    atomicAdd(&counts[history[i]], 1u);
+    atomicAdd(&counts[a.history[i]], 1u);
   }
   __syncthreads();
   for (u32 i = s.history_begin + threadIdx.x; i < history_end; i += blockDim.x) {
-    const u32 id = u32(history[i]);
+    const u32 id = u32(a.history[i]);
     const u32 count = atomicExch(&counts[id], 0u);
     if (count > 0 && is_allowed(mask, id)) to[id] = penalized(from[id], s, count);
   }
   __syncthreads();
   for (u32 i = s.bias_begin + threadIdx.x; i < s.bias_end; i += blockDim.x) {
-    const u32 id = u32(bias_ids[i]);
-    if (is_allowed(mask, id)) atomicAdd(&to[id], bias_values[i]);
+    const u32 id = u32(a.bias_ids[i]);
+    if (is_allowed(mask, id)) atomicAdd(&to[id], a.bias_values[i]);
   }
 }
 

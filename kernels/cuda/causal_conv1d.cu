@@ -12,9 +12,9 @@
 // (kMostConvWidth).
 
 #include "activation.cuh"
-#include "slots.cuh"
+#include "state_arguments.h"
 
-constexpr u32 kColumns = 128, kTokens = 64;
+constexpr u32 kColumns = kConvColumns, kTokens = kConvTokens;
 
 // A column of the rows of a run, counted from the first row that its slot holds.
 struct ConvColumn {
@@ -29,34 +29,32 @@ struct ConvColumn {
   }
 };
 
-KERNEL causal_conv1d(float* out, const float* x, const float* weight, const float* bias,
-                     float* state, u64 slot_stride, const SlotRun* runs, u32 cols, u32 width,
-                     u32 activation) {
+KERNEL causal_conv1d(CausalConv1d a) {
   wait_for_previous_kernel();
   DYNAMIC_SHARED(float, taps);  // [width][kColumns]
-  const SlotRun run = runs[blockIdx.y];
+  const SlotRun run = a.runs[blockIdx.y];
   const u32 begin = blockIdx.z * kTokens, end = min(begin + kTokens, run.n_rows);
   if (begin >= run.n_rows) return;
-  const u32 first_column = blockIdx.x * kColumns, n_columns = min(kColumns, cols - first_column);
-  for (u32 i = threadIdx.x; i < n_columns * width; i += kColumns) {
-    taps[i % width * kColumns + i / width] = weight[u64(first_column) * width + i];
+  const u32 first_column = blockIdx.x * kColumns, n_columns = min(kColumns, a.cols - first_column);
+  for (u32 i = threadIdx.x; i < n_columns * a.width; i += kColumns) {
+    taps[i % a.width * kColumns + i / a.width] = a.weight[u64(first_column) * a.width + i];
   }
   __syncthreads();
   if (threadIdx.x >= n_columns) return;
 
-  const u32 column = first_column + threadIdx.x, n_kept = width - 1;
-  const u64 first = u64(run.first_row) * cols + column;
-  float* slot = state + run.slot * slot_stride + column;
-  const ConvColumn own = {x + first, slot, cols, n_kept, run.from_zero != 0};
-  const float shift = bias ? bias[column] : 0.0f;
+  const u32 column = first_column + threadIdx.x, n_kept = a.width - 1;
+  const u64 first = u64(run.first_row) * a.cols + column;
+  float* slot = a.state + run.slot * a.slot_stride + column;
+  const ConvColumn own = {a.x + first, slot, a.cols, n_kept, run.from_zero != 0};
+  const float shift = a.has_bias ? a.bias[column] : 0.0f;
   for (u32 t = begin; t < end; ++t) {
     float sum = shift;
-    for (u32 i = 0; i < width; ++i) sum += taps[i * kColumns + threadIdx.x] * own.at(t + i);
-    out[first + u64(t) * cols] = activate(activation, sum);
+    for (u32 i = 0; i < a.width; ++i) sum += taps[i * kColumns + threadIdx.x] * own.at(t + i);
+    a.out[first + u64(t) * a.cols] = activate(a.activation, sum);
   }
   if (begin > 0) return;
     // Each row is copied from a later row that is not yet overwritten.
-  for (u32 row = 0; row < n_kept; ++row) slot[row * cols] = own.at(run.n_rows + row);
+  for (u32 row = 0; row < n_kept; ++row) slot[row * a.cols] = own.at(run.n_rows + row);
 }
 
 INSTANCE(causal_conv1d)

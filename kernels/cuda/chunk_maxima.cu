@@ -9,20 +9,18 @@
 
 #include "sampling.cuh"
 
-KERNEL chunk_maxima(float* maxima, float* adjusted_maxima, const float* logits,
-                    const float* adjusted, const Sampling* sampling, const u32* n_outputs,
-                    u32 vocabulary) {
+KERNEL chunk_maxima(ChunkMaxima a) {
   wait_for_previous_kernel();
   const u32 output = blockIdx.y, chunk = blockIdx.x * (blockDim.x / kWarp) + warp_id();
-  if (output >= *n_outputs || chunk >= chunks_in(vocabulary)) return;
-  const float* row = logits + u64(output) * vocabulary;
-  const float* chosen = chosen_row(sampling[output], logits, adjusted, output, vocabulary);
+  if (output >= *a.n_outputs || chunk >= chunks_in(a.vocabulary)) return;
+  const float* row = a.logits + u64(output) * a.vocabulary;
+  const float* chosen = chosen_row(a.sampling[output], a.logits, a.adjusted, output, a.vocabulary);
   float largest = -FORGE_INFINITY, adjusted_largest = -FORGE_INFINITY;
   bool bad = false;
 #pragma unroll
   for (u32 k = 0; k < kChunkRounds; ++k) {
     const u32 i = chunk * kChunk + k * kWarp + lane_id();
-    if (i >= vocabulary) break;
+    if (i >= a.vocabulary) break;
     bad = bad || !(row[i] < FORGE_INFINITY);
     largest = fmaxf(largest, row[i]);
     adjusted_largest = fmaxf(adjusted_largest, sane(chosen[i]));
@@ -31,9 +29,9 @@ KERNEL chunk_maxima(float* maxima, float* adjusted_maxima, const float* logits,
   adjusted_largest = warp_max(adjusted_largest);
   const bool any_bad = __ballot_sync(kAllLanes, bad) != 0;
   if (lane_id() != 0) return;
-  const u64 at = u64(output) * chunks_in(vocabulary) + chunk;
-  maxima[at] = any_bad ? __uint_as_float(0x7fffffffu) : largest;
-  adjusted_maxima[at] = adjusted_largest;
+  const u64 at = u64(output) * chunks_in(a.vocabulary) + chunk;
+  a.maxima[at] = any_bad ? __uint_as_float(0x7fffffffu) : largest;
+  a.adjusted_maxima[at] = adjusted_largest;
 }
 
 INSTANCE(chunk_maxima)

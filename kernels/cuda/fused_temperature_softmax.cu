@@ -10,36 +10,33 @@
 
 #include "sampling.cuh"
 
-KERNEL fused_temperature_softmax(float* sums, u64* masses, const float* logits,
-                                 const float* adjusted, const float* maxima,
-                                 const float* adjusted_maxima, const Sampling* sampling,
-                                 const u32* n_outputs, u32 vocabulary) {
+KERNEL fused_temperature_softmax(FusedTemperatureSoftmax a) {
   wait_for_previous_kernel();
   SHARED(float, partial, [kWarp]);
   SHARED(float, adjusted_partial, [kWarp]);
-  const u32 output = blockIdx.y, n_chunks = chunks_in(vocabulary);
-  if (output >= *n_outputs) return;
-  const Sampling s = sampling[output];
+  const u32 output = blockIdx.y, n_chunks = chunks_in(a.vocabulary);
+  if (output >= *a.n_outputs) return;
+  const Sampling s = a.sampling[output];
   const u64 first = u64(output) * n_chunks;
   float largest = -FORGE_INFINITY, adjusted_largest = -FORGE_INFINITY;
   for (u32 c = threadIdx.x; c < n_chunks; c += blockDim.x) {
-    largest = fmaxf(largest, maxima[first + c]);
-    adjusted_largest = fmaxf(adjusted_largest, adjusted_maxima[first + c]);
+    largest = fmaxf(largest, a.maxima[first + c]);
+    adjusted_largest = fmaxf(adjusted_largest, a.adjusted_maxima[first + c]);
   }
   largest = block_max(largest, partial);
   adjusted_largest = block_max(adjusted_largest, adjusted_partial);
 
   const u32 chunk = blockIdx.x * (blockDim.x / kWarp) + warp_id();
   if (chunk >= n_chunks) return;
-  const float* row = logits + u64(output) * vocabulary;
-  const float* chosen = chosen_row(s, logits, adjusted, output, vocabulary);
+  const float* row = a.logits + u64(output) * a.vocabulary;
+  const float* chosen = chosen_row(s, a.logits, a.adjusted, output, a.vocabulary);
   const bool draws = s.temperature > 0 && s.forced_token < 0;
   float sum = 0;
   u64 mass = 0;
 #pragma unroll
   for (u32 k = 0; k < kChunkRounds; ++k) {
     const u32 i = chunk * kChunk + k * kWarp + lane_id();
-    if (i >= vocabulary) break;
+    if (i >= a.vocabulary) break;
     sum += expf(row[i] - largest);
     if (draws && chosen[i] > -FORGE_INFINITY) {
       mass += mass_of(share_of(chosen[i], adjusted_largest, s.temperature));
@@ -48,8 +45,8 @@ KERNEL fused_temperature_softmax(float* sums, u64* masses, const float* logits,
   sum = warp_sum(sum);
   mass = warp_sum(mass);
   if (lane_id() != 0) return;
-  sums[first + chunk] = sum;
-  masses[first + chunk] = mass;
+  a.sums[first + chunk] = sum;
+  a.masses[first + chunk] = mass;
 }
 
 INSTANCE(fused_temperature_softmax)

@@ -16,10 +16,11 @@
 // during the whole run. The inputs of 16 tokens at a time are in shared memory, normalized by whole
 // warps. The sums of a column are added in the same order for every token of every run.
 
-#include "slots.cuh"
+#include "state_arguments.h"
 #include "warp.cuh"
 
-constexpr u32 kColumns = 16, kLanes = 8, kThreads = kColumns * kLanes, kTokens = 16;
+constexpr u32 kColumns = kDeltaColumns, kLanes = kDeltaLanes, kThreads = kColumns * kLanes;
+constexpr u32 kTokens = 16;
 
 DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 DEVICE float softplus(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
@@ -41,10 +42,7 @@ DEVICE void normalize(float* to, u32 size, const float* from, u32 n, float facto
 
 template <u32 rows>
 __global__ void __launch_bounds__(kThreads, 4)
-    gated_delta_rule(float* out, const float* qkv, const float* ba, const float* rate,
-                     const float* dt_bias, float* state, u64 slot_stride, const SlotRun* runs,
-                     u32 n_k_heads, u32 n_v_heads, u32 k_dim, u32 v_dim, u32 is_tiled, float scale,
-                     float eps) {
+    gated_delta_rule(GatedDeltaRule a) {
   wait_for_previous_kernel();
   constexpr u32 kRows = rows * kLanes;
   SHARED(float, queries, [kTokens][kRows]);
@@ -52,22 +50,22 @@ __global__ void __launch_bounds__(kThreads, 4)
   SHARED(float, values, [kTokens][kColumns]);
   SHARED(float, betas, [kTokens]);
   SHARED(float, decays, [kTokens]);
-  const SlotRun run = runs[blockIdx.z];
+  const SlotRun run = a.runs[blockIdx.z];
   if (run.n_rows == 0) return;
   const u32 head = blockIdx.y;
-  const u32 key_head = is_tiled ? head % n_k_heads : head / (n_v_heads / n_k_heads);
-  const u32 k_cols = n_k_heads * k_dim, v_cols = n_v_heads * v_dim;
+  const u32 key_head = a.is_tiled ? head % a.n_k_heads : head / (a.n_v_heads / a.n_k_heads);
+  const u32 k_cols = a.n_k_heads * a.k_dim, v_cols = a.n_v_heads * a.v_dim;
   const u32 qkv_cols = 2 * k_cols + v_cols;
   const u32 first_column = blockIdx.x * kColumns;
   const u32 own = threadIdx.x / kLanes, lane = threadIdx.x % kLanes, column = first_column + own;
-  const bool has_column = column < v_dim;
-  float* kept = state + run.slot * slot_stride + (u64(column) * n_v_heads + head) * k_dim;
+  const bool has_column = column < a.v_dim;
+  float* kept = a.state + run.slot * a.slot_stride + (u64(column) * a.n_v_heads + head) * a.k_dim;
 
   float S[rows];
 #pragma unroll
   for (u32 i = 0; i < rows; ++i) {
     const u32 row = i * kLanes + lane;
-    S[i] = has_column && row < k_dim && !run.from_zero ? kept[row] : 0.0f;
+    S[i] = has_column && row < a.k_dim && !run.from_zero ? kept[row] : 0.0f;
   }
   for (u32 first = 0; first < run.n_rows; first += kTokens) {
     const u32 n = min(kTokens, run.n_rows - first);
@@ -75,22 +73,23 @@ __global__ void __launch_bounds__(kThreads, 4)
     __syncthreads();
     for (u32 i = warp_id(); i < 2 * n; i += kThreads / kWarp) {
       const u32 t = i / 2;
-      const float* q = qkv + (first_row + t) * qkv_cols + key_head * k_dim;
+      const float* q = a.qkv + (first_row + t) * qkv_cols + key_head * a.k_dim;
       if (i % 2 == 0) {
-        normalize(queries[t], kRows, q, k_dim, scale, eps);
+        normalize(queries[t], kRows, q, a.k_dim, a.scale, a.eps);
       } else {
-        normalize(keys[t], kRows, q + k_cols, k_dim, 1.0f, eps);
+        normalize(keys[t], kRows, q + k_cols, a.k_dim, 1.0f, a.eps);
       }
     }
     for (u32 i = threadIdx.x; i < n * kColumns; i += kThreads) {
       const u32 t = i / kColumns, c = i % kColumns;
-      const float* v = qkv + (first_row + t) * qkv_cols + 2 * k_cols + head * v_dim + first_column;
-      values[t][c] = first_column + c < v_dim ? v[c] : 0.0f;
+      const float* row = a.qkv + (first_row + t) * qkv_cols;
+      const float* v = row + 2 * k_cols + head * a.v_dim + first_column;
+      values[t][c] = first_column + c < a.v_dim ? v[c] : 0.0f;
     }
     if (threadIdx.x < n) {
-      const float* b = ba + (first_row + threadIdx.x) * 2 * n_v_heads + head;
+      const float* b = a.ba + (first_row + threadIdx.x) * 2 * a.n_v_heads + head;
       betas[threadIdx.x] = sigmoid(b[0]);
-      decays[threadIdx.x] = expf(rate[head] * softplus(b[n_v_heads] + dt_bias[head]));
+      decays[threadIdx.x] = expf(a.rate[head] * softplus(b[a.n_v_heads] + a.dt_bias[head]));
     }
     __syncthreads();
 
@@ -107,13 +106,13 @@ __global__ void __launch_bounds__(kThreads, 4)
         sum += queries[t][i * kLanes + lane] * S[i];
       }
       sum = column_sum(sum);
-      if (lane == 0 && has_column) out[(first_row + t) * v_cols + head * v_dim + column] = sum;
+      if (lane == 0 && has_column) a.out[(first_row + t) * v_cols + head * a.v_dim + column] = sum;
     }
   }
 #pragma unroll
   for (u32 i = 0; i < rows; ++i) {
     const u32 row = i * kLanes + lane;
-    if (has_column && row < k_dim) kept[row] = S[i];
+    if (has_column && row < a.k_dim) kept[row] = S[i];
   }
 }
 

@@ -6,17 +6,16 @@
 
 #include "moe.cuh"
 
-KERNEL head_groups(MoeTile* tiles, u32* n_tiles, u32* pairs, const u32* n_tokens, u32 n_heads,
-                   u32 tile_tokens) {
+KERNEL head_groups(HeadGroups a) {
   wait_for_previous_kernel();
-  const u32 tokens = *n_tokens, head_tiles = (tokens + tile_tokens - 1) / tile_tokens;
+  const u32 tokens = *a.n_tokens, head_tiles = (tokens + a.tile_tokens - 1) / a.tile_tokens;
   const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i == 0) *n_tiles = n_heads * head_tiles;
-  if (i < n_heads * head_tiles) {
-    const u32 head = i / head_tiles, first = i % head_tiles * tile_tokens;
-    tiles[i] = {head, head * tokens + first, min(tile_tokens, tokens - first)};
+  if (i == 0) *a.n_tiles = a.n_heads * head_tiles;
+  if (i < a.n_heads * head_tiles) {
+    const u32 head = i / head_tiles, first = i % head_tiles * a.tile_tokens;
+    a.tiles[i] = {head, head * tokens + first, min(a.tile_tokens, tokens - first)};
   }
-  if (i < n_heads * tokens) pairs[i] = i % tokens * n_heads + i / tokens;
+  if (i < a.n_heads * tokens) a.pairs[i] = i % tokens * a.n_heads + i / tokens;
 }
 
 INSTANCE(head_groups)

@@ -1,18 +1,10 @@
 #pragma once
 
-// The output of moe_group.cu, read by grouped_matvec.cu and grouped_gemm.cu.
-//
-// A pair is a token and one of its experts. Pair i * top_k + k is the i-th token of the set with
-// its k-th expert.
+// The output of moe_group.cu, read by grouped_matvec.cu and grouped_gemm.cu. Pair i * top_k + k is
+// the i-th token of the set with its k-th expert.
 
+#include "moe_arguments.h"
 #include "row_set.cuh"
-
-// Pairs of the same expert: entries first .. first + count of the list of pairs.
-struct MoeTile {
-  u32 expert;
-  u32 first;
-  u32 count;
-};
 
 // The row of a pair in a value that has top_k rows for every token of the step, including tokens
 // outside the set.

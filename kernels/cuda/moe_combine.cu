@@ -4,21 +4,23 @@
 //   may be null
 //   grid: (cols / 1024, tokens); block 256, four elements a thread
 
+#include "moe_arguments.h"
 #include "prelude.cuh"
 
-KERNEL moe_combine(float* out, const float* x, const float* route, const float* residual,
-                   const u32* n_tokens, u32 cols, u32 top_k) {
+KERNEL moe_combine(MoeCombine a) {
   wait_for_previous_kernel();
   const u32 token = blockIdx.y;
-  if (token >= *n_tokens) return;
-  const float* weights = route + (u64(token) * 2 + 1) * top_k;
+  if (token >= *a.n_tokens) return;
+  const float* weights = a.route + (u64(token) * 2 + 1) * a.top_k;
   for (u32 n = 0; n < 4; ++n) {
     const u32 i = blockIdx.x * 1024 + n * blockDim.x + threadIdx.x;
-    if (i >= cols) return;
-    const u64 at = u64(token) * cols + i;
-    float sum = residual ? residual[at] : 0.0f;
-    for (u32 k = 0; k < top_k; ++k) sum += weights[k] * x[(u64(token) * top_k + k) * cols + i];
-    out[at] = sum;
+    if (i >= a.cols) return;
+    const u64 at = u64(token) * a.cols + i;
+    float sum = a.has_residual ? a.residual[at] : 0.0f;
+    for (u32 k = 0; k < a.top_k; ++k) {
+      sum += weights[k] * a.x[(u64(token) * a.top_k + k) * a.cols + i];
+    }
+    a.out[at] = sum;
   }
 }
 

@@ -26,55 +26,55 @@ DEVICE void exclusive_sums(u32* values, u32 n) {
   if (lane_id() == 0) values[n] = before;
 }
 
-LARGE_KERNEL moe_group(MoeTile* tiles, u32* n_tiles, u32* pairs, const float* route, RowSet set,
-                       u32 n_experts, u32 top_k, u32 tile_tokens) {
+LARGE_KERNEL moe_group(MoeGroup a) {
   wait_for_previous_kernel();
   DYNAMIC_SHARED(u32, counts);  // [warps][n_experts]
+  const RowSet set = {a.n_tokens, a.has_row_list ? a.row_list : nullptr};
   const u32 n_warps = blockDim.x / kWarp;
-  u32* first_pair = counts + n_warps * n_experts;  // [n_experts + 1], per expert
-  u32* first_tile = first_pair + n_experts + 1;    // [n_experts + 1], per expert
-  u32* own = counts + warp_id() * n_experts;
-  const u32 n_pairs = *set.count * top_k, share = (n_pairs + n_warps - 1) / n_warps;
+  u32* first_pair = counts + n_warps * a.n_experts;  // [n_experts + 1], per expert
+  u32* first_tile = first_pair + a.n_experts + 1;    // [n_experts + 1], per expert
+  u32* own = counts + warp_id() * a.n_experts;
+  const u32 n_pairs = *set.count * a.top_k, share = (n_pairs + n_warps - 1) / n_warps;
   const u32 begin = min(warp_id() * share, n_pairs), end = min(begin + share, n_pairs);
   const auto expert_of = [&](u32 pair) {
-    return u32(route[u64(row_of_set(set, pair / top_k)) * 2 * top_k + pair % top_k]);
+    return u32(a.route[u64(row_of_set(set, pair / a.top_k)) * 2 * a.top_k + pair % a.top_k]);
   };
 
-  for (u32 e = lane_id(); e < n_experts; e += kWarp) own[e] = 0;
+  for (u32 e = lane_id(); e < a.n_experts; e += kWarp) own[e] = 0;
   __syncwarp();
   for (u32 i = begin + lane_id(); i < end; i += kWarp) atomicAdd(&own[expert_of(i)], 1u);
   __syncthreads();
   // Replace the count of each warp by the sum of the counts of the warps before it.
-  for (u32 e = threadIdx.x; e < n_experts; e += blockDim.x) {
+  for (u32 e = threadIdx.x; e < a.n_experts; e += blockDim.x) {
     u32 before = 0;
     for (u32 w = 0; w < n_warps; ++w) {
-      const u32 count = counts[w * n_experts + e];
-      counts[w * n_experts + e] = before;
+      const u32 count = counts[w * a.n_experts + e];
+      counts[w * a.n_experts + e] = before;
       before += count;
     }
     first_pair[e] = before;
-    first_tile[e] = (before + tile_tokens - 1) / tile_tokens;
+    first_tile[e] = (before + a.tile_tokens - 1) / a.tile_tokens;
   }
   __syncthreads();
   if (warp_id() == 0) {
-    exclusive_sums(first_pair, n_experts);
-    exclusive_sums(first_tile, n_experts);
+    exclusive_sums(first_pair, a.n_experts);
+    exclusive_sums(first_tile, a.n_experts);
   }
   __syncthreads();
 
-  if (threadIdx.x == 0) *n_tiles = first_tile[n_experts];
-  for (u32 e = threadIdx.x; e < n_experts; e += blockDim.x) {
+  if (threadIdx.x == 0) *a.n_tiles = first_tile[a.n_experts];
+  for (u32 e = threadIdx.x; e < a.n_experts; e += blockDim.x) {
     u32 first = first_pair[e];
-    for (u32 t = first_tile[e]; t < first_tile[e + 1]; ++t, first += tile_tokens) {
-      tiles[t] = {e, first, min(tile_tokens, first_pair[e + 1] - first)};
+    for (u32 t = first_tile[e]; t < first_tile[e + 1]; ++t, first += a.tile_tokens) {
+      a.tiles[t] = {e, first, min(a.tile_tokens, first_pair[e + 1] - first)};
     }
   }
   for (u32 first = begin; first < end; first += kWarp) {
     const u32 i = first + lane_id();
-    const u32 expert = i < end ? expert_of(i) : n_experts;
+    const u32 expert = i < end ? expert_of(i) : a.n_experts;
     const u32 alike = __match_any_sync(kAllLanes, expert);
     const u32 before = __popc(alike & ((1u << lane_id()) - 1));
-    if (i < end) pairs[first_pair[expert] + own[expert] + before] = i;
+    if (i < end) a.pairs[first_pair[expert] + own[expert] + before] = i;
     __syncwarp();
     if (i < end && before == 0) own[expert] += __popc(alike);
     __syncwarp();

@@ -12,6 +12,7 @@
 // lower expert), so no expert has to be marked as chosen. Without bias the value is the logit,
 // which has the order of the scores.
 
+#include "moe_arguments.h"
 #include "warp.cuh"
 
 struct Ranked {
@@ -65,34 +66,32 @@ DEVICE u32 best_groups(const Experts& experts, u32 n_groups, u32 top_groups) {
   return __ballot_sync(kAllLanes, lane_id() < n_groups && before < top_groups);
 }
 
-KERNEL moe_route(float* out, const float* logits, const float* bias, const float* expert_scales,
-                 const u32* n_tokens, u32 n_experts, u32 top_k, u32 normalize, float scale,
-                 u32 scores, u32 n_groups, u32 top_groups) {
+KERNEL moe_route(MoeRoute a) {
   wait_for_previous_kernel();
   const u32 token = blockIdx.x * (blockDim.x / kWarp) + warp_id();
-  if (token >= *n_tokens) return;
-  const float* row = logits + u64(token) * n_experts;
-  float* chosen = out + u64(token) * 2 * top_k;
+  if (token >= *a.n_tokens) return;
+  const float* row = a.logits + u64(token) * a.n_experts;
+  float* chosen = a.out + u64(token) * 2 * a.top_k;
 
-  Experts experts = {row, bias, n_experts, scores, -FORGE_INFINITY, 0};
-  for (u32 e = lane_id(); e < n_experts; e += kWarp) {
+  Experts experts = {row, a.has_bias ? a.bias : nullptr, a.n_experts, a.scores, -FORGE_INFINITY, 0};
+  for (u32 e = lane_id(); e < a.n_experts; e += kWarp) {
     experts.largest = fmaxf(experts.largest, row[e]);
   }
   experts.largest = warp_max(experts.largest);
-  for (u32 e = lane_id(); e < n_experts; e += kWarp) {
+  for (u32 e = lane_id(); e < a.n_experts; e += kWarp) {
     experts.total += expf(row[e] - experts.largest);
   }
   experts.total = warp_sum(experts.total);
-  const u32 group_size = n_experts / n_groups;
+  const u32 group_size = a.n_experts / a.n_groups;
   const u32 groups =
-      top_groups < n_groups ? best_groups(experts, n_groups, top_groups) : 0xffffffffu;
+      a.top_groups < a.n_groups ? best_groups(experts, a.n_groups, a.top_groups) : 0xffffffffu;
 
   float sum = 0;
   Ranked last = {FORGE_INFINITY, 0};
-  for (u32 k = 0; k < top_k; ++k) {
+  for (u32 k = 0; k < a.top_k; ++k) {
     // If only NaN is left, this still names a valid expert.
-    Ranked best = {-FORGE_INFINITY, n_experts - 1 - k};
-    for (u32 e = lane_id(); e < n_experts; e += kWarp) {
+    Ranked best = {-FORGE_INFINITY, a.n_experts - 1 - k};
+    for (u32 e = lane_id(); e < a.n_experts; e += kWarp) {
       if (!(groups >> e / group_size & 1)) continue;
       const Ranked candidate = {worth_of(experts, e), e};
       if ((k == 0 || ranks_before(last, candidate)) && ranks_before(candidate, best)) {
@@ -104,12 +103,12 @@ KERNEL moe_route(float* out, const float* logits, const float* bias, const float
     sum += score;
     if (lane_id() == 0) {
       chosen[k] = float(last.expert);
-      chosen[top_k + k] = expert_scales ? score * expert_scales[last.expert] : score;
+      chosen[a.top_k + k] = a.has_expert_scales ? score * a.expert_scales[last.expert] : score;
     }
   }
   __syncwarp();
-  const float factor = normalize ? scale / sum : scale;
-  for (u32 k = lane_id(); k < top_k; k += kWarp) chosen[top_k + k] *= factor;
+  const float factor = a.normalize ? a.scale / sum : a.scale;
+  for (u32 k = lane_id(); k < a.top_k; k += kWarp) chosen[a.top_k + k] *= factor;
 }
 
 INSTANCE(moe_route)

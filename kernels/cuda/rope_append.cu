@@ -2,7 +2,7 @@
 // heads, normalizes and rotates q and k, appends k and v to the sequence's page, and writes q.
 //
 //   qkv [tokens, n_heads * k_dim | n_kv_heads * k_dim | n_kv_heads * v_dim] F32
-//   q   [tokens, n_heads * k_dim] F32; rope [tokens, 2 * n_freqs] of rope_table, or null
+//   q   [tokens, n_heads * k_dim] F32; rope [tokens, 2 * n_freqs] of rope_table
 //   grid: (tokens, n_heads + 2 * n_kv_heads): a block per head, queries first, then keys, then
 //   values. Where values are in the keys, values have no columns and no blocks.
 //   block 128; dynamic shared: max(k_dim, v_dim) * 4 bytes, the head
@@ -12,12 +12,19 @@
 // RoPE: J. Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021.
 
 #include "kv.cuh"
+#include "kv_arguments.h"
+
+DEVICE KvCache kv_cache(u8* data, const KvPages& pages) {
+  return {data,           pages.page_bytes,  pages.head_bytes, pages.v_offset,
+          pages.k_scales, pages.v_scales,    pages.page_tokens, pages.n_kv_heads,
+          pages.k_dim,    pages.v_dim,       pages.values_in_keys};
+}
 
 // values[dim] = head `head` of from[], normalized.
 DEVICE void normalise_head(float* values, const float* from, u32 head, u32 dim, u32 n_heads,
                            const float* weight, u32 width, float eps, float offset,
                            float* partial) {
-  if (!weight) {
+  if (width == 0) {
     for (u32 i = threadIdx.x; i < dim; i += blockDim.x) values[i] = from[head * dim + i];
     return;
   }
@@ -48,46 +55,43 @@ DEVICE void rotate(float* values, const float* angles, u32 n, u32 interleaved) {
 }
 
 template <class T>
-KERNEL rope_append(float* q, const float* qkv, KvCache kv, const i32* positions,
-                   const i32* sequences, const i32* page_tables, u32 page_stride,
-                   const u32* n_tokens, u32 n_heads, const float* q_norm, const float* k_norm,
-                   u32 q_norm_width, u32 k_norm_width, float eps, float offset, const float* rope,
-                   u32 n_freqs, u32 first_rotated, u32 interleaved) {
+KERNEL rope_append(RopeAppend a) {
   wait_for_previous_kernel();
+  const KvCache kv = kv_cache(a.pages, a.kv);
   SHARED(float, partial, [kWarp]);
   DYNAMIC_SHARED(float, values);
   const u32 token = blockIdx.x;
-  if (token >= *n_tokens) return;
-  const u32 q_cols = n_heads * kv.k_dim, k_cols = kv.n_kv_heads * kv.k_dim;
+  if (token >= *a.n_tokens) return;
+  const u32 q_cols = a.n_heads * kv.k_dim, k_cols = kv.n_kv_heads * kv.k_dim;
   const u32 v_cols = kv.values_in_keys ? 0 : kv.n_kv_heads * kv.v_dim;
-  const float* row = qkv + u64(token) * (q_cols + k_cols + v_cols);
-  const float* angles = rope ? rope + u64(token) * 2 * n_freqs : nullptr;
-  const u32 position = u32(positions[token]), slot = position % kv.page_tokens;
-  const u64 table = u64(sequences[token]) * page_stride;
-  const u32 page = u32(page_tables[table + position / kv.page_tokens]);
+  const float* row = a.qkv + u64(token) * (q_cols + k_cols + v_cols);
+  const float* angles = a.n_freqs > 0 ? a.rope + u64(token) * 2 * a.n_freqs : nullptr;
+  const u32 position = u32(a.positions[token]), slot = position % kv.page_tokens;
+  const u64 table = u64(a.sequences[token]) * a.page_stride;
+  const u32 page = u32(a.page_tables[table + position / kv.page_tokens]);
 
   const u32 head = blockIdx.y;
-  if (head < n_heads + kv.n_kv_heads) {
-    const bool is_query = head < n_heads;
-    const u32 own = is_query ? head : head - n_heads;
+  if (head < a.n_heads + kv.n_kv_heads) {
+    const bool is_query = head < a.n_heads;
+    const u32 own = is_query ? head : head - a.n_heads;
     if (is_query) {
-      normalise_head(values, row, own, kv.k_dim, n_heads, q_norm, q_norm_width, eps, offset,
-                     partial);
+      normalise_head(values, row, own, kv.k_dim, a.n_heads, a.q_norm, a.q_norm_width, a.eps,
+                     a.offset, partial);
     } else {
-      normalise_head(values, row + q_cols, own, kv.k_dim, kv.n_kv_heads, k_norm, k_norm_width, eps,
-                     offset, partial);
+      normalise_head(values, row + q_cols, own, kv.k_dim, kv.n_kv_heads, a.k_norm, a.k_norm_width,
+                     a.eps, a.offset, partial);
     }
     __syncthreads();
-    if (angles) rotate(values + first_rotated, angles, n_freqs, interleaved);
+    if (angles) rotate(values + a.first_rotated, angles, a.n_freqs, a.interleaved);
     __syncthreads();
     if (is_query) {
-      float* out = q + u64(token) * q_cols + own * kv.k_dim;
+      float* out = a.q + u64(token) * q_cols + own * kv.k_dim;
       for (u32 i = threadIdx.x; i < kv.k_dim; i += blockDim.x) out[i] = values[i];
     } else {
       store_row(keys_of<T>(kv, page, own), slot, values);
     }
   } else {
-    const u32 own = head - n_heads - kv.n_kv_heads;
+    const u32 own = head - a.n_heads - kv.n_kv_heads;
     store_row(values_of<T>(kv, page, own), slot, row + q_cols + k_cols + own * kv.v_dim);
   }
 }

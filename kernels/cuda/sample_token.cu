@@ -121,32 +121,29 @@ DEVICE u32 argmax(const Row& row, Scratch& shared) {
   return shared.id;
 }
 
-LARGE_KERNEL sample_token(u8* results, u32 max_top, const float* logits, const float* adjusted,
-                          const float* maxima, const float* adjusted_maxima, const float* sums,
-                          u64* masses, const Sampling* sampling, const u32* n_outputs,
-                          u32 vocabulary) {
+LARGE_KERNEL sample_token(SampleToken a) {
   wait_for_previous_kernel();
   SHARED(Scratch, memory, [1]);
   Scratch& shared = memory[0];
   const u32 output = blockIdx.x;
-  if (output >= *n_outputs) return;
+  if (output >= *a.n_outputs) return;
   Row row;
-  row.s = sampling[output];
-  row.vocabulary = vocabulary;
-  row.n_chunks = chunks_in(vocabulary);
-  row.logits = chosen_row(row.s, logits, adjusted, output, vocabulary);
+  row.s = a.sampling[output];
+  row.vocabulary = a.vocabulary;
+  row.n_chunks = chunks_in(a.vocabulary);
+  row.logits = chosen_row(row.s, a.logits, a.adjusted, output, a.vocabulary);
   const u64 first = u64(output) * row.n_chunks;
-  row.chunk_maxima = adjusted_maxima + first;
-  row.chunk_masses = masses + first;
+  row.chunk_maxima = a.adjusted_maxima + first;
+  row.chunk_masses = a.masses + first;
 
   float largest = -FORGE_INFINITY, adjusted_largest = -FORGE_INFINITY;
   double sum = 0;
   u64 bad = 0;
   for (u32 c = threadIdx.x; c < row.n_chunks; c += blockDim.x) {
-    largest = fmaxf(largest, maxima[first + c]);
+    largest = fmaxf(largest, a.maxima[first + c]);
     adjusted_largest = fmaxf(adjusted_largest, row.chunk_maxima[c]);
-    sum += sums[first + c];
-    bad += maxima[first + c] == maxima[first + c] ? 0 : 1;
+    sum += a.sums[first + c];
+    bad += a.maxima[first + c] == a.maxima[first + c] ? 0 : 1;
   }
   largest = block_max(largest, shared.max_partial);
   bad = block_sum(bad, shared.sum_partial);
@@ -155,7 +152,7 @@ LARGE_KERNEL sample_token(u8* results, u32 max_top, const float* logits, const f
   row.largest = block_max(adjusted_largest, shared.max_partial);
   __syncthreads();
 
-  Result* result = result_of(results, output, max_top);
+  Result* result = result_of(a.results, output, a.max_top);
   if (bad > 0) {
     if (threadIdx.x == 0) *result = {-1, kLogitsNan, 0.0f, 0};
     return;
@@ -167,7 +164,7 @@ LARGE_KERNEL sample_token(u8* results, u32 max_top, const float* logits, const f
   if (threadIdx.x != 0) return;
   float logprob = 0;
   if (token >= 0) {
-    logprob = float(double(logits[u64(output) * vocabulary + u32(token)]) - largest - log(sum));
+    logprob = float(double(a.logits[u64(output) * a.vocabulary + u32(token)]) - largest - log(sum));
   }
   *result = {token, token < 0 ? kNothingAllowed : 0, logprob, row.s.n_top};
 }

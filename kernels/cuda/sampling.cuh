@@ -7,32 +7,10 @@
 // Probabilities are relative to the most probable token and stored as integers in units of 2^-40,
 // so that sums do not depend on the order of addition and a draw is repeatable.
 
+#include "sampling_arguments.h"
 #include "warp.cuh"
 
-constexpr u32 kChunk = 256;
 constexpr u32 kChunkRounds = kChunk / kWarp;
-
-// forge_sampling of csrc/forge.h, where the fields are described.
-struct Sampling {
-  float temperature;
-  u32 top_k;
-  float top_p;
-  float min_p;
-  float repeat_penalty;
-  float presence_penalty;
-  float frequency_penalty;
-  i32 forced_token;
-  u32 seed_low;
-  u32 seed_high;
-  u32 stream;
-  u32 position;
-  u32 history_begin;
-  u32 history_end;
-  u32 bias_begin;
-  u32 bias_end;
-  i32 mask;
-  u32 n_top;
-};
 
 // forge_result; ids[max_top] and logprobs[max_top] follow.
 struct Result {

@@ -71,36 +71,34 @@ DEVICE u32 take_token(const float* row, u32 vocabulary, u32 chunk, float* next_l
   return first;
 }
 
-LARGE_KERNEL top_k_candidates(u8* results, u32 max_top, const float* logits, const float* maxima,
-                              const float* sums, float* next_logits, u32* next_ids,
-                              const Sampling* sampling, const u32* n_outputs, u32 vocabulary) {
+LARGE_KERNEL top_k_candidates(TopKCandidates a) {
   wait_for_previous_kernel();
   SHARED(float, max_partial, [kWarp]);
   SHARED(double, sum_partial, [kWarp]);
   SHARED(Cursor, firsts, [kWarp]);
   const u32 output = blockIdx.x;
-  if (output >= *n_outputs) return;
-  const u32 n_top = min(sampling[output].n_top, vocabulary), n_chunks = chunks_in(vocabulary);
-  Result* result = result_of(results, output, max_top);
+  if (output >= *a.n_outputs) return;
+  const u32 n_top = min(a.sampling[output].n_top, a.vocabulary), n_chunks = chunks_in(a.vocabulary);
+  Result* result = result_of(a.results, output, a.max_top);
   if (n_top == 0 || result->flags == kLogitsNan) return;
-  const float* row = logits + u64(output) * vocabulary;
+  const float* row = a.logits + u64(output) * a.vocabulary;
   const u64 first = u64(output) * n_chunks;
-  float* next_logit = next_logits + first;
-  u32* next_id = next_ids + first;
+  float* next_logit = a.next_logits + first;
+  u32* next_id = a.next_ids + first;
 
   float largest = -FORGE_INFINITY;
   double sum = 0;
   for (u32 c = threadIdx.x; c < n_chunks; c += blockDim.x) {
-    next_logit[c] = maxima[first + c];
+    next_logit[c] = a.maxima[first + c];
     next_id[c] = c * kChunk;
-    largest = fmaxf(largest, maxima[first + c]);
-    sum += sums[first + c];
+    largest = fmaxf(largest, a.maxima[first + c]);
+    sum += a.sums[first + c];
   }
   largest = block_max(largest, max_partial);
   const double normalizer = largest + log(block_sum(sum, sum_partial));
 
   i32* ids = reinterpret_cast<i32*>(result + 1);
-  float* logprobs = reinterpret_cast<float*>(ids + max_top);
+  float* logprobs = reinterpret_cast<float*>(ids + a.max_top);
   for (u32 n = 0; n < n_top; ++n) {
     Cursor own = {-FORGE_INFINITY, kNone};
     for (u32 c = threadIdx.x; c < n_chunks; c += blockDim.x) {
@@ -113,7 +111,7 @@ LARGE_KERNEL top_k_candidates(u8* results, u32 max_top, const float* logits, con
       const u32 n_warps = blockDim.x / kWarp;
       const Cursor none = {-FORGE_INFINITY, kNone};
       const Cursor chosen = warp_first(lane_id() < n_warps ? firsts[lane_id()] : none);
-      const u32 id = take_token(row, vocabulary, chosen.chunk, next_logit + chosen.chunk,
+      const u32 id = take_token(row, a.vocabulary, chosen.chunk, next_logit + chosen.chunk,
                                 next_id + chosen.chunk);
       if (lane_id() == 0) {
         ids[n] = i32(id);

@@ -32,6 +32,7 @@
 //     measured.
 #pragma once
 
+#include "kv_arguments.h"
 #include "moe_arguments.h"
 #include "row_arguments.h"
 #include "sampling_arguments.h"
@@ -112,23 +113,25 @@ struct RmsNormMatvecArgs {
   float offset;
 };
 
-// ---- positions, KV cache, attention -------------------------------------------------------------
-
-// The pages of one layer are a buffer of bytes: for each KV head of a page the keys
-// [page_tokens, k_dim], their scales (Q8_0: an F16 for each 32 numbers of a row), the values
-// [page_tokens, v_dim], and their scales, each of the four parts padded to 16 bytes.
-struct KvPages {
-  uint64_t page_bytes;
-  uint32_t head_bytes;
-  uint32_t v_offset;  // this and the next offsets: bytes from the start of a head
-  uint32_t k_scales;
-  uint32_t v_scales;
-  uint32_t page_tokens;
-  uint32_t n_kv_heads;
-  uint32_t k_dim;
-  uint32_t v_dim;
-  uint32_t values_in_keys;  // 1: values are the first v_dim numbers of keys
+// grouped_matvec<F, tokens>: out, x, weight, tiles, n_tiles, pairs, [bias], codebooks
+//   x [tokens, cols] when x_shared, else [tokens * top_k, cols]; out [tokens * top_k, expert_rows];
+//   bias [n_experts, expert_rows]; tiles of moe_group or head_groups with tile_tokens = tokens
+// grid (as matvec's x for expert_rows, max tiles); threads 256; instances as matvec's
+//
+// grouped_gemm<F>: the same buffers and struct, tiles of moe_group with tile_tokens = kGemmTokens;
+// `split` is not read
+// grid (ceil(expert_rows, kGemmRows), max tiles); threads 128; every format
+struct GroupedMatvecArgs {
+  uint64_t row_stride;
+  uint32_t expert_rows;
+  uint32_t cols;
+  uint32_t top_k;
+  uint32_t x_shared;
+  uint32_t has_bias;
+  uint32_t split;
 };
+
+// ---- positions, KV cache, attention -------------------------------------------------------------
 
 // The position of the two numbers of an 8 x 8 SIMD group matrix that a lane holds: row `row`,
 // columns `col` and col + 1. Metal does not specify it; all Apple GPUs with such matrices are known
@@ -179,22 +182,6 @@ KERNEL_CONSTANT kNarrowHead = 64;
 inline uint32_t decode_threads(uint32_t dim) {
   return dim <= kNarrowHead ? 512 : dim <= 128 ? 256 : 128;
 }
-
-// rope_append<T>: q, qkv, uint8 pages, int32 positions, int32 sequences, int32 page_tables,
-//   n_tokens, [q_norm], [k_norm], [rope]
-// grid (max tokens, n_heads + 2 n_kv_heads); threads 128; memory max(k_dim, v_dim) * 4
-struct RopeAppendArgs {
-  KvPages kv;
-  uint32_t page_stride;  // entries between page tables
-  uint32_t n_heads;
-  uint32_t q_norm_width;  // 0: no norm
-  uint32_t k_norm_width;
-  float eps;
-  float offset;
-  uint32_t n_freqs;  // 0: no rotation
-  uint32_t first_rotated;  // index of the first rotated element of a head
-  uint32_t interleaved;
-};
 
 // naive_attention<T>: out, q, uint8 pages, int32 positions, int32 sequences, int32 page_tables,
 //   n_tokens, [sinks]
@@ -259,6 +246,26 @@ struct MergeAttentionArgs {
   uint32_t max_queries;
   uint32_t dim;
   uint32_t has_sinks;
+};
+
+// ---- greedy sampling ----------------------------------------------------------------------------
+
+// Logits per threadgroup of argmax_chunks.
+KERNEL_CONSTANT kArgmaxChunk = 1024;
+
+// If every output of a run is plainly greedy (temperature 0, no forced token, no adjusted logits,
+// n_top 0), two kernels with SamplingArgs replace those of sampling_arguments.h:
+//
+// argmax_chunks: ArgmaxPartial partial [outputs, ceil(vocabulary, kArgmaxChunk)], logits, n_outputs
+// grid (ceil(vocabulary, kArgmaxChunk), max outputs); threads 256
+//
+// argmax_token: uint8 results, ArgmaxPartial partial, n_outputs
+// grid (max outputs); threads 256
+struct ArgmaxPartial {
+  float value;   // the largest logit, ignoring NaN
+  uint32_t id;   // its lowest id
+  float sum;     // of exp(logit - value)
+  uint32_t bad;  // 1 if a logit is NaN or +infinity
 };
 
 }  // namespace metal_args

@@ -12,7 +12,7 @@
     constant SamplingArgs& args [[buffer(6)]], uint2 at [[threadgroup_position_in_grid]],
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]]) {
-  const uint vocabulary = args.vocabulary, output = at.y, chunk = at.x * kGroupChunks + simdgroup;
+  const uint vocabulary = args.vocabulary, output = at.y, chunk = at.x * kBlockChunks + simdgroup;
   if (output >= *n_outputs || chunk >= chunks_in(vocabulary)) return;
   device const float* row = logits + ulong(output) * vocabulary;
   device const float* chosen = chosen_row(sampling[output], logits, adjusted, output, vocabulary);

@@ -31,7 +31,7 @@
   largest = group_max(largest, partial, p);
   adjusted_largest = group_max(adjusted_largest, adjusted_partial, p);
 
-  const uint chunk = at.x * kGroupChunks + simdgroup;
+  const uint chunk = at.x * kBlockChunks + simdgroup;
   if (chunk >= n_chunks) return;
   device const float* row = logits + ulong(output) * vocabulary;
   device const float* chosen = chosen_row(s, logits, adjusted, output, vocabulary);

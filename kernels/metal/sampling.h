@@ -12,28 +12,6 @@
 
 CONSTANT uint kChunkRounds = kChunk / kLanes;
 
-// forge_sampling of csrc/forge.h, where the fields are described.
-struct Sampling {
-  float temperature;
-  uint top_k;
-  float top_p;
-  float min_p;
-  float repeat_penalty;
-  float presence_penalty;
-  float frequency_penalty;
-  int forced_token;
-  uint seed_low;
-  uint seed_high;
-  uint stream;
-  uint position;
-  uint history_begin;
-  uint history_end;
-  uint bias_begin;
-  uint bias_end;
-  int mask;
-  uint n_top;
-};
-
 // forge_result; ids[max_top] and logprobs[max_top] follow.
 struct Result {
   int token;

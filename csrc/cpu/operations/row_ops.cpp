@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <tuple>
 
 #include "../cpu_executor.h"
 
@@ -117,19 +118,21 @@ void CpuExecutor::execute(const GatherOutputsOp& op) {
   });
 }
 
-void CpuExecutor::execute(const SoftcapOp& op) {
+template <class Op, class Kernel>
+void CpuExecutor::map_rows(const Op& op, Kernel* kernel) {
   const Matrix x = matrix(op.x), out = matrix(op.out);
+  const auto numbers = std::apply([](const Input&, auto... all) { return std::tuple(all...); },
+                                  op.operands());
   for_rows(x.rows, x.cols, [&](uint64_t t, uint32_t) {
-    kernels_.softcap(x.row(t), x.cols, op.cap, out.row(t));
+    std::apply([&](auto... all) { kernel(x.row(t), x.cols, all..., out.row(t)); }, numbers);
   });
 }
 
-void CpuExecutor::execute(const ClampOp& op) {
-  const Matrix x = matrix(op.x), out = matrix(op.out);
-  for_rows(x.rows, x.cols, [&](uint64_t t, uint32_t) {
-    kernels_.clamp(x.row(t), x.cols, op.limit, out.row(t));
-  });
-}
+#define KERNEL(...)
+#define MAP_KERNEL(Op, kernel, parameters) \
+  void CpuExecutor::execute(const Op& op) { map_rows(op, kernels_.kernel); }
+#include "../kernel_list.h"
+#undef KERNEL
 
 void CpuExecutor::execute(const SampleOp& op) {
   const Matrix logits = matrix(op.logits);

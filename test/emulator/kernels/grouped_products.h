@@ -22,7 +22,7 @@ struct Groups {
   Buffer<u32> n_tiles, pairs;
 
   Groups(const GroupedShape& s, u32 max_tokens, u32 tile_tokens);
-  MoeGroup operation(const GroupedShape& s, const Buffer<float>& routes, const u32* n_tokens,
+  PairGroups operation(const GroupedShape& s, const Buffer<float>& routes, const u32* n_tokens,
                      u32 tile_tokens);
 };
 

@@ -15,19 +15,21 @@ Buffer<float> route(Random& random, u32 tokens, u32 n_experts, u32 top_k, Buffer
   for (float& x : logits) x = static_cast<float>(random.below(7)) * 0.5f;  // many ties
   Buffer<float> out(tokens * 2 * top_k);
   const Buffer<u32> n_tokens = {tokens};
-  launch(MoeRoute{.out = out.data(),
-                  .logits = logits.data(),
-                  .bias = nullptr,
-                  .expert_scales = nullptr,
-                  .n_tokens = n_tokens.data(),
-                  .max_tokens = tokens + 4,
-                  .n_experts = n_experts,
-                  .top_k = top_k,
-                  .normalize = normalize ? 1u : 0u,
-                  .scale = 1.5f,
-                  .scores = 0,
-                  .n_groups = 1,
-                  .top_groups = 1});
+  launch<MoeRoute>(tokens + 4,
+                   {.out = out.data(),
+                    .logits = logits.data(),
+                    .bias = nullptr,
+                    .expert_scales = nullptr,
+                    .n_tokens = n_tokens.data()},
+                   {.n_experts = n_experts,
+                    .top_k = top_k,
+                    .normalize = normalize,
+                    .scale = 1.5f,
+                    .scores = 0,
+                    .n_groups = 1,
+                    .top_groups = 1,
+                    .has_bias = 0,
+                    .has_expert_scales = 0});
   return out;
 }
 
@@ -39,19 +41,21 @@ void check_biased_route(u32 n_experts, u32 top_k, u32 n_groups, u32 top_groups, 
   const auto bias = random_floats(random, n_experts), factors = random_floats(random, n_experts);
   Buffer<float> out(tokens * 2 * top_k);
   const Buffer<u32> n_tokens = {tokens};
-  launch(MoeRoute{.out = out.data(),
-                  .logits = logits.data(),
-                  .bias = bias.data(),
-                  .expert_scales = factors.data(),
-                  .n_tokens = n_tokens.data(),
-                  .max_tokens = tokens,
-                  .n_experts = n_experts,
-                  .top_k = top_k,
-                  .normalize = 1,
-                  .scale = 2.5f,
-                  .scores = scores,
-                  .n_groups = n_groups,
-                  .top_groups = top_groups});
+  launch<MoeRoute>(tokens,
+                   {.out = out.data(),
+                    .logits = logits.data(),
+                    .bias = bias.data(),
+                    .expert_scales = factors.data(),
+                    .n_tokens = n_tokens.data()},
+                   {.n_experts = n_experts,
+                    .top_k = top_k,
+                    .normalize = 1,
+                    .scale = 2.5f,
+                    .scores = scores,
+                    .n_groups = n_groups,
+                    .top_groups = top_groups,
+                    .has_bias = 1,
+                    .has_expert_scales = 1});
   for (u32 t = 0; t < tokens; ++t) {
     std::vector<double> score(n_experts), worth(n_experts), of_group(n_groups);
     double total = 0;
@@ -89,7 +93,7 @@ Grouping group(const Buffer<float>& routes, u32 tokens, u32 n_experts, u32 top_k
   Grouping g = {Buffer<MoeTile>(std::min(pairs, n_experts + pairs / tile_tokens)), Buffer<u32>(1),
                 Buffer<u32>(pairs)};
   const Buffer<u32> n_tokens = {tokens};
-  launch(MoeGroup{.tiles = g.tiles.data(),
+  launch(PairGroups{.tiles = g.tiles.data(),
                   .n_tiles = g.n_tiles.data(),
                   .pairs = g.pairs.data(),
                   .route = routes.data(),
@@ -190,19 +194,21 @@ TEST(moe_route_by_groups_of_biased_softmax) { check_biased_route(96, 8, 32, 5, 0
 TEST(moe_route_of_nan_stays_in_bounds) {
   Buffer<float> logits(6), out(2 * 2);  // all logits are NaN
   const Buffer<u32> n_tokens = {1};
-  launch(MoeRoute{.out = out.data(),
-                  .logits = logits.data(),
-                  .bias = nullptr,
-                  .expert_scales = nullptr,
-                  .n_tokens = n_tokens.data(),
-                  .max_tokens = 1,
-                  .n_experts = 6,
-                  .top_k = 2,
-                  .normalize = 1,
-                  .scale = 1.0f,
-                  .scores = 0,
-                  .n_groups = 1,
-                  .top_groups = 1});
+  launch<MoeRoute>(1,
+                   {.out = out.data(),
+                    .logits = logits.data(),
+                    .bias = nullptr,
+                    .expert_scales = nullptr,
+                    .n_tokens = n_tokens.data()},
+                   {.n_experts = 6,
+                    .top_k = 2,
+                    .normalize = 1,
+                    .scale = 1.0f,
+                    .scores = 0,
+                    .n_groups = 1,
+                    .top_groups = 1,
+                    .has_bias = 0,
+                    .has_expert_scales = 0});
   EXPECT(out[0] >= 0 && out[0] < 6 && out[1] >= 0 && out[1] < 6);
 }
 TEST(moe_group_covers_every_pair_once) {
@@ -231,13 +237,12 @@ TEST(head_groups_are_groups_of_all_heads_in_order) {
     Buffer<MoeTile> tiles(n_heads * head_tiles);
     Buffer<u32> n_tiles(1), pairs(tokens * n_heads);
     const Buffer<u32> n_tokens = {tokens};
-    launch(HeadGroups{.tiles = tiles.data(),
-                      .n_tiles = n_tiles.data(),
-                      .pairs = pairs.data(),
-                      .n_tokens = n_tokens.data(),
-                      .max_tokens = tokens + 2,
-                      .n_heads = n_heads,
-                      .tile_tokens = tile_tokens});
+    launch<HeadGroups>(tokens + 2,
+                       {.tiles = tiles.data(),
+                        .n_tiles = n_tiles.data(),
+                        .pairs = pairs.data(),
+                        .n_tokens = n_tokens.data()},
+                       {.n_heads = n_heads, .tile_tokens = tile_tokens});
     EXPECT(n_tiles[0] == n_heads * head_tiles);
     for (u32 i = 0, pair = 0; i < n_tiles[0]; ++i) {
       EXPECT(tiles[i].expert == i / head_tiles && tiles[i].first == pair);
@@ -271,14 +276,13 @@ TEST(moe_combine_with_and_without_residual) {
   const Buffer<u32> n_tokens = {tokens};
   for (const bool with_residual : {false, true}) {
     Buffer<float> out(tokens * cols);
-    launch(MoeCombine{.out = out.data(),
-                      .x = x.data(),
-                      .route = routes.data(),
-                      .residual = with_residual ? residual.data() : nullptr,
-                      .n_tokens = n_tokens.data(),
-                      .max_tokens = 3,
-                      .cols = cols,
-                      .top_k = top_k});
+    launch<MoeCombine>(3,
+                       {.out = out.data(),
+                        .x = x.data(),
+                        .route = routes.data(),
+                        .residual = with_residual ? residual.data() : nullptr,
+                        .n_tokens = n_tokens.data()},
+                       {.cols = cols, .top_k = top_k, .has_residual = with_residual});
     std::vector<double> expected;
     for (u32 t = 0; t < tokens; ++t) {
       for (u32 i = 0; i < cols; ++i) {

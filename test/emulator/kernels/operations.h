@@ -39,6 +39,8 @@ void launch(u32 rows, const typename K::template Buffers<const void*>& buffers,
   launch<K>(forge::geometry(scalars, rows), buffers, scalars, arguments);
 }
 
+// The template argument of gated_delta_rule.
+u32 delta_rows(u32 k_dim);
 // Bytes of shared memory in which fused_residual_rms_norm keeps a row.
 u64 kept_row_bytes(u32 cols);
 
@@ -72,30 +74,13 @@ struct Gemm {
   Epilogue epilogue;
 };
 
-struct MoeTile {
-  u32 expert, first, count;
-};
-struct MoeRoute {
-  float* out;
-  const float *logits, *bias, *expert_scales;
-  const u32* n_tokens;
-  u32 max_tokens, n_experts, top_k, normalize;
-  float scale;
-  u32 scores, n_groups, top_groups;
-};
-struct MoeGroup {
+// moe_group, whose threads and shared memory differ between devices.
+struct PairGroups {
   MoeTile* tiles;
   u32 *n_tiles, *pairs;
   const float* route;
   const u32* n_tokens;
   u32 n_experts, top_k, tile_tokens;
-};
-// The lists of MoeGroup for tokens that all take every head.
-struct HeadGroups {
-  MoeTile* tiles;
-  u32 *n_tiles, *pairs;
-  const u32* n_tokens;
-  u32 max_tokens, n_heads, tile_tokens;
 };
 struct GroupedMatvec {
   float* out;
@@ -116,49 +101,7 @@ struct GroupedGemm {
   u32 max_tokens;
 };
 u32 grouped_gemm_tokens();
-struct MoeCombine {
-  float* out;
-  const float *x, *route, *residual;
-  const u32* n_tokens;
-  u32 max_tokens, cols, top_k;
-};
 
-struct SlotRun {
-  u32 first_row, n_rows, slot, from_zero;
-};
-struct CausalConv1d {
-  float* out;
-  const float *x, *weight, *bias;
-  float* state;
-  u64 slot_stride;
-  const SlotRun* runs;
-  u32 max_runs, longest_run, cols, width, activation;
-};
-struct GatedDeltaRule {
-  float* out;
-  const float *qkv, *ba, *rate, *dt_bias;
-  float* state;
-  u64 slot_stride;
-  const SlotRun* runs;
-  u32 max_runs, n_k_heads, n_v_heads, k_dim, v_dim, is_tiled;
-  float scale, eps;
-};
-
-struct RopeAppend {
-  const KvType* type;
-  float* q;
-  const float* qkv;
-  const Pages* pages;
-  const i32 *positions, *sequences;
-  const Sequences* tables;
-  const u32* n_tokens;
-  u32 max_tokens, n_heads;
-  const float *q_norm, *k_norm;
-  u32 q_norm_width, k_norm_width;
-  float eps, offset;
-  const float* rope;
-  u32 n_freqs, interleaved;
-};
 struct NaiveAttention {
   const KvType* type;
   float* out;
@@ -220,45 +163,17 @@ Buffer<AttentionWork> divide_work(const std::vector<QueryTile>& tiles, bool caus
 // support it.
 const KvType& attended_type(const KvType& type);
 
-// All five kernels, in their order.
-struct ChooseTokens {
-  u8* results;
-  u32 max_top;
-  const float* logits;
-  const forge_sampling* sampling;
-  const i32 *history, *bias_ids;
-  const float* bias_values;
-  const u32* masks;
-  u32 mask_words;
-  const u32* n_outputs;
-  u32 max_outputs, vocabulary;
-  // Scratch: of [outputs, vocabulary], then of [outputs, chunks].
-  float* adjusted;
-  u32* occurrences;
-  float *maxima, *adjusted_maxima, *sums;
-  u64* masses;
-  float* next_logits;
-  u32* next_ids;
-};
-
 void launch(const Matvec& op);
 void launch(const Gemm& op);
-void launch(const MoeRoute& op);
-void launch(const MoeGroup& op);
-void launch(const HeadGroups& op);
+void launch(const PairGroups& op);
 void launch(const GroupedMatvec& op);
 void launch(const GroupedGemm& op);
-void launch(const MoeCombine& op);
-void launch(const CausalConv1d& op);
-void launch(const GatedDeltaRule& op);
-void launch(const RopeAppend& op);
 void launch(const NaiveAttention& op);
 void launch(const PrefillAttention& op);
 void launch(const DecodeAttention& op);
 // Attention with values inside of keys, where `dim` is the size of values. Runs decoded queries and
 // the merge of their splits, or, without `work`, prompts with n_work tiles.
 void launch_latent(const DecodeAttention& op);
-void launch(const ChooseTokens& op);
 
 // The activations of forge.h.
 double plain_activation(u32 activation, double x);

@@ -3,6 +3,7 @@
 // A KV cache in the layout of the kernels, and a plain reader of it.
 
 #include "../../../csrc/common/float16.h"
+#include "../../../kernels/arguments/kv_arguments.h"
 #include "support.h"
 
 namespace kernel_test {
@@ -45,6 +46,8 @@ class Pages {
   // The number stored in the cache.
   double k(u32 page, u32 slot, u32 head, u32 i) const;
   double v(u32 page, u32 slot, u32 head, u32 i) const;
+  // The layout, as kernels of kernels/arguments take it.
+  kernel_args::KvPages kernel_pages() const;
   // Fills every row with random numbers.
   void fill(Random& random);
 

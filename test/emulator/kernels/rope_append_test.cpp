@@ -80,25 +80,28 @@ void check(const KvType& type, const Case& c) {
       EXPECT(std::abs(rope[(t * 2 + 1) * c.n_freqs + i] - 1.25 * std::sin(angle)) < 1e-6);
     }
   }
-  launch(RopeAppend{.type = &type,
-                    .q = q.data(),
-                    .qkv = qkv.data(),
-                    .pages = &pages,
-                    .positions = positions.data(),
-                    .sequences = sequence_of.data(),
-                    .tables = &sequences,
-                    .n_tokens = n_tokens.data(),
-                    .max_tokens = 4,
-                    .n_heads = c.n_heads,
-                    .q_norm = c.q_norm_width ? q_norm.data() : nullptr,
-                    .k_norm = c.k_norm_width ? k_norm.data() : nullptr,
-                    .q_norm_width = c.q_norm_width,
-                    .k_norm_width = c.k_norm_width,
-                    .eps = 1e-6f,
-                    .offset = 1.0f,
-                    .rope = c.n_freqs ? rope.data() : nullptr,
-                    .n_freqs = c.n_freqs,
-                    .interleaved = c.interleaved});
+  launch<RopeAppend>(4,
+                     {.q = q.data(),
+                      .qkv = qkv.data(),
+                      .pages = pages.data.data(),
+                      .positions = positions.data(),
+                      .sequences = sequence_of.data(),
+                      .page_tables = sequences.page_tables.data(),
+                      .n_tokens = n_tokens.data(),
+                      .q_norm = c.q_norm_width ? q_norm.data() : nullptr,
+                      .k_norm = c.k_norm_width ? k_norm.data() : nullptr,
+                      .rope = c.n_freqs ? rope.data() : nullptr},
+                     {.kv = pages.kernel_pages(),
+                      .page_stride = sequences.page_stride,
+                      .n_heads = c.n_heads,
+                      .q_norm_width = c.q_norm_width,
+                      .k_norm_width = c.k_norm_width,
+                      .eps = 1e-6f,
+                      .offset = 1.0f,
+                      .n_freqs = c.n_freqs,
+                      .first_rotated = c.values_in_keys ? c.k_dim - 2 * c.n_freqs : 0,
+                      .interleaved = c.interleaved},
+                     std::string("<") + type.name + ">");
 
   for (u32 t = 0; t < tokens; ++t) {
     const float* row = qkv.data() + t * cols;

@@ -132,26 +132,59 @@ Results choose(const Buffer<float>& logits, std::vector<Request>& requests, u32 
   const Buffer<i32> history_buffer(history), bias_ids_buffer(bias_ids);
   const Buffer<float> bias_values_buffer(bias_values);
   const Buffer<u32> masks_buffer(masks);
-  launch(ChooseTokens{.results = results.bytes.data(),
-                      .max_top = max_top,
-                      .logits = logits.data(),
-                      .sampling = sampling.data(),
-                      .history = history_buffer.data(),
-                      .bias_ids = bias_ids_buffer.data(),
-                      .bias_values = bias_values_buffer.data(),
-                      .masks = masks_buffer.data(),
-                      .mask_words = words,
-                      .n_outputs = n_outputs.data(),
-                      .max_outputs = n + 1,
-                      .vocabulary = vocabulary,
-                      .adjusted = adjusted.data(),
-                      .occurrences = occurrences.data(),
-                      .maxima = maxima.data(),
-                      .adjusted_maxima = adjusted_maxima.data(),
-                      .sums = sums.data(),
-                      .masses = masses.data(),
-                      .next_logits = next_logits.data(),
-                      .next_ids = next_ids.data()});
+  const SamplingArgs args{.vocabulary = vocabulary, .max_top = max_top, .mask_words = words};
+  const forge::Geometry by_chunk = forge::chunk_geometry(args, n + 1);
+  const forge::Geometry by_output{{n + 1}, {512}};
+  launch<AdjustLogits>(by_output,
+                       {.adjusted = adjusted.data(),
+                        .occurrences = occurrences.data(),
+                        .logits = logits.data(),
+                        .sampling = sampling.data(),
+                        .history = history_buffer.data(),
+                        .bias_ids = bias_ids_buffer.data(),
+                        .bias_values = bias_values_buffer.data(),
+                        .masks = masks_buffer.data(),
+                        .n_outputs = n_outputs.data()},
+                       args);
+  launch<ChunkMaxima>(by_chunk,
+                      {.maxima = maxima.data(),
+                       .adjusted_maxima = adjusted_maxima.data(),
+                       .logits = logits.data(),
+                       .adjusted = adjusted.data(),
+                       .sampling = sampling.data(),
+                       .n_outputs = n_outputs.data()},
+                      args);
+  launch<FusedTemperatureSoftmax>(by_chunk,
+                                  {.sums = sums.data(),
+                                   .masses = masses.data(),
+                                   .logits = logits.data(),
+                                   .adjusted = adjusted.data(),
+                                   .maxima = maxima.data(),
+                                   .adjusted_maxima = adjusted_maxima.data(),
+                                   .sampling = sampling.data(),
+                                   .n_outputs = n_outputs.data()},
+                                  args);
+  launch<SampleToken>(by_output,
+                      {.results = results.bytes.data(),
+                       .logits = logits.data(),
+                       .adjusted = adjusted.data(),
+                       .maxima = maxima.data(),
+                       .adjusted_maxima = adjusted_maxima.data(),
+                       .sums = sums.data(),
+                       .masses = masses.data(),
+                       .sampling = sampling.data(),
+                       .n_outputs = n_outputs.data()},
+                      args);
+  launch<TopKCandidates>(by_output,
+                         {.results = results.bytes.data(),
+                          .logits = logits.data(),
+                          .maxima = maxima.data(),
+                          .sums = sums.data(),
+                          .next_logits = next_logits.data(),
+                          .next_ids = next_ids.data(),
+                          .sampling = sampling.data(),
+                          .n_outputs = n_outputs.data()},
+                         args);
   EXPECT(std::all_of(occurrences.begin(), occurrences.end(), [](u32 count) { return count == 0; }));
   return results;
 }

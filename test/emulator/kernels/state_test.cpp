@@ -36,18 +36,20 @@ void check_conv(u32 cols, u32 width, const std::vector<u32>& lengths, bool has_b
   Buffer<float> state(kSlots * slot_size), out(rows * cols);
   std::copy_n(before.data(), state.size(), state.data());
   const u32 longest = *std::max_element(lengths.begin(), lengths.end());
-  launch(CausalConv1d{.out = out.data(),
-                      .x = x.data(),
-                      .weight = weight.data(),
-                      .bias = has_bias ? bias.data() : nullptr,
-                      .state = state.data(),
-                      .slot_stride = slot_size,
-                      .runs = runs.data(),
-                      .max_runs = static_cast<u32>(runs.size()),
-                      .longest_run = longest + 64,
-                      .cols = cols,
-                      .width = width,
-                      .activation = 1});
+  const CausalConv1dArgs args{.slot_stride = slot_size,
+                              .cols = cols,
+                              .width = width,
+                              .activation = FORGE_SILU,
+                              .has_bias = has_bias};
+  const auto shape = forge::geometry(args, static_cast<u32>(runs.size()), longest + 64);
+  launch<CausalConv1d>(shape,
+                       {.out = out.data(),
+                        .x = x.data(),
+                        .weight = weight.data(),
+                        .bias = has_bias ? bias.data() : nullptr,
+                        .state = state.data(),
+                        .runs = runs.data()},
+                       args);
   std::vector<double> expected(rows * cols), kept(before.data(), before.data() + state.size());
   for (u32 i = 0; i < lengths.size(); ++i) {
     const SlotRun run = runs[i];
@@ -87,22 +89,23 @@ void check_delta(const Heads& h, const std::vector<u32>& lengths) {
   Buffer<float> state(kSlots * slot_size), out(rows * v_cols);
   std::copy_n(before.data(), state.size(), state.data());
   const float scale = 0.25f, eps = 1e-6f;
-  launch(GatedDeltaRule{.out = out.data(),
-                        .qkv = qkv.data(),
-                        .ba = ba.data(),
-                        .rate = rate.data(),
-                        .dt_bias = dt_bias.data(),
-                        .state = state.data(),
-                        .slot_stride = slot_size,
-                        .runs = runs.data(),
-                        .max_runs = static_cast<u32>(runs.size()),
-                        .n_k_heads = h.n_k,
-                        .n_v_heads = h.n_v,
-                        .k_dim = h.k_dim,
-                        .v_dim = h.v_dim,
-                        .is_tiled = h.tiled,
-                        .scale = scale,
-                        .eps = eps});
+  launch<GatedDeltaRule>(static_cast<u32>(runs.size()),
+                         {.out = out.data(),
+                          .qkv = qkv.data(),
+                          .ba = ba.data(),
+                          .rate = rate.data(),
+                          .dt_bias = dt_bias.data(),
+                          .state = state.data(),
+                          .runs = runs.data()},
+                         {.slot_stride = slot_size,
+                          .n_k_heads = h.n_k,
+                          .n_v_heads = h.n_v,
+                          .k_dim = h.k_dim,
+                          .v_dim = h.v_dim,
+                          .is_tiled = h.tiled,
+                          .scale = scale,
+                          .eps = eps},
+                         "<" + std::to_string(delta_rows(h.k_dim)) + ">");
   std::vector<double> expected(rows * v_cols), kept(before.data(), before.data() + state.size());
   const auto normalized = [&](const float* x, double factor) {
     double squares = 0;

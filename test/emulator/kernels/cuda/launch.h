@@ -27,7 +27,7 @@ void launch_gemm(const Gemm& op, const RowSet& set);
 void launch_decode_gemm(const Gemm& op, const RowSet& set, u32 token_tiles, u32 row_tiles);
 
 // Groups the experts of the tokens of a set; ignores op's n_tokens.
-void launch_moe_group(const MoeGroup& op, const RowSet& set, u32 warps);
+void launch_moe_group(const PairGroups& op, const RowSet& set, u32 warps);
 // Products with these experts, with the tiles of launch_moe_group: at_once pairs for matvec, 64 for
 // gemm.
 void launch_grouped_matvec(const GroupedMatvec& op, const RowSet& set);

@@ -32,6 +32,12 @@ void launch_kernel(const std::string& instance, const forge::Geometry& geometry,
              {parameter.size()}, parameters);
 }
 
+u32 delta_rows(u32 k_dim) {
+  u32 rows = 2;
+  while (rows * kDeltaLanes < k_dim) rows *= 2;
+  return rows;
+}
+
 u64 kept_row_bytes(u32 cols) { return cols * sizeof(float); }
 
 void launch(const Matvec& op) {
@@ -82,23 +88,21 @@ void launch_decode_gemm(const Gemm& op, const RowSet& set, u32 token_tiles, u32 
 
 void launch(const Gemm& op) { launch_gemm(op, {op.n_rows, nullptr}); }
 
-void launch(const MoeRoute& op) {
-  launch("moe_route", {{blocks_for(op.max_tokens, 4)}, {128}}, op.out, op.logits, op.bias,
-         op.expert_scales, op.n_tokens, op.n_experts, op.top_k, op.normalize, op.scale, op.scores,
-         op.n_groups, op.top_groups);
+void launch_moe_group(const PairGroups& op, const RowSet& set, u32 warps) {
+  launch<MoeGroup>({{1}, {warps * 32, ((warps + 2) * op.n_experts + 2) * 4}},
+                   {.tiles = op.tiles,
+                    .n_tiles = op.n_tiles,
+                    .pairs = op.pairs,
+                    .route = op.route,
+                    .n_tokens = set.count,
+                    .row_list = set.list},
+                   {.n_experts = op.n_experts,
+                    .top_k = op.top_k,
+                    .tile_tokens = op.tile_tokens,
+                    .has_row_list = set.list != nullptr});
 }
 
-void launch_moe_group(const MoeGroup& op, const RowSet& set, u32 warps) {
-  launch("moe_group", {{1}, {warps * 32}, ((warps + 2) * op.n_experts + 2) * 4}, op.tiles,
-         op.n_tiles, op.pairs, op.route, set, op.n_experts, op.top_k, op.tile_tokens);
-}
-
-void launch(const MoeGroup& op) { launch_moe_group(op, {op.n_tokens, nullptr}, 2); }
-
-void launch(const HeadGroups& op) {
-  launch("head_groups", {{blocks_for(op.max_tokens * op.n_heads, 256)}, {256}}, op.tiles,
-         op.n_tiles, op.pairs, op.n_tokens, op.n_heads, op.tile_tokens);
-}
+void launch(const PairGroups& op) { launch_moe_group(op, {op.n_tokens, nullptr}, 2); }
 
 void launch_grouped_matvec(const GroupedMatvec& op, const RowSet& set) {
   const DeviceWeight& w = *op.weight;
@@ -125,39 +129,6 @@ u32 grouped_gemm_tokens() { return 64; }
 
 void launch(const GroupedGemm& op) {
   launch_grouped_gemm(op.product, {op.n_tokens, nullptr}, op.max_tokens);
-}
-
-void launch(const MoeCombine& op) {
-  launch("moe_combine", {{blocks_for(op.cols, kernel_args::kRowElements), op.max_tokens}, {256}}, op.out, op.x,
-         op.route, op.residual, op.n_tokens, op.cols, op.top_k);
-}
-
-void launch(const CausalConv1d& op) {
-  launch("causal_conv1d",
-         {{blocks_for(op.cols, 128), op.max_runs, blocks_for(op.longest_run, 64)},
-          {128},
-          op.width * 128 * 4},
-         op.out, op.x, op.weight, op.bias, op.state, op.slot_stride, op.runs, op.cols, op.width,
-         op.activation);
-}
-
-void launch(const GatedDeltaRule& op) {
-  u32 lane_rows = 2;
-  while (lane_rows * 8 < op.k_dim) lane_rows *= 2;
-  launch("gated_delta_rule<" + std::to_string(lane_rows) + ">",
-         {{blocks_for(op.v_dim, 16), op.n_v_heads, op.max_runs}, {128}}, op.out, op.qkv, op.ba,
-         op.rate, op.dt_bias, op.state, op.slot_stride, op.runs, op.n_k_heads, op.n_v_heads,
-         op.k_dim, op.v_dim, op.is_tiled, op.scale, op.eps);
-}
-
-void launch(const RopeAppend& op) {
-  const KvCache& kv = op.pages->cache;
-  launch("rope_append<" + std::string(op.type->name) + ">",
-         {{op.max_tokens, op.n_heads + (2 - kv.values_in_keys) * kv.n_kv_heads}, {128}, std::max(kv.k_dim, kv.v_dim) * 4},
-         op.q, op.qkv, kv, op.positions, op.sequences, op.tables->page_tables.data(),
-         op.tables->page_stride, op.n_tokens, op.n_heads, op.q_norm, op.k_norm, op.q_norm_width,
-         op.k_norm_width, op.eps, op.offset, op.rope, op.n_freqs,
-         kv.values_in_keys ? kv.k_dim - 2 * op.n_freqs : 0u, op.interleaved);
 }
 
 void launch(const NaiveAttention& op) {
@@ -212,22 +183,6 @@ void launch_latent(const DecodeAttention& op) {
   if (!op.work) return;
   launch("merge_attention_splits", {{op.max_work, a.n_heads * a.max_queries}, {128}}, op.out,
          op.partial_out, op.partial_ml, a, op.work, op.dim);
-}
-
-void launch(const ChooseTokens& op) {
-  const u32 chunks = blocks_for(op.vocabulary, 256), max = op.max_outputs;
-  launch("adjust_logits", {{max}, {1024}}, op.adjusted, op.occurrences, op.logits, op.sampling,
-         op.history, op.bias_ids, op.bias_values, op.masks, op.mask_words, op.n_outputs,
-         op.vocabulary);
-  const emulator::Launch by_chunk = {{blocks_for(chunks, 8), max}, {256}};
-  launch("chunk_maxima", by_chunk, op.maxima, op.adjusted_maxima, op.logits,
-         static_cast<const float*>(op.adjusted), op.sampling, op.n_outputs, op.vocabulary);
-  launch("fused_temperature_softmax", by_chunk, op.sums, op.masses, op.logits, op.adjusted,
-         op.maxima, op.adjusted_maxima, op.sampling, op.n_outputs, op.vocabulary);
-  launch("sample_token", {{max}, {512}}, op.results, op.max_top, op.logits, op.adjusted, op.maxima,
-         op.adjusted_maxima, op.sums, op.masses, op.sampling, op.n_outputs, op.vocabulary);
-  launch("top_k_candidates", {{max}, {256}}, op.results, op.max_top, op.logits, op.maxima, op.sums,
-         op.next_logits, op.next_ids, op.sampling, op.n_outputs, op.vocabulary);
 }
 
 }  // namespace kernel_test

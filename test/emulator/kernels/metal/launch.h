@@ -43,6 +43,6 @@ class WeightPieces {
 };
 
 // Groups the experts of the tokens of a list, or of the first tokens without a list.
-void launch_moe_group(const MoeGroup& op, const u32* row_list);
+void launch_moe_group(const PairGroups& op, const u32* row_list);
 
 }  // namespace kernel_test

@@ -17,24 +17,11 @@ std::string instance(const char* kernel, const std::string& type) {
   return kernel + ("<" + type + ">");
 }
 
-metal_args::KvPages pages_of(const KvCache& kv) {
-  return {.page_bytes = kv.page_bytes,
-          .head_bytes = kv.head_bytes,
-          .v_offset = kv.v_offset,
-          .k_scales = kv.k_scales,
-          .v_scales = kv.v_scales,
-          .page_tokens = kv.page_tokens,
-          .n_kv_heads = kv.n_kv_heads,
-          .k_dim = kv.k_dim,
-          .v_dim = kv.v_dim,
-          .values_in_keys = kv.values_in_keys};
-}
-
 u32 present(const void* optional) { return optional ? 1 : 0; }
 
 metal_args::AttentionArgs attention_args(const AttentionArguments& a, const Pages& pages,
                                          const Sequences& tables) {
-  return {.kv = pages_of(pages.cache),
+  return {.kv = pages.kernel_pages(),
           .page_stride = tables.page_stride,
           .n_heads = a.n_heads,
           .scale = a.scale,
@@ -71,6 +58,13 @@ void launch_kernel(const std::string& instance, const forge::Geometry& geometry,
   const auto& [grid, group] = geometry;
   launch_metal(instance, {{grid.x, grid.y, grid.z}, {group.threads}, group.memory}, buffers,
                scalars, scalar_bytes);
+}
+
+// Lanes hold numbers in fours.
+u32 delta_rows(u32 k_dim) {
+  u32 fours = 1;
+  while (fours * 4 * kDeltaLanes < k_dim) fours *= 2;
+  return fours;
 }
 
 u64 kept_row_bytes(u32) { return 0; }
@@ -113,31 +107,25 @@ void launch(const Gemm& op) {
                pieces.data(0), pieces.data(1), pieces.data(2), op.n_rows, kNothing, op.epilogue.bias, op.epilogue.residual, codebooks().data());
 }
 
-void launch(const MoeRoute& op) {
-  launch_metal("moe_route", {{blocks_for(op.max_tokens, 4)}, {128}},
-               metal_args::MoeRouteArgs{op.n_experts, op.top_k, op.normalize, op.scale, op.scores,
-                                        op.n_groups, op.top_groups, present(op.bias),
-                                        present(op.expert_scales)},
-               op.out, op.logits, op.bias, op.expert_scales, op.n_tokens);
+void launch_moe_group(const PairGroups& op, const u32* row_list) {
+  launch<MoeGroup>({{1}, {256, (2 * op.n_experts + 1) * 4}},
+                   {.tiles = op.tiles,
+                    .n_tiles = op.n_tiles,
+                    .pairs = op.pairs,
+                    .route = op.route,
+                    .n_tokens = op.n_tokens,
+                    .row_list = row_list},
+                   {.n_experts = op.n_experts,
+                    .top_k = op.top_k,
+                    .tile_tokens = op.tile_tokens,
+                    .has_row_list = row_list != nullptr});
 }
 
-void launch_moe_group(const MoeGroup& op, const u32* row_list) {
-  launch_metal("moe_group", {{1}, {256}, (2 * op.n_experts + 1) * 4},
-               metal_args::MoeGroupArgs{op.n_experts, op.top_k, op.tile_tokens, present(row_list)},
-               op.tiles, op.n_tiles, op.pairs, op.route, op.n_tokens, row_list);
-}
-
-void launch(const MoeGroup& op) { launch_moe_group(op, nullptr); }
+void launch(const PairGroups& op) { launch_moe_group(op, nullptr); }
 
 static metal_args::GroupedMatvecArgs grouped_args(const GroupedMatvec& op) {
   return {op.weight->row_stride, op.expert_rows,    op.weight->cols, op.top_k,
           op.x_shared,           present(op.bias), op.split};
-}
-
-void launch(const HeadGroups& op) {
-  launch_metal("head_groups", {{blocks_for(op.max_tokens * op.n_heads, 256)}, {256}},
-               metal_args::HeadGroupsArgs{op.n_heads, op.tile_tokens}, op.tiles, op.n_tiles,
-               op.pairs, op.n_tokens);
 }
 
 void launch(const GroupedMatvec& op) {
@@ -159,52 +147,9 @@ void launch(const GroupedGemm& op) {
                codebooks().data());
 }
 
-void launch(const MoeCombine& op) {
-  launch_metal("moe_combine",
-               {{blocks_for(op.cols, metal_args::kRowElements), op.max_tokens}, {256}},
-               metal_args::MoeCombineArgs{op.cols, op.top_k, present(op.residual)}, op.out, op.x,
-               op.route, op.residual, op.n_tokens);
-}
-
-void launch(const CausalConv1d& op) {
-  const u32 columns = metal_args::kConvColumns, tokens = metal_args::kConvTokens;
-  launch_metal("causal_conv1d",
-               {{blocks_for(op.cols, columns), op.max_runs, blocks_for(op.longest_run, tokens)},
-                {columns},
-                op.width * columns * 4},
-               metal_args::CausalConv1dArgs{op.slot_stride, op.cols, op.width, op.activation,
-                                            present(op.bias)},
-               op.out, op.x, op.weight, op.bias, op.state, op.runs);
-}
-
-void launch(const GatedDeltaRule& op) {
-  const u32 columns = metal_args::kDeltaColumns, lanes = metal_args::kDeltaLanes;
-  u32 fours = 1;
-  while (fours * 4 * lanes < op.k_dim) fours *= 2;
-  launch_metal("gated_delta_rule<" + std::to_string(fours) + ">",
-               {{blocks_for(op.v_dim, columns), op.n_v_heads, op.max_runs}, {columns * lanes}},
-               metal_args::GatedDeltaRuleArgs{op.slot_stride, op.n_k_heads, op.n_v_heads, op.k_dim,
-                                              op.v_dim, op.is_tiled, op.scale, op.eps},
-               op.out, op.qkv, op.ba, op.rate, op.dt_bias, op.state, op.runs);
-}
-
-void launch(const RopeAppend& op) {
-  const KvCache& kv = op.pages->cache;
-  launch_metal(instance("rope_append", op.type->name),
-               {{op.max_tokens, op.n_heads + (2 - kv.values_in_keys) * kv.n_kv_heads},
-                {128},
-                std::max(kv.k_dim, kv.v_dim) * 4},
-               metal_args::RopeAppendArgs{pages_of(kv), op.tables->page_stride, op.n_heads,
-                                          op.q_norm_width, op.k_norm_width, op.eps, op.offset,
-                                          op.n_freqs, kv.values_in_keys ? kv.k_dim - 2 * op.n_freqs : 0u,
-                                          op.interleaved},
-               op.q, op.qkv, kv.data, op.positions, op.sequences, op.tables->page_tables.data(),
-               op.n_tokens, op.q_norm, op.k_norm, op.rope);
-}
-
 void launch(const NaiveAttention& op) {
   launch_metal(instance("naive_attention", op.type->name), {{op.n_heads, op.max_tokens}, {128}},
-               metal_args::NaiveAttentionArgs{pages_of(op.pages->cache), op.tables->page_stride,
+               metal_args::NaiveAttentionArgs{op.pages->kernel_pages(), op.tables->page_stride,
                                               op.n_heads, op.scale, op.window, op.softcap,
                                               present(op.sinks)},
                op.out, op.q, op.pages->cache.data, op.positions, op.sequences,
@@ -264,24 +209,6 @@ void launch_latent(const DecodeAttention& op) {
                op.out, splits ? op.partial_out : nullptr, splits ? op.partial_ml : nullptr, op.q,
                kv.data, op.tiles, op.work, op.n_work, op.tables->page_tables.data(), a.sinks);
   if (splits) merge_splits(op);
-}
-
-void launch(const ChooseTokens& op) {
-  const u32 chunks = blocks_for(op.vocabulary, metal_args::kChunk), max = op.max_outputs;
-  const metal_args::SamplingArgs args = {op.vocabulary, op.max_top, op.mask_words};
-  const emulator::MetalLaunch by_chunk = {{blocks_for(chunks, metal_args::kGroupChunks), max},
-                                          {256}};
-  const emulator::MetalLaunch by_output = {{max}, {512}};
-  launch_metal("adjust_logits", by_output, args, op.adjusted, op.occurrences, op.logits,
-               op.sampling, op.history, op.bias_ids, op.bias_values, op.masks, op.n_outputs);
-  launch_metal("chunk_maxima", by_chunk, args, op.maxima, op.adjusted_maxima, op.logits,
-               op.adjusted, op.sampling, op.n_outputs);
-  launch_metal("fused_temperature_softmax", by_chunk, args, op.sums, op.masses, op.logits,
-               op.adjusted, op.maxima, op.adjusted_maxima, op.sampling, op.n_outputs);
-  launch_metal("sample_token", by_output, args, op.results, op.logits, op.adjusted, op.maxima,
-               op.adjusted_maxima, op.sums, op.masses, op.sampling, op.n_outputs);
-  launch_metal("top_k_candidates", by_output, args, op.results, op.logits, op.maxima, op.sums,
-               op.next_logits, op.next_ids, op.sampling, op.n_outputs);
 }
 
 }  // namespace kernel_test

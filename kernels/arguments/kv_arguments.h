@@ -1,0 +1,44 @@
+#pragma once
+
+// Arguments of kernels that access KV pages.
+
+#include "kernel_arguments.h"
+
+namespace kernel_args {
+
+// The pages of one layer are a buffer of bytes: for each KV head of a page the keys
+// [page_tokens, k_dim], their scales (Q8_0: an F16 for each 32 numbers of a row), the values
+// [page_tokens, v_dim], and their scales, each of the four parts padded to 16 bytes.
+struct KvPages {
+  u64 page_bytes;
+  u32 head_bytes;
+  u32 v_offset;  // this and the next offsets: bytes from the start of a head
+  u32 k_scales;
+  u32 v_scales;
+  u32 page_tokens;
+  u32 n_kv_heads;
+  u32 k_dim;
+  u32 v_dim;
+  u32 values_in_keys;  // 1: values are the first v_dim numbers of keys
+};
+
+// Instances are for the element type of the cache: float, f16, bf16, q8. q_norm, k_norm: if their
+// width is not 0. rope: if n_freqs is not 0.
+struct RopeAppendArgs {
+  KvPages kv;
+  u32 page_stride;  // entries between page tables
+  u32 n_heads;
+  u32 q_norm_width;
+  u32 k_norm_width;
+  float eps;
+  float offset;
+  u32 n_freqs;
+  u32 first_rotated;  // index of the first rotated element of a head
+  u32 interleaved;
+};
+KERNEL_ARGUMENTS(RopeAppend, rope_append, RopeAppendArgs,
+                 WRITES(float) q; READS(float) qkv; WRITES(u8) pages; READS(i32) positions;
+                 READS(i32) sequences; READS(i32) page_tables; READS(u32) n_tokens;
+                 READS(float) q_norm; READS(float) k_norm; READS(float) rope;)
+
+}  // namespace kernel_args
