@@ -6,28 +6,58 @@ using namespace forge;
 
 namespace {
 
-KvCache& kv_page(const KvObject& object, uint32_t page) {
-  const uint32_t n_pages = object.kv->shape.n_pages;
-  require(page < n_pages, "KV page ", page, " of ", n_pages);
-  return *object.kv;
-}
-
-void check_page_buffer(const KvCache& kv, const void* data, uint64_t bytes) {
-  require(data && bytes == kv.page_bytes, "a KV page has ", kv.page_bytes,
-          " bytes, the buffer has ", bytes);
-}
-
 constexpr uint32_t kMaxSlots = 1u << 16;
 
-StateCache& state_slot(const StateObject& object, uint32_t slot) {
-  const uint32_t n_slots = object.state->shape.n_slots;
-  require(slot < n_slots, "state slot ", slot, " of ", n_slots);
-  return *object.state;
+// The pages or slots of a cache.
+struct Parts {
+  CacheParts& cache;
+  uint32_t n;
+  uint64_t bytes;    // of each
+  const char* name;  // of one, in errors
+};
+
+// Calls use(parts) with the parts of a cache, which lives until the call returns.
+template <class Use>
+forge_status on_pages(uint32_t kv, const Use& use) {
+  return on_handle(kv, [&] {
+    auto object = get<KvObject>(kv, "KV cache");
+    use(Parts{*object->kv, object->kv->shape.n_pages, object->kv->page_bytes, "KV page"});
+  });
 }
 
-void check_slot_buffer(const StateCache& state, const void* data, uint64_t bytes) {
-  require(data && bytes == state.slot_bytes, "a state slot has ", state.slot_bytes,
+template <class Use>
+forge_status on_slots(uint32_t state, const Use& use) {
+  return on_handle(state, [&] {
+    auto object = get<StateObject>(state, "state cache");
+    const StateCache& cache = *object->state;
+    use(Parts{*object->state, cache.shape.n_slots, cache.slot_bytes, "state slot"});
+  });
+}
+
+void check(const Parts& parts, uint32_t part) {
+  require(part < parts.n, parts.name, " ", part, " of ", parts.n);
+}
+
+void check(const Parts& parts, uint32_t part, const void* data, uint64_t bytes) {
+  check(parts, part);
+  require(data && bytes == parts.bytes, "a ", parts.name, " has ", parts.bytes,
           " bytes, the buffer has ", bytes);
+}
+
+void copy(const Parts& parts, uint32_t from, uint32_t to) {
+  check(parts, to);
+  check(parts, from);
+  if (from != to) parts.cache.copy(from, to);
+}
+
+void read(const Parts& parts, uint32_t part, void* data, uint64_t bytes) {
+  check(parts, part, data, bytes);
+  parts.cache.read(part, static_cast<uint8_t*>(data));
+}
+
+void write(const Parts& parts, uint32_t part, const void* data, uint64_t bytes) {
+  check(parts, part, data, bytes);
+  parts.cache.write(part, static_cast<const uint8_t*>(data));
 }
 
 }  // namespace
@@ -70,29 +100,16 @@ forge_status forge_kv_create(uint32_t device, uint32_t type, uint32_t n_pages, u
 }
 
 forge_status forge_kv_copy_page(uint32_t kv, uint32_t from, uint32_t to) {
-  return on_handle(kv, [&] {
-    auto object = get<KvObject>(kv, "KV cache");
-    kv_page(*object, to);
-    if (from != to) kv_page(*object, from).copy_page(from, to);
-  });
+  return on_pages(kv, [&](const Parts& parts) { copy(parts, from, to); });
 }
 
 forge_status forge_kv_read_page(uint32_t kv, uint32_t page, void* data, uint64_t bytes) {
-  return on_handle(kv, [&] {
-    auto object = get<KvObject>(kv, "KV cache");
-    const KvCache& cache = kv_page(*object, page);
-    check_page_buffer(cache, data, bytes);
-    cache.read_page(page, static_cast<uint8_t*>(data));
-  });
+  return on_pages(kv, [&](const Parts& parts) { read(parts, page, data, bytes); });
 }
 
-forge_status forge_kv_write_page(uint32_t kv, uint32_t page, const void* data, uint64_t bytes) {
-  return on_handle(kv, [&] {
-    auto object = get<KvObject>(kv, "KV cache");
-    KvCache& cache = kv_page(*object, page);
-    check_page_buffer(cache, data, bytes);
-    cache.write_page(page, static_cast<const uint8_t*>(data));
-  });
+forge_status forge_kv_write_page(uint32_t kv, uint32_t page, const void* data,
+                                    uint64_t bytes) {
+  return on_pages(kv, [&](const Parts& parts) { write(parts, page, data, bytes); });
 }
 
 forge_status forge_state_create(uint32_t device, uint32_t n_slots, uint32_t rows, uint32_t cols,
@@ -121,28 +138,14 @@ forge_status forge_state_create(uint32_t device, uint32_t n_slots, uint32_t rows
 }
 
 forge_status forge_state_copy_slot(uint32_t state, uint32_t from, uint32_t to) {
-  return on_handle(state, [&] {
-    auto object = get<StateObject>(state, "state cache");
-    state_slot(*object, to);
-    if (from != to) state_slot(*object, from).copy_slot(from, to);
-  });
+  return on_slots(state, [&](const Parts& parts) { copy(parts, from, to); });
 }
 
 forge_status forge_state_read_slot(uint32_t state, uint32_t slot, void* data, uint64_t bytes) {
-  return on_handle(state, [&] {
-    auto object = get<StateObject>(state, "state cache");
-    const StateCache& cache = state_slot(*object, slot);
-    check_slot_buffer(cache, data, bytes);
-    cache.read_slot(slot, static_cast<uint8_t*>(data));
-  });
+  return on_slots(state, [&](const Parts& parts) { read(parts, slot, data, bytes); });
 }
 
 forge_status forge_state_write_slot(uint32_t state, uint32_t slot, const void* data,
                                     uint64_t bytes) {
-  return on_handle(state, [&] {
-    auto object = get<StateObject>(state, "state cache");
-    StateCache& cache = state_slot(*object, slot);
-    check_slot_buffer(cache, data, bytes);
-    cache.write_slot(slot, static_cast<const uint8_t*>(data));
-  });
+  return on_slots(state, [&](const Parts& parts) { write(parts, slot, data, bytes); });
 }

@@ -88,12 +88,16 @@ struct KvShape {
   uint32_t kept_dim() const { return values_in_keys ? k_head_dim : k_head_dim + v_head_dim; }
 };
 
+// Memory of equal parts, which are copied whole: pages or slots.
+struct CacheParts {
+  virtual ~CacheParts() = default;
+  virtual void copy(uint32_t from, uint32_t to) = 0;
+  virtual void read(uint32_t part, uint8_t* data) const = 0;
+  virtual void write(uint32_t part, const uint8_t* data) = 0;
+};
+
 // The keys and values of one layer.
-struct KvCache {
-  virtual ~KvCache() = default;
-  virtual void copy_page(uint32_t from, uint32_t to) = 0;
-  virtual void read_page(uint32_t page, uint8_t* data) const = 0;
-  virtual void write_page(uint32_t page, const uint8_t* data) = 0;
+struct KvCache : CacheParts {
   KvShape shape{};
   uint64_t page_bytes = 0;
 };
@@ -105,11 +109,7 @@ struct StateShape {
 };
 
 // The recurrent state of one operation: a slot for each sequence.
-struct StateCache {
-  virtual ~StateCache() = default;
-  virtual void copy_slot(uint32_t from, uint32_t to) = 0;
-  virtual void read_slot(uint32_t slot, uint8_t* data) const = 0;
-  virtual void write_slot(uint32_t slot, const uint8_t* data) = 0;
+struct StateCache : CacheParts {
   StateShape shape{};
   uint64_t slot_bytes = 0;
 };

@@ -131,15 +131,15 @@ void CpuKv::to_half(const float* from, uint32_t n, uint8_t* to) const {
   }
 }
 
-void CpuKv::copy_page(uint32_t from, uint32_t to) {
+void CpuKv::copy(uint32_t from, uint32_t to) {
   std::memcpy(page(to), page(from), page_bytes);
 }
 
-void CpuKv::read_page(uint32_t index, uint8_t* data) const {
+void CpuKv::read(uint32_t index, uint8_t* data) const {
   std::memcpy(data, page(index), page_bytes);
 }
 
-void CpuKv::write_page(uint32_t index, const uint8_t* data) {
+void CpuKv::write(uint32_t index, const uint8_t* data) {
   std::memcpy(page(index), data, page_bytes);
 }
 
@@ -153,15 +153,15 @@ float* CpuState::slot(uint32_t index) const {
   return reinterpret_cast<float*>(memory_.data() + index * slot_bytes);
 }
 
-void CpuState::copy_slot(uint32_t from, uint32_t to) {
+void CpuState::copy(uint32_t from, uint32_t to) {
   std::memcpy(slot(to), slot(from), slot_bytes);
 }
 
-void CpuState::read_slot(uint32_t index, uint8_t* data) const {
+void CpuState::read(uint32_t index, uint8_t* data) const {
   std::memcpy(data, slot(index), slot_bytes);
 }
 
-void CpuState::write_slot(uint32_t index, const uint8_t* data) {
+void CpuState::write(uint32_t index, const uint8_t* data) {
   std::memcpy(slot(index), data, slot_bytes);
 }
 

@@ -14,9 +14,9 @@ class CpuKv : public KvCache {
  public:
   CpuKv(const KvShape& cache_shape, const KernelTable& kernels);
 
-  void copy_page(uint32_t from, uint32_t to) override;
-  void read_page(uint32_t page, uint8_t* data) const override;
-  void write_page(uint32_t page, const uint8_t* data) override;
+  void copy(uint32_t from, uint32_t to) override;
+  void read(uint32_t page, uint8_t* data) const override;
+  void write(uint32_t page, const uint8_t* data) override;
 
   // Stores k and v of all heads of one token at `slot` of a page.
   void store(uint32_t page, uint32_t slot, const float* k, const float* v);
@@ -52,9 +52,9 @@ class CpuState : public StateCache {
  public:
   explicit CpuState(const StateShape& cache_shape);
 
-  void copy_slot(uint32_t from, uint32_t to) override;
-  void read_slot(uint32_t slot, uint8_t* data) const override;
-  void write_slot(uint32_t slot, const uint8_t* data) override;
+  void copy(uint32_t from, uint32_t to) override;
+  void read(uint32_t slot, uint8_t* data) const override;
+  void write(uint32_t slot, const uint8_t* data) override;
 
   // The panels of a slot.
   float* slot(uint32_t index) const;

@@ -20,7 +20,7 @@ std::string architecture_name(int architecture) { return "sm_" + std::to_string(
 struct CudaGpu {
   using Device = CudaDevice;
   using Weight = CudaWeight;
-  using CacheMemory = cuda::CacheMemory;
+  using CacheTransfers = cuda::CacheTransfers;
   using Executor = CudaExecutor;
 };
 

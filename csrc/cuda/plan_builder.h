@@ -10,7 +10,7 @@
 #include "../gpu/shared_operations.h"
 #include "attention_choice.h"
 #include "cuda_device.h"
-#include "cache_memory.h"
+#include "caches.h"
 #include "cuda_weight.h"
 #include "plan_entry.h"
 

@@ -3,9 +3,11 @@
 // KV pages and recurrent state in device memory. A cache is allocated when the first step that uses
 // it is compiled: all needs of the model are known by then, so that an error can list them.
 //
-// A device supplies the class `Memory`: one buffer of a given size that is allocated late, filled
-// with zeros, and copied in whole pages or slots. Its operations take the device's lock, except
-// `allocate`, whose caller holds it.
+// A device supplies `Transfers`: the types Device, Buffer, Turn (exclusive use of the device) and
+// Pages, and the functions
+//   Buffer zeroed(device, bytes, what)
+//   void copy(device, to, from, bytes, what), read(...) and write(...), complete on return
+// where `what` names the work in errors.
 
 #include <memory>
 #include <string>
@@ -73,20 +75,59 @@ inline const DeviceStateCache& device_state(const StateCache& cache) {
   return static_cast<const DeviceStateCache&>(cache);
 }
 
-// The pages of one layer in `Memory`. `Memory::Pages` is the struct that kernels take.
-template <class Memory>
+// The memory of a cache: one buffer that is allocated late and copied in whole pages or slots. Its
+// functions take the device's turn, except `allocate`, whose caller holds it.
+template <class Transfers>
+class CacheMemory {
+ public:
+  using Device = typename Transfers::Device;
+
+  // `name` is used in errors.
+  CacheMemory(Device device, uint64_t bytes, const char* name)
+      : device_(std::move(device)), bytes_(bytes), name_(name) {}
+
+  bool is_allocated() const { return static_cast<bool>(buffer_); }
+  void allocate() const {
+    if (!buffer_) buffer_ = Transfers::zeroed(device_, bytes_, "clearing " + name_);
+  }
+  void copy(uint64_t to, uint64_t from, uint64_t bytes) const {
+    const typename Transfers::Turn turn(device_);
+    allocate();
+    Transfers::copy(device_, buffer_.at(to), buffer_.at(from), bytes, "copying " + name_);
+  }
+  void read(uint8_t* to, uint64_t from, uint64_t bytes) const {
+    const typename Transfers::Turn turn(device_);
+    allocate();
+    Transfers::read(device_, to, buffer_.at(from), bytes, "reading " + name_);
+  }
+  void write(uint64_t to, const uint8_t* from, uint64_t bytes) const {
+    const typename Transfers::Turn turn(device_);
+    allocate();
+    Transfers::write(device_, buffer_.at(to), from, bytes, "writing " + name_);
+  }
+  auto at() const { return buffer_.at(); }
+
+ private:
+  Device device_;
+  uint64_t bytes_;
+  std::string name_;
+  mutable typename Transfers::Buffer buffer_;
+};
+
+// The pages of one layer. `Transfers::Pages` is the struct that kernels take.
+template <class Transfers>
 class KvCacheIn final : public DeviceKv {
  public:
-  KvCacheIn(const KvShape& cache_shape, const typename Memory::Device& device)
+  KvCacheIn(const KvShape& cache_shape, const typename Transfers::Device& device)
       : DeviceKv(cache_shape, device->room()), memory_(device, bytes(), "the KV cache") {}
 
-  void copy_page(uint32_t from, uint32_t to) override {
+  void copy(uint32_t from, uint32_t to) override {
     memory_.copy(to * page_bytes, from * page_bytes, page_bytes);
   }
-  void read_page(uint32_t page, uint8_t* data) const override {
+  void read(uint32_t page, uint8_t* data) const override {
     memory_.read(data, page * page_bytes, page_bytes);
   }
-  void write_page(uint32_t page, const uint8_t* data) override {
+  void write(uint32_t page, const uint8_t* data) override {
     memory_.write(page * page_bytes, data, page_bytes);
   }
 
@@ -94,8 +135,8 @@ class KvCacheIn final : public DeviceKv {
   void allocate() const override { memory_.allocate(); }
   auto memory() const { return memory_.at(); }
 
-  typename Memory::Pages pages() const {
-    typename Memory::Pages pages{};
+  typename Transfers::Pages pages() const {
+    typename Transfers::Pages pages{};
     // On Metal the buffer is an argument of its own.
     if constexpr (requires { pages.data; }) pages.data = memory();
     pages.page_bytes = page_bytes;
@@ -114,24 +155,23 @@ class KvCacheIn final : public DeviceKv {
   static const KvCacheIn& of(const KvRef& kv) { return static_cast<const KvCacheIn&>(*kv); }
 
  private:
-  Memory memory_;
+  CacheMemory<Transfers> memory_;
 };
 
-// Recurrent state in `Memory`.
-template <class Memory>
+template <class Transfers>
 class StateCacheIn final : public DeviceStateCache {
  public:
-  StateCacheIn(const StateShape& cache_shape, const typename Memory::Device& device)
+  StateCacheIn(const StateShape& cache_shape, const typename Transfers::Device& device)
       : DeviceStateCache(cache_shape, device->room()),
         memory_(device, bytes(), "recurrent state") {}
 
-  void copy_slot(uint32_t from, uint32_t to) override {
+  void copy(uint32_t from, uint32_t to) override {
     memory_.copy(to * slot_bytes, from * slot_bytes, slot_bytes);
   }
-  void read_slot(uint32_t slot, uint8_t* data) const override {
+  void read(uint32_t slot, uint8_t* data) const override {
     memory_.read(data, slot * slot_bytes, slot_bytes);
   }
-  void write_slot(uint32_t slot, const uint8_t* data) override {
+  void write(uint32_t slot, const uint8_t* data) override {
     memory_.write(slot * slot_bytes, data, slot_bytes);
   }
 
@@ -145,7 +185,7 @@ class StateCacheIn final : public DeviceStateCache {
   }
 
  private:
-  Memory memory_;
+  CacheMemory<Transfers> memory_;
 };
 
 // True if the tiled attention kernels have instances for the cache: heads of 16, 32, 64, 80, 96,

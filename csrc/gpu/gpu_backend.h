@@ -34,11 +34,11 @@ class GpuBackend : public Backend {
   }
 
   std::shared_ptr<KvCache> create_kv(const KvShape& shape) override {
-    return std::make_shared<KvCacheIn<typename Gpu::CacheMemory>>(shape, device_->handle());
+    return std::make_shared<KvCacheIn<typename Gpu::CacheTransfers>>(shape, device_->handle());
   }
 
   std::shared_ptr<StateCache> create_state(const StateShape& shape) override {
-    return std::make_shared<StateCacheIn<typename Gpu::CacheMemory>>(shape, device_->handle());
+    return std::make_shared<StateCacheIn<typename Gpu::CacheTransfers>>(shape, device_->handle());
   }
 
   std::unique_ptr<Executable> compile(std::shared_ptr<const Program> program) override {

@@ -24,7 +24,7 @@ const char* attention_text(bool has_known_matrix_places) {
 struct MetalGpu {
   using Device = MetalDevice;
   using Weight = MetalWeight;
-  using CacheMemory = metal::CacheMemory;
+  using CacheTransfers = metal::CacheTransfers;
   using Executor = MetalExecutor;
 };
 

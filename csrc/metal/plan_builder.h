@@ -10,7 +10,7 @@
 #include "../gpu/shared_operations.h"
 #include "launch.h"
 #include "metal_device.h"
-#include "cache_memory.h"
+#include "caches.h"
 #include "metal_weight.h"
 
 namespace forge::metal {

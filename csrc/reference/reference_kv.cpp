@@ -94,15 +94,15 @@ float ReferenceKv::load(uint32_t page, uint32_t slot, uint32_t i) const {
   return shape.type == WeightType::BF16 ? bf16_to_f32(half) : f16_to_f32(half);
 }
 
-void ReferenceKv::copy_page(uint32_t from, uint32_t to) {
+void ReferenceKv::copy(uint32_t from, uint32_t to) {
   std::memcpy(data_.data() + to * page_bytes, data_.data() + from * page_bytes, page_bytes);
 }
 
-void ReferenceKv::read_page(uint32_t page, uint8_t* data) const {
+void ReferenceKv::read(uint32_t page, uint8_t* data) const {
   std::memcpy(data, data_.data() + page * page_bytes, page_bytes);
 }
 
-void ReferenceKv::write_page(uint32_t page, const uint8_t* data) {
+void ReferenceKv::write(uint32_t page, const uint8_t* data) {
   std::memcpy(data_.data() + page * page_bytes, data, page_bytes);
 }
 

@@ -14,9 +14,9 @@ class ReferenceKv : public KvCache {
  public:
   explicit ReferenceKv(const KvShape& shape);
 
-  void copy_page(uint32_t from, uint32_t to) override;
-  void read_page(uint32_t page, uint8_t* data) const override;
-  void write_page(uint32_t page, const uint8_t* data) override;
+  void copy(uint32_t from, uint32_t to) override;
+  void read(uint32_t page, uint8_t* data) const override;
+  void write(uint32_t page, const uint8_t* data) override;
 
   uint32_t k_cols() const { return shape.n_kv_heads * shape.k_head_dim; }
   // 0 if values are in the keys.

@@ -16,13 +16,13 @@ class ReferenceState : public StateCache {
     slot_bytes = uint64_t{shape.rows} * shape.cols * sizeof(float);
   }
 
-  void copy_slot(uint32_t from, uint32_t to) override {
+  void copy(uint32_t from, uint32_t to) override {
     std::memcpy(slot(to), slot(from), slot_bytes);
   }
-  void read_slot(uint32_t index, uint8_t* data) const override {
+  void read(uint32_t index, uint8_t* data) const override {
     std::memcpy(data, data_.data() + offset(index), slot_bytes);
   }
-  void write_slot(uint32_t index, const uint8_t* data) override {
+  void write(uint32_t index, const uint8_t* data) override {
     std::memcpy(slot(index), data, slot_bytes);
   }
 
