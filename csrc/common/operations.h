@@ -669,6 +669,22 @@ struct ClampOp {
   }
 };
 
+// out = beta x + alpha_p x^2 where x > 0, else beta x + alpha_n (exp(min(x, eps)) - 1 - x): xIELU,
+// arXiv 2411.13010.
+struct XieluOp {
+  Input x;
+  float alpha_p = 0, alpha_n = 0, beta = 0, eps = 0;
+  FORGE_OPERANDS("xielu", x, alpha_p, alpha_n, beta, eps)
+
+  Shape check(const OperationChecks& c) const {
+    const Value& in = c.value("x", x);
+    for (const float number : {alpha_p, alpha_n, beta, eps}) {
+      c.expect(std::isfinite(number), "a number is ", number, "; valid are finite numbers");
+    }
+    return {in.rows, in.cols};
+  }
+};
+
 // Chooses one token for each row of logits[outputs, vocabulary] as the input block asks, and
 // reports up to max_top alternatives (forge_sampling). The last operation of a step; it has no
 // value.
@@ -689,7 +705,8 @@ struct SampleOp {
   X(EmbedOp) X(RmsNormOp) X(LayerNormOp) X(MatmulOp) X(HeadMatmulOp) X(RopeTableOp)              \
   X(RopeAppendOp) X(AttentionOp) X(GluOp) X(SigmoidGateOp) X(GatedRmsNormOp) X(CausalConv1dOp)   \
   X(GatedDeltaRuleOp) X(GatherColumnsOp) X(PermuteColumnsOp) X(MoeRouteOp) X(MoeMatmulOp)        \
-  X(MoeCombineOp) X(GatherOutputsOp) X(SoftcapOp) X(ClampOp) X(SampleOp)
+  X(MoeCombineOp) X(GatherOutputsOp) X(SoftcapOp) X(ClampOp) X(XieluOp)        \
+  X(SampleOp)
 
 #define FORGE_NEXT_OP(Type) , Type
 template <class Begin, class... Ops>

@@ -11,6 +11,9 @@
 
 MAP_KERNEL(SoftcapOp, softcap, (const float* x, uint64_t n, float cap, float* out))
 MAP_KERNEL(ClampOp, clamp, (const float* x, uint64_t n, float limit, float* out))
+MAP_KERNEL(XieluOp, xielu,
+           (const float* x, uint64_t n, float alpha_p, float alpha_n, float beta, float eps,
+            float* out))
 #undef MAP_KERNEL
 
 // Products: see MatmulBlock.

@@ -185,4 +185,14 @@ void Executor::execute(const ClampOp& op) {
   }
 }
 
+void Executor::execute(const XieluOp& op) {
+  const Matrix in = matrix(op.x), out = matrix(op.out);
+  for (uint64_t i = 0; i < in.rows * in.cols; ++i) {
+    const double x = in.data[i];
+    const double bent = x > 0 ? op.alpha_p * x * x
+                              : op.alpha_n * (std::expm1(std::min<double>(x, op.eps)) - x);
+    out.data[i] = static_cast<float>(bent + op.beta * x);
+  }
+}
+
 }  // namespace forge::reference

@@ -147,8 +147,15 @@ struct ClampArgs {
   u32 cols;
   float limit;
 };
+struct XieluArgs {
+  u32 cols;
+  float alpha_p;
+  float alpha_n;
+  float beta;
+  float eps;
+};
 
-#define KERNEL_MAPS(X) X(Softcap, softcap) X(Clamp, clamp_values)
+#define KERNEL_MAPS(X) X(Softcap, softcap) X(Clamp, clamp_values) X(Xielu, xielu)
 
 #define KERNEL_MAP_ARGUMENTS(Name, kernel)      \
   KERNEL_ARGUMENTS(Name, kernel, Name##Args,    \

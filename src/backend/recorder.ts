@@ -63,6 +63,14 @@ export interface GatedRmsNormOptions {
   readonly activation: Activation;
 }
 
+/** `beta x + (x > 0 ? alphaP x² : alphaN (exp(min(x, eps)) - 1 - x))` */
+export interface XieluOptions {
+  readonly alphaP: number;
+  readonly alphaN: number;
+  readonly beta: number;
+  readonly eps: number;
+}
+
 /** Options of {@linkcode Recorder.causalConv1d}. */
 export interface CausalConv1dOptions {
   /** `[1, cols]` */
@@ -327,6 +335,11 @@ export class Recorder {
   /** Clamps `x` to `[-limit, limit]`. */
   clamp(x: Value, limit: number): Value {
     return this.#sink.record("clamp", { x, limit });
+  }
+
+  /** The activation xIELU. */
+  xielu(x: Value, { alphaP: alpha_p, alphaN: alpha_n, beta, eps }: XieluOptions): Value {
+    return this.#sink.record("xielu", { x, alpha_p, alpha_n, beta, eps });
   }
 
   /** Chooses a token for each output, and reports up to `maxTop` others; the step's last operation. */

@@ -117,6 +117,54 @@ opTest<{ readonly x: Matrix; readonly limit: number }>("clamp", {
   tolerance: { absolute: 0, relative: 0 },
 });
 
+interface XieluCase {
+  readonly x: Matrix;
+  readonly alphaP: number;
+  readonly alphaN: number;
+  readonly beta: number;
+  readonly eps: number;
+}
+
+opTest<XieluCase>("xielu", {
+  cases: (random) => [
+    // Near 0 the exponential cancels.
+    ...[[1, 1, 4], [3, 7, 1e-3], [2, 33, 20], [70, 130, 2], [1, 5000, 4]].map(
+      ([rows = 0, cols = 0, size]) => {
+        const alphaP = 0.1 + 2 * random.uniform(), alphaN = 0.5 + random.uniform();
+        const x = randomMatrix(random, rows, cols, size);
+        return [`${rows} x ${cols} to ${size}`, {
+          x,
+          alphaP,
+          alphaN,
+          beta: 0.5,
+          eps: -1e-6,
+        }] as const;
+      },
+    ),
+    ["the ends of float32", {
+      x: matrixOf(extremes.length, extremeCols, (row) => extremes[row]!),
+      alphaP: 0.8,
+      alphaN: 0.9,
+      beta: 0.5,
+      eps: -1e-6,
+    }],
+  ],
+  run: (device, { x, ...numbers }) =>
+    runStep(device, tokenInputs(x.rows), (graph) => ({
+      value: graph.recorder.xielu(graph.input(x), numbers),
+      cols: x.cols,
+    })),
+  plain: ({ x, alphaP, alphaN, beta, eps }) =>
+    matrixOf(x.rows, x.cols, (row, col) => {
+      const value = rowOf(x, row)[col]!;
+      const bent = value > 0
+        ? alphaP * value * value
+        : alphaN * (Math.expm1(Math.min(value, eps)) - value);
+      return bent + beta * value;
+    }),
+  tolerance: { absolute: 1e-9, relative: 2e-6 },
+});
+
 deviceTest("clamp leaves NaN", async (device) => {
   const x = matrixOf(1, 33, (_, col) => col % 3 === 0 ? NaN : 100);
   const { data } = await runStep(device, tokenInputs(1), (graph) => ({

@@ -82,6 +82,18 @@ void clamp(const float* x, uint64_t n, float limit, float* out) {
   });
 }
 
+void xielu(const float* x, uint64_t n, float alpha_p, float alpha_n, float beta, float eps,
+           float* out) {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
+    const Vec v = load_up_to(x + i, m);
+    // exp(y) - 1 = 2 tanh(y / 2) / (1 - tanh(y / 2)), which loses no digits near 0.
+    const Vec t = tanh(min(v, set(eps)) * set(0.5f));
+    const Vec negative = ((t + t) / (set(1.0f) - t) - v) * set(alpha_n);
+    const Vec positive = v * v * set(alpha_p);
+    store_up_to(out + i, fma(v, set(beta), select(less(zero(), v), positive, negative)), m);
+  });
+}
+
 void scale(const float* x, uint64_t n, float factor, float* out) {
   for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
     store_up_to(out + i, load_up_to(x + i, m) * set(factor), m);
