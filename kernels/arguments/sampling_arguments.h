@@ -66,7 +66,7 @@ KERNEL_ARGUMENTS(SampleToken, sample_token, SamplingArgs,
                  READS(float) maxima; READS(float) adjusted_maxima; READS(float) sums;
                  WRITES(u64) masses; READS(Sampling) sampling; READS(u32) n_outputs;)
 
-// Where max_top > 0. next_logits and next_ids are [outputs, chunks].
+// Launched if max_top > 0. next_logits and next_ids are [outputs, chunks].
 KERNEL_ARGUMENTS(TopKCandidates, top_k_candidates, SamplingArgs,
                  WRITES(u8) results; READS(float) logits; READS(float) maxima; READS(float) sums;
                  WRITES(float) next_logits; WRITES(u32) next_ids; READS(Sampling) sampling;

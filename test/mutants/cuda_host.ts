@@ -183,8 +183,8 @@ export const CUDA_HOST: readonly Mutant[] = [
     [
       "counts-of-a-group",
       "cuda/plan_moe.cpp",
-      "((warps + 2) * p.n_experts + 2) * static_cast",
-      "((warps + 2) * p.n_experts) * static_cast",
+      "((warps + 2) * p.n_experts + 2) * sizeof",
+      "((warps + 2) * p.n_experts) * sizeof",
     ],
     [
       "rows-of-an-expert",

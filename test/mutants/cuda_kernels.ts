@@ -298,8 +298,8 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     [
       "last-tile-of-a-group",
       "moe_group.cu",
-      "min(tile_tokens, first_pair[e + 1] - first)",
-      "tile_tokens",
+      "min(a.tile_tokens, first_pair[e + 1] - first)",
+      "a.tile_tokens",
     ],
   ),
   ...group(
@@ -359,8 +359,8 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     [
       "rows-that-a-slot-keeps",
       "causal_conv1d.cu",
-      "slot[row * cols] = own.at(run.n_rows + row);",
-      "slot[row * cols] = own.at(run.n_rows + row + 1);",
+      "slot[row * a.cols] = own.at(run.n_rows + row);",
+      "slot[row * a.cols] = own.at(run.n_rows + row + 1);",
     ],
     [
       "state-from-zero",
@@ -380,8 +380,8 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     [
       "factor-of-weights",
       "moe_route.cu",
-      "const float factor = normalize ? scale / sum : scale;",
-      "const float factor = normalize ? 1.0f / sum : scale;",
+      "const float factor = a.normalize ? a.scale / sum : a.scale;",
+      "const float factor = a.normalize ? 1.0f / sum : a.scale;",
     ],
   ),
   ...group(
