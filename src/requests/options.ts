@@ -26,12 +26,12 @@ type RequestOptions = GenerateOptions & Pick<BatchRequest, "n">;
 type Read = (value: JsonValue, name: string, request: JsonObject) => RequestOptions;
 
 const READERS: Readonly<Record<string, Read>> = {
-  max_tokens: (value, name) => ({ maxTokens: readMost(value, name) }),
+  max_tokens: (value, name) => ({ maxTokens: readTokenLimit(value, name) }),
   max_completion_tokens(value, name, request) {
     if (isGiven(request.max_tokens)) {
       throw new RequestError(`give ${name} or max_tokens, not both`, name);
     }
-    return { maxTokens: readMost(value, name) };
+    return { maxTokens: readTokenLimit(value, name) };
   },
   temperature: sampling("temperature"),
   top_k: sampling("topK"),
@@ -117,8 +117,8 @@ export function readOptions(request: JsonObject, defaults: GenerateOptions): Req
   return options;
 }
 
-/** Reads a limit of tokens; -1 is none, as in llama.cpp and Ollama. */
-function readMost(value: JsonValue, name: string): number | undefined {
+/** Reads a limit of tokens; -1 means no limit, as in llama.cpp and Ollama. */
+function readTokenLimit(value: JsonValue, name: string): number | undefined {
   return value === -1 ? undefined : readNumber(value, name, 0, MAX_COUNT, true);
 }
 

@@ -71,6 +71,7 @@ Deno.test("batch line: defaults, null and the spellings of OpenAI's API", () => 
   const over = read({ prompt: "x", temperature: 1, seed: null }, { temperature: 0, seed: 1 });
   assertEquals([over.temperature, over.seed], [1, 1]);
   assertEquals(read({ prompt: "x", max_completion_tokens: 3, max_tokens: null }).maxTokens, 3);
+  assertEquals(read({ prompt: "x", max_tokens: -1 }, { maxTokens: 5 }).maxTokens, undefined);
   assertEquals(read({ prompt: "x", logprobs: true }).logprobs, 0);
   assertEquals(read({ prompt: "x", logprobs: true, top_logprobs: 4 }).logprobs, 4);
   assertEquals(read({ prompt: "x", logprobs: false }, { logprobs: 3 }).logprobs, undefined);
@@ -150,7 +151,7 @@ Deno.test("batch line: errors name the wrong value and the valid ones", () => {
     [{ prompt: "a", id: 1.5 }, "id is 1.5"],
     [{ prompt: "a", id: true }, "id is true"],
     ['{"prompt": "a", "id": 12345678901234567890}', "id is 12345678901234567000"],
-    [{ prompt: "a", max_tokens: -1 }, "max_tokens is -1", "0 to"],
+    [{ prompt: "a", max_tokens: -2 }, "max_tokens is -2", "0 to"],
     [{ prompt: "a", max_tokens: 1.5 }, "whole number"],
     [{ prompt: "a", max_tokens: "5" }, 'max_tokens is "5"'],
     [{ prompt: "a", max_tokens: 5, max_completion_tokens: 5 }, "not both"],
