@@ -49,6 +49,7 @@ export const COMMANDS: readonly Command[] = [
       "completions",
       "json",
       "logprobs",
+      "colour",
       "profile",
       "verbose",
     ],

@@ -4,8 +4,15 @@ import { COMMANDS } from "./commands.ts";
 import { OPTIONS } from "./options/options.ts";
 import { OPTION_GROUPS, type OptionSpec } from "./options/types.ts";
 
-/** Width of the help, in columns. */
-const WIDTH = 100;
+/** Widest lines of the help, in columns, and the narrowest that leave room for two columns. */
+const MAX_WIDTH = 100;
+const MIN_WIDTH = 60;
+
+/** Returns the width of the terminal within these limits; the widest where there is none. */
+function width(): number {
+  if (!Deno.stdout.isTerminal()) return MAX_WIDTH;
+  return Math.min(MAX_WIDTH, Math.max(MIN_WIDTH, Deno.consoleSize().columns));
+}
 
 const HELP_OPTION: OptionSpec = {
   flags: "-h, --help",
@@ -78,9 +85,10 @@ function columns(rows: readonly Row[], termWidth = 0): string {
 /** Wraps a text into lines that begin with `indent` spaces. */
 function wrap(text: string, indent: number): string {
   const lines: string[] = [];
+  const most = width();
   let line = "";
   for (const word of text.split(" ")) {
-    if (line !== "" && indent + line.length + 1 + word.length > WIDTH) {
+    if (line !== "" && indent + line.length + 1 + word.length > most) {
       lines.push(line);
       line = word;
     } else {

@@ -1,5 +1,5 @@
 /** `--thinking`: on, off and a limit of tokens, and how a terminal shows thoughts. */
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { load } from "../../src/mod.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeScriptedLlama } from "../support/tiny_llama.ts";
@@ -98,4 +98,22 @@ Deno.test({
       assertStringIncludes(terminal.shown, expected);
     }
   },
+});
+
+Deno.test("--colour colours each token by its probability", async () => {
+  const args = ["run", "-p", "Once upon a time", "-n", "12", "--seed", "1"];
+  const plain = await forge(args);
+  const { code, stdout } = await forge([...args, "--colour"], { env: { NO_COLOR: "" } });
+  const pieces = stdout.split("\x1b");
+  assertEquals([code, pieces.map((piece) => piece.replace(/^\[[\d;]*m/, "")).join("")], [
+    0,
+    plain.stdout,
+  ]);
+  assert(pieces.filter((piece) => /^\[38;5;\d+m./.test(piece)).length > 8, stdout);
+  assertEquals(
+    (await forge([...args, "--colour"], { env: { NO_COLOR: "1" } })).stdout,
+    plain.stdout,
+  );
+  const { stderr } = await forge([...args, "--colour", "--json"]);
+  assertStringIncludes(stderr, "--colour and --json exclude each other");
 });

@@ -210,7 +210,7 @@ Deno.test("serve: Ollama's endpoints name rejected keys in Ollama's format", asy
         { messages: [{ ...messages[0], images: ["aGk="] }] },
         "messages[0].images is an array; valid is an empty value: forge does not support it",
       ],
-      ["/api/generate", { prompt: "x", suffix: "y" }, 'suffix is "y"; valid is an empty value'],
+      ["/api/generate", { prompt: "x", suffix: "y" }, "suffix is not supported by this model"],
       ["/api/generate", { prompt: 1 }, "prompt is 1; valid is a text"],
       ["/api/generate", { prompt: "x ".repeat(2000) }, "the context of 1024 has room for 1023"],
       ["/api/embed", { input: [] }, "input is an array"],

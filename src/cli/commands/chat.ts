@@ -29,12 +29,8 @@ import { OPTIONS, type Options } from "../options/options.ts";
 import { longFlag } from "../options/types.ts";
 import { writeStderr, writeStdout } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
-import {
-  type Thinking,
-  thinkingVariables,
-  ThoughtDisplay,
-  thoughtOptions,
-} from "../output/thoughts.ts";
+import { ThoughtDisplay } from "../output/answer_display.ts";
+import { type Thinking, thinkingVariables, thoughtOptions } from "../output/thoughts.ts";
 import { describeDevice, describeSpeed } from "../output/run_report.ts";
 import { isStdin } from "../input/text_source.ts";
 
@@ -296,9 +292,7 @@ class Chat {
     };
     for await (const piece of this.#model.generate(messages, request)) {
       this.#progress.clear();
-      const text = display === undefined
-        ? piece.text
-        : display.push(piece.text) + (piece.end === undefined ? "" : display.end());
+      const text = display === undefined ? piece.text : display.show(piece);
       if (text !== "") await writeStdout(text);
       answer += piece.text;
       end = piece.end;

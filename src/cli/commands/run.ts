@@ -17,12 +17,17 @@ import { longFlag } from "../options/types.ts";
 import { checkWritable, writeBytes, writeStderr, writeStdout } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 import { describeProfile } from "../output/profile_report.ts";
-import { thinkingVariables, ThoughtDisplay, thoughtOptions } from "../output/thoughts.ts";
+import {
+  type AnswerDisplay,
+  ProbabilityDisplay,
+  ThoughtDisplay,
+} from "../output/answer_display.ts";
+import { thinkingVariables, thoughtOptions } from "../output/thoughts.ts";
 import { describeSession, describeSpeed } from "../output/run_report.ts";
 import { isStdin, readTextFile, withoutFinalNewline } from "../input/text_source.ts";
 
 type RunOptions =
-  & Options<"prompt" | "file" | "promptCache" | "json" | "profile" | "thinking">
+  & Options<"prompt" | "file" | "promptCache" | "json" | "colour" | "profile" | "thinking">
   & BatchFlags;
 
 export async function run(
@@ -75,10 +80,18 @@ export async function run(
     signal,
     onPrefill: (done, total) => progress.update("reading the prompt", done, total),
   };
-  const showsThoughts = !json && Deno.stdout.isTerminal();
+  if (json && options.colour) {
+    throw new ForgeError("usage", "--colour and --json exclude each other; --logprobs has numbers");
+  }
+  const showsThoughts = !json && Deno.stdout.isTerminal() && !options.colour;
   const request = showsThoughts || typeof options.thinking === "number"
     ? { ...asked, ...thoughtOptions(model, prompt, asked, options.thinking) }
     : asked;
+  const display = options.colour && !Deno.noColor
+    ? new ProbabilityDisplay()
+    : showsThoughts
+    ? new ThoughtDisplay(model, prompt, request, !Deno.noColor)
+    : undefined;
   if (context.verbose) await writeStderr(describeSession(model, prompt, request));
   if (isSaved) {
     progress.update(`loading ${promptCache}`);
@@ -88,7 +101,7 @@ export async function run(
   progress.update("reading the prompt");
   const code = json
     ? await printCompletions(model, prompt, completions, request)
-    : await streamText(model, prompt, request, showsThoughts, progress, context.verbose);
+    : await streamText(model, prompt, request, display, progress, context.verbose);
   if (promptCache !== undefined && !isSaved && code === 0) {
     progress.update(`writing ${promptCache}`);
     await model.savePrompt(promptCache, prompt, request);
@@ -175,20 +188,15 @@ async function streamText(
   model: Model,
   prompt: string,
   request: GenerateOptions,
-  showsThoughts: boolean,
+  display: AnswerDisplay | undefined,
   progress: Progress,
   verbose: boolean,
 ): Promise<number> {
-  const display = showsThoughts
-    ? new ThoughtDisplay(model, prompt, request, !Deno.noColor)
-    : undefined;
   let end: GenerationEnd | undefined;
   let last = "";
   for await (const piece of model.generate(prompt, request)) {
     progress.clear();
-    const text = display === undefined
-      ? piece.text
-      : display.push(piece.text) + (piece.end === undefined ? "" : display.end());
+    const text = display === undefined ? piece.text : display.show(piece);
     if (text !== "") {
       await writeStdout(text);
       last = text;

@@ -8,6 +8,7 @@ import { ContentReader } from "../chat/call_reader.ts";
 import type { Dialect } from "../chat/dialect.ts";
 import { resolveDialect } from "../chat/resolve_dialect.ts";
 import { readTools, type ToolUse } from "../chat/tools.ts";
+import { infillPrompt } from "../infill.ts";
 import type { Service } from "../service.ts";
 import { readRequest } from "./endpoint.ts";
 import { type Contents, type ContentsForm, line, NOTHING, OllamaFormat } from "./format.ts";
@@ -16,7 +17,7 @@ import { readSettings, type Settings } from "./options.ts";
 const COMMON = ["format", "options", "stream", "think", "keep_alive"];
 
 /** Unsupported keys of `/api/generate`, which may be empty. */
-const EMPTY = ["suffix", "template", "images", "context"];
+const EMPTY = ["template", "images", "context"];
 
 /** Answers a conversation. */
 export async function chat(service: Service, request: Request): Promise<Response> {
@@ -33,7 +34,7 @@ export async function chat(service: Service, request: Request): Promise<Response
 export async function generate(service: Service, request: Request): Promise<Response> {
   const body = await readRequest(service, request, [
     ...[...COMMON, ...EMPTY],
-    ...["prompt", "system", "raw"],
+    ...["prompt", "suffix", "system", "raw"],
   ]);
   for (const name of EMPTY) checkEmpty(body[name], name);
   const settings = readSettings(service, body);
@@ -42,6 +43,11 @@ export async function generate(service: Service, request: Request): Promise<Resp
   const system = isGiven(body.system) && body.system !== ""
     ? readString(body.system, "system")
     : undefined;
+  if (isGiven(body.suffix) && body.suffix !== "") {
+    const suffix = readString(body.suffix, "suffix");
+    const infill = await infillPrompt(service, prompt, suffix, request.signal);
+    return await respond(service, request, infill, settings, responseForm);
+  }
   const isRaw = isGiven(body.raw) && readBoolean(body.raw, "raw");
   if (isRaw || !service.model.hasChatTemplate) {
     const options = { ...settings.options, system, raw: true };
@@ -54,18 +60,18 @@ export async function generate(service: Service, request: Request): Promise<Resp
   return await respond(service, request, messages, settings, responseForm);
 }
 
-/** @param prompt a conversation, or a text to continue */
+/** @param prompt a conversation, or a text or tokens to continue */
 async function respond(
   service: Service,
   request: Request,
-  prompt: string | readonly ChatMessage[],
+  prompt: string | Int32Array | readonly ChatMessage[],
   { options, isStream }: Settings,
   form: ContentsForm,
   use?: ToolUse,
 ): Promise<Response> {
   const { model } = service;
   using answer = new Answer(service, 1);
-  const dialect: Dialect = typeof prompt === "string"
+  const dialect: Dialect = typeof prompt === "string" || prompt instanceof Int32Array
     ? { options, newReader: () => new ContentReader() }
     : await resolveDialect(model, { messages: prompt, options, use }, service.enforceable);
   const { promptTokens, pieces } = await model.generateMany(prompt, 1, {

@@ -3,9 +3,10 @@ import type { GenerationEnd, Piece } from "../../engine/generation/request.ts";
 import { MAX_COMPLETIONS } from "../../engine/limits.ts";
 import type { JsonObject } from "../../formats/json.ts";
 import { OPTION_FIELDS, readOptions } from "../../requests/options.ts";
-import { readTexts, RequestError } from "../../requests/values.ts";
+import { isGiven, readString, readTexts, RequestError } from "../../requests/values.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import { Answer } from "../answer.ts";
+import { infillPrompt } from "../infill.ts";
 import { readBody } from "../http/request_body.ts";
 import type { Service } from "../service.ts";
 import { LogprobColumns } from "./logprobs.ts";
@@ -18,6 +19,7 @@ const CHAT_FIELDS = ["system", "raw", "top_logprobs", "chat_template_kwargs"];
 const FIELDS = [
   "model",
   "prompt",
+  "suffix",
   "stream",
   "stream_options",
   ...OPTION_FIELDS.filter((name) => !CHAT_FIELDS.includes(name)),
@@ -28,7 +30,7 @@ export async function completions(service: Service, request: Request): Promise<R
   checkFields(body, FIELDS);
   service.checkModel(body);
   const { model } = service;
-  const prompts = readTexts(body.prompt, "prompt");
+  const prompts = await readPrompts(service, body, request.signal);
   const stream = readStream(body);
   const { n = 1, ...options } = readOptions(body, service.defaults);
   const count = prompts.length * n;
@@ -52,6 +54,25 @@ export async function completions(service: Service, request: Request): Promise<R
   const head = { kind: "text_completion", model: service.name } as const;
   const format = new CompletionFormat(head, choices, n, stream);
   return await answer.respond(request, generations, format, stream !== undefined);
+}
+
+/** Reads the prompts; with a suffix, those for the text between both. */
+async function readPrompts(
+  service: Service,
+  { prompt, suffix }: JsonObject,
+  signal: AbortSignal,
+): Promise<(string | Int32Array)[]> {
+  const prompts = readTexts(prompt, "prompt");
+  if (!isGiven(suffix) || suffix === "") return prompts;
+  const after = readString(suffix, "suffix");
+  const infills: Int32Array[] = [];
+  for (const before of prompts) {
+    if (typeof before !== "string") {
+      throw new RequestError("suffix needs a prompt of text; the prompt has token ids", "suffix");
+    }
+    infills.push(await infillPrompt(service, before, after, signal));
+  }
+  return infills;
 }
 
 /** A choice of this endpoint. */

@@ -31,7 +31,6 @@ const NEUTRAL: Readonly<Record<string, readonly JsonValue[]>> = {
   service_tier: ["auto", "default"],
   echo: [false],
   best_of: [1],
-  suffix: [""],
 };
 
 const ALIASES = {

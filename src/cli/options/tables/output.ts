@@ -18,6 +18,12 @@ export const OUTPUT_OPTIONS = {
     group: "Output",
     help: "with --json: log-probabilities of each token and of the N likeliest",
   },
+  colour: {
+    flags: "--colour",
+    kind: "flag",
+    group: "Output",
+    help: "colour each token by its probability: green is likely, red is not",
+  },
   profile: {
     flags: "--profile",
     kind: "optional",

@@ -1,0 +1,69 @@
+/** Looks of answers on a terminal. */
+import type { GenerateOptions, Model, Piece, Prompt } from "../../mod.ts";
+import { ContentReader } from "../../serve/chat/call_reader.ts";
+import type { Part, PartReader } from "../../serve/chat/dialect.ts";
+import { endsInReasoning, findMarks, ReasoningReader } from "../../serve/chat/reasoning.ts";
+
+/** Turns the pieces of an answer into the text for a terminal. */
+export interface AnswerDisplay {
+  /** Returns what can be shown after the next piece. */
+  show(piece: Piece): string;
+}
+
+/** Least probability of each colour but the last, and 256-colour codes from green to red. */
+const LEVELS = [0.9, 0.6, 0.3, 0.1];
+const COLOURS = [34, 106, 178, 208, 160];
+
+/** Colours each token by its probability. Tokens that a constraint forced have no colour. */
+export class ProbabilityDisplay implements AnswerDisplay {
+  show({ text, logprob }: Piece): string {
+    if (logprob === undefined || text === "") return text;
+    const level = LEVELS.findIndex((least) => Math.exp(logprob) >= least);
+    return `\x1b[38;5;${COLOURS[level < 0 ? LEVELS.length : level]}m${text}\x1b[39m`;
+  }
+}
+
+const DIM = "\x1b[2m";
+const PLAIN = "\x1b[22m";
+
+/** Text of an answer for a terminal, with its thoughts apart from the rest. */
+export class ThoughtDisplay implements AnswerDisplay {
+  readonly #reader: PartReader;
+  readonly #isColoured: boolean;
+  #kind: Part["kind"] | undefined;
+
+  /** @param isColoured true to dim thoughts, false to name them */
+  constructor(model: Model, prompt: Prompt, request: GenerateOptions, isColoured: boolean) {
+    const { tokenizer, checkpoint } = model;
+    const marks = findMarks(checkpoint.chatTemplate, tokenizer);
+    this.#isColoured = isColoured;
+    if (marks === undefined) {
+      this.#reader = new ContentReader();
+    } else {
+      const { tokens } = model.encodePrompt(prompt, request);
+      const isOpen = endsInReasoning(marks, tokens, tokenizer);
+      this.#reader = new ReasoningReader(marks, isOpen, new ContentReader());
+    }
+  }
+
+  show({ text, end }: Piece): string {
+    const shown = this.#shown(this.#reader.push(text));
+    if (end === undefined) return shown;
+    const rest = shown + this.#shown(this.#reader.end());
+    return this.#kind === "reasoning" && this.#isColoured ? rest + PLAIN : rest;
+  }
+
+  #shown(parts: readonly Part[]): string {
+    return parts.map((part) => {
+      if (part.kind !== "reasoning" && part.kind !== "content") return "";
+      const previous = this.#kind;
+      this.#kind = part.kind;
+      if (part.kind === previous) return part.text;
+      if (part.kind === "reasoning") return (this.#isColoured ? DIM : "Thoughts: ") + part.text;
+      if (previous === undefined) return part.text;
+      return `${this.#isColoured ? PLAIN : ""}\n\n${
+        this.#isColoured ? "" : "Answer: "
+      }${part.text}`;
+    }).join("");
+  }
+}
