@@ -1,11 +1,11 @@
 #pragma once
 
-#include "buffer.h"
+#include "metal_device.h"
 
 namespace forge::metal {
 
-// Measures a copy on the GPU: bytes read and written per second. Returns 0 if too little memory is
-// free.
-uint64_t measure_bandwidth(const std::shared_ptr<const Device>& device);
+// Measures reads by a kernel, which products of decoded tokens cannot exceed: bytes per second.
+// Returns 0 if too little memory is free.
+uint64_t measure_bandwidth(MetalDevice& device);
 
 }  // namespace forge::metal

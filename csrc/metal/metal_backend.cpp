@@ -51,7 +51,7 @@ class MetalBackend : public GpuBackend<MetalGpu> {
     return info.str();
   }
 
-  uint64_t read_bandwidth() override { return measure_bandwidth(device_->device); }
+  uint64_t read_bandwidth() override { return measure_bandwidth(*device_); }
 };
 
 }  // namespace

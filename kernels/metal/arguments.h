@@ -152,6 +152,16 @@ struct MatrixPlacesArgs {
   uint32_t row_stride;  // numbers between rows of the matrix
 };
 
+// Numbers, in fours, that a threadgroup of read_memory adds, and its threads.
+KERNEL_CONSTANT kReadFours = 16384;
+KERNEL_CONSTANT kReadThreads = 256;
+
+// read_memory: sums [threadgroups, kReadThreads / 32], memory [threadgroups, kReadFours, 4]
+// grid (threadgroups); threads kReadThreads
+struct ReadMemoryArgs {
+  float factor;  // of the sums
+};
+
 // Consecutive rows of one sequence at consecutive positions, computed together by attention.
 struct QueryTile {
   uint32_t first_row;

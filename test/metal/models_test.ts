@@ -2,6 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { forge } from "../cli/forge.ts";
+import { shippedText } from "../emulator/metal/shipped_text.ts";
 import { assertEndsCleanly } from "../support/careless_program.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import {
@@ -45,6 +46,32 @@ Deno.test({
     assertEquals(code, 0);
     assertStringIncludes(stderr, "fake Metal runs rms_norm_matvec<FormatF32, 1>");
     assert(!/fake Metal runs glu/.test(stderr), stderr);
+  },
+});
+
+/** FNV-1a of a text, with 64 bits. */
+function hashOf(text: string): string {
+  let hash = 0xcbf29ce484222325n;
+  for (const byte of new TextEncoder().encode(text)) {
+    hash = BigInt.asUintN(64, (hash ^ BigInt(byte)) * 0x100000001b3n);
+  }
+  return hash.toString(16).padStart(16, "0");
+}
+
+Deno.test({
+  name: "Metal compiles the texts that the workflow compiles with Apple's tools",
+  ignore: withoutStories,
+  fn: async () => {
+    const model = sharedPath("models", "stories260K", "stories260K-f32.gguf");
+    const env = await emulatedMetal({ trace: 1 });
+    const args = ["run", "--device", "metal", "-m", model, "--raw", "-p", "", "-n", "1"];
+    const { stderr } = await forge(args, { env });
+    const texts = [
+      shippedText("embed.metal", ["embed<FormatF32>"]),
+      shippedText("sample_token.metal", []),
+      shippedText("rope_append.metal", ["rope_append<f16>"]),
+    ];
+    for (const text of texts) assertStringIncludes(stderr, `fake Metal compiles ${hashOf(text)}`);
   },
 });
 

@@ -30,6 +30,14 @@ const emulator::MetalKernel* kernel_in(const std::string& source, const std::str
   return emulator::find_metal_kernel(function);
 }
 
+// Prints a source's hash, FNV-1a, if the program is traced.
+void note_source(const std::string& text) {
+  if (fake_metal::options().trace == 0) return;
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  std::fprintf(stderr, "fake Metal compiles %016llx\n", static_cast<unsigned long long>(hash));
+}
+
 // Bytes of a kernel's own threadgroup memory, measured once.
 NSUInteger declared_bytes(const emulator::MetalKernel* kernel) {
   static std::mutex mutex;
@@ -270,6 +278,7 @@ NSUInteger declared_bytes(const emulator::MetalKernel* kernel) {
     *error = [FakeError errorWithCode:3 text:"program_source:1:1: error: injected"];
     return nullptr;
   }
+  note_source(text);
   FakeLibrary* library = [[FakeLibrary alloc] init];
   library->source_ = new std::string(text);
   return library;
