@@ -11,6 +11,7 @@
 #include <memory>
 #include <numeric>
 
+#include "access_trace.h"
 #include "fiber.h"
 
 // Defined only in a program linked with AddressSanitizer.
@@ -275,6 +276,7 @@ void run_block(const Launch& launch, Dim3 at) {
     current->fiber.resume();
   }
   current = nullptr;
+  end_traced_block();
   const auto check_end = [](const SharedMemory& memory) {
     if (!memory.ends_whole()) fail("a write past the end of %zu bytes of shared memory", memory.bytes());
   };
@@ -377,6 +379,20 @@ void collective(uint32_t mask, WarpOp op, void* argument,
     }
   }
   if (orders_memory) races::acquire(&warp);
+}
+
+MemorySpace space_of(const void* address) {
+  if (!current) return MemorySpace::none;
+  if (current->fiber.holds(address)) return MemorySpace::stack;
+  const auto holds = [&](const SharedMemory& memory) {
+    const auto* at = static_cast<const char*>(address);
+    return memory.begin() && at >= memory.begin() && at < memory.begin() + memory.bytes();
+  };
+  if (block.dynamic_bytes > 0 && holds(block.dynamic)) return MemorySpace::shared;
+  for (const auto& [declaration, array] : block.shared) {
+    if (array.block == block.serial && holds(array.memory)) return MemorySpace::shared;
+  }
+  return MemorySpace::global;
 }
 
 void* shared_array(const void* declaration, size_t bytes) {

@@ -31,6 +31,10 @@ void collective(uint32_t mask, WarpOp op, void* argument,
                 void (*perform)(void* const* arguments, uint32_t mask), const char* file, int line,
                 bool orders_memory = false);
 
+// The kind of memory of an address that the running thread accesses; none outside of a kernel.
+enum class MemorySpace { none, stack, shared, global };
+MemorySpace space_of(const void* address);
+
 // Memory of one shared array in this block; `declaration` identifies the array.
 void* shared_array(const void* declaration, size_t bytes);
 void* dynamic_shared();

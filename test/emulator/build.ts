@@ -8,7 +8,7 @@ import { ROOT } from "../support/checkout.ts";
 import { makeOnce, writeWhole } from "../support/make_once.ts";
 
 /** Instrumentation of kernels. */
-export type EmulatorMode = "plain" | "asan" | "tsan";
+export type EmulatorMode = "plain" | "asan" | "tsan" | "traced";
 
 /**
  * Compiler and linker flags of each mode. CPUs allow misaligned accesses, GPUs do not, so every
@@ -22,6 +22,13 @@ export const modeFlags: Readonly<Record<EmulatorMode, readonly string[]>> = {
     "-fno-omit-frame-pointer",
   ],
   tsan: ["-fsanitize=thread"],
+  // Calls out for every access (access_trace.h). Structs of several words stay whole.
+  traced: [
+    "-fsanitize=kernel-address",
+    "-fno-tree-sra",
+    ...["instrumentation-with-call-threshold=0", "globals=0", "stack=0"]
+      .flatMap((parameter) => ["--param", `asan-${parameter}`]),
+  ],
 };
 
 const commonFlags = ["-std=c++20", "-O1", "-g1", "-fPIC", "-ffp-contract=off"];
@@ -194,6 +201,12 @@ export async function buildTests(
 
 /** Builds the emulated kernels and their tests. */
 export async function buildEmulator(options: EmulatorOptions = {}): Promise<Emulator> {
+  const library = await buildKernels(options);
+  return { library, tests: await buildTests("cuda", options.mode ?? "plain", library) };
+}
+
+/** Builds the library of emulated kernels; returns its path. */
+export async function buildKernels(options: EmulatorOptions = {}): Promise<string> {
   const { mode = "plain", only, instances } = options;
   let { kernels = "kernels/cuda" } = options;
   if (instances) kernels = await withInstances(kernels, instances);
@@ -204,7 +217,8 @@ export async function buildEmulator(options: EmulatorOptions = {}): Promise<Emul
   const numbers = text(["csrc/common/float16.h"]);
 
   // The scheduler is not under test, so it is never instrumented.
-  const runtime = list("test/emulator", ".cpp").map((path) => ({ path, flags: testFlags }));
+  const runtimeFlags = mode === "traced" ? [...testFlags, "-DFORGE_TRACED"] : testFlags;
+  const runtime = list("test/emulator", ".cpp").map((path) => ({ path, flags: runtimeFlags }));
   const device = [...list(kernels, ".cu"), ...list(join(testFolder, "cuda"), ".cu")]
     .filter((path) => only === undefined || only.includes(basename(path)))
     .map((path) => ({
@@ -216,11 +230,9 @@ export async function buildEmulator(options: EmulatorOptions = {}): Promise<Emul
     const headers = source.path.endsWith(".cu") ? [...own, ...numbers, ...deviceHeaders] : own;
     return compile(source, folder, headers);
   });
-  const flags = [...sanitize, "-shared"];
-  const library = await link(join(folder, "libemulated_kernels.*.so"), flags, libraryObjects);
-
-  const tests = await buildTests("cuda", mode, library);
-  return { library, tests };
+  // Traced kernels call the runtime, not a sanitizer's library.
+  const flags = [...(mode === "traced" ? [] : sanitize), "-shared"];
+  return await link(join(folder, "libemulated_kernels.*.so"), flags, libraryObjects);
 }
 
 if (import.meta.main) {

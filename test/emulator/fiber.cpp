@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "access_trace.h"
+
 #if !defined(__x86_64__)
 #error "the emulator switches stacks with x86-64 instructions"
 #endif
@@ -95,6 +97,11 @@ Fiber::~Fiber() {
   munmap(static_cast<char*>(stack_) - kGuardBytes, kStackBytes + kGuardBytes);
 }
 
+bool Fiber::holds(const void* address) const {
+  const auto* stack = static_cast<const char*>(stack_);
+  return address >= stack && address < stack + kStackBytes;
+}
+
 void Fiber::start(void (*entry)()) {
   auto** top = reinterpret_cast<void**>(static_cast<char*>(stack_) + kStackBytes);
   *--top = nullptr;  // aligns the stack as a call would
@@ -178,10 +185,12 @@ void acquire(void* tag) {
 
 void read(const void* address, size_t bytes) {
   if (__tsan_read_range) __tsan_read_range(const_cast<void*>(address), bytes);
+  trace_access(__builtin_return_address(0), Access::load, address, bytes);
 }
 
 void write(void* address, size_t bytes) {
   if (__tsan_write_range) __tsan_write_range(address, bytes);
+  trace_access(__builtin_return_address(0), Access::store, address, bytes);
 }
 
 }  // namespace races

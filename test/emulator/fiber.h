@@ -20,6 +20,8 @@ class Fiber {
   void resume();
   // From the fiber: back to the scheduler. A fiber that `finished` can only be started again.
   void yield(bool finished);
+  // True if the address is on this fiber's stack.
+  bool holds(const void* address) const;
 
  private:
   void* stack_;

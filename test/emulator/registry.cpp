@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "access_trace.h"
 #include "emulator.h"
 
 namespace emulator {
@@ -42,6 +43,7 @@ void Kernel::launch(const Launch& shape, void** params) const {
   const auto count = [](const Dim3& d) { return uint64_t{d.x} * d.y * d.z; };
   threads_that_waited = 0;
   run_grid(shape, [&] { thread(params); });
+  end_traced_kernel(name);
   if (threads_that_waited != count(shape.grid) * count(shape.block)) {
     fail("%s does not wait for the kernel before it", name.c_str());
   }

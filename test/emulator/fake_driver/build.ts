@@ -3,7 +3,15 @@
  * compiler for machines without NVRTC. Objects are cached like those of the emulator.
  */
 import { basename, dirname, join } from "@std/path";
-import { buildEmulator, compile, inParallel, link, list, text } from "../build.ts";
+import {
+  buildKernels,
+  compile,
+  type EmulatorOptions,
+  inParallel,
+  link,
+  list,
+  text,
+} from "../build.ts";
 import { ROOT } from "../../support/checkout.ts";
 
 const sources = "test/emulator/fake_driver";
@@ -20,12 +28,13 @@ export interface FakeDriver {
 }
 
 /** Builds the emulated kernels and the stand-ins. */
-export async function buildFakeDriver(): Promise<FakeDriver> {
-  const { library: kernels } = await buildEmulator();
+export async function buildFakeDriver(options: EmulatorOptions = {}): Promise<FakeDriver> {
+  const kernels = await buildKernels(options);
   const folder = join(ROOT, "build", "emulator", "fake_driver");
   await Deno.mkdir(folder, { recursive: true });
   const headers = text([
     ...list(sources, ".h"),
+    "test/emulator/access_trace.h",
     "test/emulator/emulator.h",
     "test/emulator/fake_options.h",
     "csrc/cuda/driver_api.h",

@@ -76,6 +76,11 @@ void DeviceMemory::check(uint64_t address, size_t bytes, const char* what) const
   misuse("%s of %zu bytes at %s", what, bytes, place);
 }
 
+bool DeviceMemory::holds(uint64_t address) const {
+  uint64_t begin = 0;
+  return block_of(address, &begin) != nullptr;
+}
+
 void DeviceMemory::describe(uint64_t address, char* text, size_t capacity) const {
   uint64_t begin = 0;
   const Block* block = block_of(address, &begin);

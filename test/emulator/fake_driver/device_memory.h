@@ -21,6 +21,7 @@ class DeviceMemory {
   // Aborts unless [address, address + bytes) lies in one live allocation. `what` names the use.
   void check(uint64_t address, size_t bytes, const char* what) const;
   // Describes an address for the report of an illegal access.
+  bool holds(uint64_t address) const;
   void describe(uint64_t address, char* text, size_t capacity) const;
   // Aborts if anything is still allocated.
   void require_empty() const;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "../access_trace.h"
 #include "access_guard.h"
 #include "exports.h"
 #include "launch_log.h"
@@ -48,6 +49,11 @@ void run_kernel(ContextState& context, const emulator::Kernel& kernel,
     parameters.push_back(const_cast<char*>(argument.data()));
   }
   const AccessGuard guard(context, kernel.name.c_str());
+  static ContextState* traced = nullptr;
+  traced = &context;
+  emulator::set_traced_memory([](const void* address) {
+    return traced->memory.holds(reinterpret_cast<uint64_t>(address));
+  });
   kernel.launch(launch, parameters.data());
   if (context.kernels_run == options().lost) context.failure = kUnknownError;
 }
