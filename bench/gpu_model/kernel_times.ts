@@ -5,7 +5,6 @@
 import type { KernelMeasures } from "./kernel_measures.ts";
 import type { Launch } from "./launches.ts";
 import type { LoopMeasures } from "./loop_measures.ts";
-import type { Step } from "./models.ts";
 import { CLOCKS_PER_INSTRUCTION, COSTS, type NvidiaGpu, type Pipe } from "./nvidia.ts";
 
 /** The parts of a launch's time in microseconds, and the part that bounds it. */
@@ -19,9 +18,6 @@ export interface LaunchTime {
   readonly intensity: number;
 }
 
-/** Positions per split of decode attention (csrc/gpu/step_work.h), and loads of a merged split. */
-const SPLIT_TOKENS = 256, LOADS_PER_SPLIT = 3;
-
 /** Tokens of a tile of tensor-core kernels, by the kernel's name: others are computed and dropped. */
 const TOKEN_TILES: readonly (readonly [RegExp, number])[] = [
   [/^decode_gemm<.*, 4, \d>$/, 32],
@@ -33,7 +29,6 @@ const TOKEN_TILES: readonly (readonly [RegExp, number])[] = [
 export function launchTime(
   launch: Launch,
   measures: KernelMeasures | undefined,
-  step: Step,
   gpu: NvidiaGpu,
 ): LaunchTime {
   const { bytes, flops } = launch;
@@ -44,7 +39,7 @@ export function launchTime(
   const gap = gpu.architecture.name === "sm_80" ? COSTS.serialLaunch : COSTS.dependentLaunch;
   const parts = measures === undefined
     ? libraryParts(launch, gpu)
-    : { ...kernelParts(launch, measures, step, gpu), memory: memoryTime(bytes, gpu) };
+    : { ...kernelParts(launch, measures, gpu), memory: memoryTime(bytes, gpu) };
   const [bound, most] = Object.entries(parts).reduce((a, b) => b[1] > a[1] ? b : a);
   const work = Object.values(parts)
     .reduce((sum, time) => sum + time ** COSTS.norm, 0) ** (1 / COSTS.norm);
@@ -78,7 +73,6 @@ function startTime({ start }: KernelMeasures, gpu: NvidiaGpu): number {
 function kernelParts(
   launch: Launch,
   measures: KernelMeasures,
-  step: Step,
   gpu: NvidiaGpu,
 ): Partial<Record<Pipe | "L2" | "latency", number>> {
   const blocks = Math.max(1, launch.blocks);
@@ -87,7 +81,7 @@ function kernelParts(
   const { stream } = measures;
   if (stream === undefined || launch.bytes === 0) {
     const moved = launch.bytes / busy / COSTS.l2BytesPerMultiprocessor;
-    return { L2: microseconds(moved), latency: microseconds(serialClocks(measures, step, gpu)) };
+    return { L2: microseconds(moved) };
   }
   // Blocks are dealt out one by one, so that some multiprocessors get one more than others.
   const most = Math.ceil(blocks / gpu.multiprocessors);
@@ -109,20 +103,6 @@ function kernelParts(
     ),
     latency: microseconds(iterations / resident * wait),
   };
-}
-
-/** Clocks of loads in turn in a kernel that walks the splits of a sequence. */
-function serialClocks(
-  { instance, loops }: KernelMeasures,
-  { depth }: Step,
-  gpu: NvidiaGpu,
-): number {
-  if (!/merge/.test(instance)) return 0;
-  const waits = Math.max(
-    0,
-    ...loops.map(({ loads, roundTrips }) => loads < 4 ? 0 : roundTrips / loads),
-  );
-  return Math.ceil((depth + 1) / SPLIT_TOKENS) * LOADS_PER_SPLIT * waits * gpu.latencies.l2;
 }
 
 /** Iterations of a kernel's main loop, over all warps. */

@@ -57,7 +57,7 @@ export async function predictSteps(
         threads: launch.threads,
         dynamicShared: launch.shared,
       });
-      return { ...launch, ...launchTime(launch, measures, step, gpu) };
+      return { ...launch, ...launchTime(launch, measures, gpu) };
     });
     const labels = { device: gpu.name, model: model.name, type, batch };
     return { step, launches: timed, predictions: summarize(step, timed, labels) };

@@ -214,7 +214,7 @@ void end_traced_kernel(const std::string& kernel) {
 
 }  // namespace emulator
 
-// What the compiler calls before each access with -fsanitize=kernel-address. AddressSanitizer has
+// Calls before each access with -fsanitize=kernel-address. AddressSanitizer has
 // functions of the same names.
 #ifdef FORGE_TRACED
 #define TRACE_CALLBACKS(bytes)                                                             \
