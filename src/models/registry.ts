@@ -4,6 +4,7 @@ import type { Checkpoint } from "../formats/checkpoint.ts";
 import { quote } from "../formats/quote.ts";
 import { type CausalLm, type Family, ModelSource } from "./causal_lm.ts";
 import type { ConfigReader } from "./config/config_reader.ts";
+import { apertus } from "./families/apertus.ts";
 import { cohere } from "./families/cohere.ts";
 import { deepseek } from "./families/deepseek.ts";
 import { ernie4_5 } from "./families/ernie4_5.ts";
@@ -26,6 +27,7 @@ import { smollm3 } from "./families/smollm3.ts";
 import type { WeightLoader } from "./weights/weight_loader.ts";
 
 const FAMILIES: readonly Family[] = [
+  apertus,
   arcee,
   cohere,
   deepseek,

@@ -11,6 +11,26 @@ import type { JsonObject } from "../../formats/json.ts";
  * `global_head_dim` and `rope_parameters`.
  */
 const TABLES = {
+  apertus: {
+    vocab_size: 131_072,
+    hidden_size: 4096,
+    intermediate_size: 14_336,
+    num_hidden_layers: 32,
+    num_attention_heads: 32,
+    hidden_act: "xielu",
+    max_position_embeddings: 65_536,
+    rms_norm_eps: 1e-5,
+    tie_word_embeddings: false,
+    attention_bias: false,
+    rope_theta: 12_000_000,
+    rope_parameters: {
+      rope_type: "llama3",
+      factor: 8,
+      original_max_position_embeddings: 8192,
+      low_freq_factor: 1,
+      high_freq_factor: 4,
+    },
+  },
   arcee: {
     vocab_size: 32_000,
     hidden_size: 2560,

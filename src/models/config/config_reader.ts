@@ -10,6 +10,9 @@ import { configDefaults, settingAlias } from "./config_defaults.ts";
  */
 export type Key = readonly [huggingFace: string | undefined, gguf: string | undefined];
 
+/** Settings of a model whose GGUF keys have no architecture prefix. */
+const UNPREFIXED = /^xielu\./;
+
 /** Largest value of any size in a config. Keeps products of two within 2^53. */
 const MAX_SIZE = 2 ** 26;
 
@@ -201,7 +204,8 @@ export class ConfigReader {
 
   #name(key: Key): string | undefined {
     if (!this.isGguf) return key[0];
-    return key[1] === undefined ? undefined : `${this.modelType}.${key[1]}`;
+    if (key[1] === undefined || UNPREFIXED.test(key[1])) return key[1];
+    return `${this.modelType}.${key[1]}`;
   }
 }
 

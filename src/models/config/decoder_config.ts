@@ -24,6 +24,8 @@ interface DecoderDefaults {
   readonly normEps?: Key;
   /** The activation of a config that names none, as in GGUF. @default "silu" */
   readonly activation?: Activation;
+  /** True if the family reads and computes an activation of its own. */
+  readonly hasOwnActivation?: boolean;
   /** Width of the MLP of a config without one, for instance if all layers have experts. */
   readonly intermediateSize?: number;
 }
@@ -41,7 +43,7 @@ const MAX_HEAD_DIM = 4096;
  * unknown activation, or a size that differs between layers.
  */
 export function decoderConfig(config: ConfigReader, defaults: DecoderDefaults = {}): DecoderConfig {
-  const { normEps = RMS_NORM_EPS, activation = "silu" } = defaults;
+  const { normEps = RMS_NORM_EPS, activation = "silu", hasOwnActivation } = defaults;
   const nLayers = countLayers(config);
   // transformers checks the length of this list in families that do not use it, too.
   config.perLayer(["layer_types", undefined], nLayers);
@@ -67,7 +69,7 @@ export function decoderConfig(config: ConfigReader, defaults: DecoderDefaults = 
       defaults.intermediateSize === undefined ? {} : { fallback: defaults.intermediateSize },
     ),
     normEps: config.positive(normEps),
-    activation: readActivation(config, activation),
+    activation: hasOwnActivation ? activation : readActivation(config, activation),
     contextLength: config.int(["max_position_embeddings", "context_length"]),
   };
 }

@@ -243,7 +243,7 @@ export interface MlpNames {
   readonly down: TensorName;
 }
 
-const MLP_NAMES: MlpNames = {
+export const MLP_NAMES: MlpNames = {
   gate: ["mlp.gate_proj", "ffn_gate"],
   up: ["mlp.up_proj", "ffn_up"],
   down: ["mlp.down_proj", "ffn_down"],

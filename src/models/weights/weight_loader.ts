@@ -226,6 +226,14 @@ export class WeightLoader {
     return this.backend.readWeight(this.vector(name, size), 0, 1);
   }
 
+  /** Reads a tensor of one number, named without a suffix. */
+  number(name: TensorName, fallback?: number): number {
+    if (fallback !== undefined && !this.has(name, "")) return fallback;
+    const shape = this.hasShape(name, "", []) ? [] : [1];
+    const weight = this.mapWhole(this.#require(name, "", shape), 1);
+    return this.backend.readWeight(weight, 0, 1)[0]!;
+  }
+
   /** Uploads a computed vector. */
   uploadVector(values: Float32Array<ArrayBuffer>): Weight {
     return this.backend.uploadWeight("F32", 1, values.length, new Uint8Array(values.buffer));

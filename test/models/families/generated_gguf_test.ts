@@ -3,6 +3,7 @@
  * converter, and compares their logits with those of transformers. Covers families for which the
  * shared models have no converted file.
  */
+import { assertEquals } from "@std/assert";
 import type { GgufField } from "../../../src/formats/gguf/writer.ts";
 import { float32Tensor } from "../../../src/formats/tensor_data.ts";
 import { syntheticTokenizer } from "../../../src/bench/synthetic/tokenizer.ts";
@@ -78,6 +79,8 @@ const NAMES: readonly (readonly [huggingFace: string, gguf: string])[] = [
   ["mlp.shared_experts.gate_proj", "ffn_gate_shexp"],
   ["mlp.shared_experts.up_proj", "ffn_up_shexp"],
   ["mlp.shared_experts.down_proj", "ffn_down_shexp"],
+  [".attention_layernorm", ".attn_norm"],
+  [".feedforward_layernorm", ".ffn_norm"],
   ["feed_forward.shared_expert.gate_proj", "ffn_gate_shexp"],
   ["feed_forward.shared_expert.up_proj", "ffn_up_shexp"],
   ["feed_forward.shared_expert.down_proj", "ffn_down_shexp"],
@@ -282,6 +285,15 @@ const FILES: readonly Converted[] = [
   },
 ];
 
+/** A setting of llama.cpp with a number for each layer of `apertus` in `published.json`. */
+function xieluSetting(name: string): readonly [string, GgufField] {
+  const numbers = publishedTensors("apertus")
+    .filter((tensor) => tensor.name.endsWith(`.act_fn.${name}`))
+    .map(({ values }) => values[0]!);
+  assertEquals(numbers.length, 3);
+  return [`xielu.${name}`, ["array", "f32", numbers]];
+}
+
 /** Sizes of `qwen3_next` in `published.json`. */
 const DELTA_NET = { keyHeads: 2, keyRows: 8, valueRows: 16 };
 
@@ -427,6 +439,22 @@ const PUBLISHED: readonly Converted[] = [
   { model: "ernie4_5_moe", architecture: "ernie4_5-moe", settings: ERNIE_MOE },
   { model: "ernie4_5_moe with biases", architecture: "ernie4_5-moe", settings: ERNIE_MOE },
   {
+    model: "apertus",
+    architecture: "apertus",
+    settings: {
+      ...RMS,
+      "rope.freq_base": ["f32", 12_000_000],
+      ...Object.fromEntries(["alpha_p", "alpha_n", "beta", "eps"].map(xieluSetting)),
+    },
+    convert: (tensor) => {
+      if (tensor.name.includes(".act_fn.")) return [];
+      if (tensor.name !== "model.norm.weight") return [tensor];
+      // Of Llama 3's scaling by 8 from 8,192 tokens on.
+      const values = Float32Array.of(1, 1, 8, 8);
+      return [tensor, { name: "rope_freqs.weight", shape: [4], values }];
+    },
+  },
+  {
     model: "ernie4_5 with biases",
     architecture: "ernie4_5",
     settings: { ...RMS, "rope.freq_base": ["f32", 500_000] },
@@ -545,7 +573,7 @@ function check(
     const tensors = stackExperts(source.tensors()).flatMap(convert).map(renamed)
       .map(({ name, shape, values }) => float32Tensor(name, shape, Float32Array.from(values)));
     const named = Object.entries({ ...SETTINGS, ...settings })
-      .map(([key, field]) => [`${architecture}.${key}`, field]);
+      .map(([key, field]) => [key.startsWith("xielu.") ? key : `${architecture}.${key}`, field]);
     const metadata = {
       "general.architecture": ["string", architecture] as const,
       ...Object.fromEntries(named),

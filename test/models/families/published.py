@@ -156,6 +156,17 @@ MODELS = {
     "qwen3_next": model("qwen3_next", {**TEXT, **EXPERTS, **DELTA_NET}),
     "qwen3_5_moe_text": model("qwen3_5_moe_text", {**TEXT, **EXPERTS, **DELTA_NET}),
     "ernie4_5_moe": model("ernie4_5_moe", {**TEXT, **ERNIE_MOE}),
+    "apertus": model("apertus", {**TEXT, "rms_norm_eps": 1e-5}),
+    "apertus with biases and SiLU": model(
+        "apertus",
+        {
+            **TEXT, "attention_bias": True, "hidden_act": "silu",
+            "rope_parameters": dict(
+                rope_type="llama3", factor=8.0, original_max_position_embeddings=16, low_freq_factor=1.0,
+                high_freq_factor=4.0, rope_theta=10000.0,
+            ),
+        },
+    ),
     "glm4": model("glm4", {**TEXT, "attention_bias": True}),
     "glm4_moe_lite": model("glm4_moe_lite", {**TEXT, **LATENT}),
     "glm4_moe_lite, weights of experts as they are": model(
