@@ -16,8 +16,9 @@ DEVICE bool is_allowed(const u32* mask, u32 id) {
 }
 
 DEVICE float penalized(float logit, const Sampling& s, u32 count) {
-  double value = logit;
-  value = value > 0 ? value / s.repeat_penalty : value * s.repeat_penalty;
+  // A division by 1 is exact, and one call of it for both signs spills no register.
+  const double scaled = logit > 0 ? logit : double(logit) * s.repeat_penalty;
+  const double value = scaled / (logit > 0 ? s.repeat_penalty : 1.0f);
   return float(value - (s.presence_penalty + double(count) * s.frequency_penalty));
 }
 
