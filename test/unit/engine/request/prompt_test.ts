@@ -1,9 +1,10 @@
-import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
 import { openTokenizer } from "../../../../src/engine/load/tokenizer.ts";
 import {
   encodePromptInSlices,
   type Prompt,
   type PromptOptions,
+  Slices,
 } from "../../../../src/engine/request/prompt.ts";
 import { ForgeError } from "../../../../src/errors.ts";
 import { openCheckpoint } from "../../../../src/formats/checkpoint.ts";
@@ -122,4 +123,29 @@ Deno.test("a conversation with more messages than context tokens is not rendered
   const error = assertThrows(() => encode(64), ForgeError);
   assertEquals(error.message, "the conversation has 65 messages; the context holds 64 tokens");
   assertStringIncludes(assertThrows(() => encode(65), ForgeError).message, "rendered");
+});
+
+Deno.test("slices: long computations run one at a time, short ones at once", async () => {
+  const slices = new Slices();
+  const ran: string[] = [];
+  function* count(name: string, parts: number): Generator<void, string> {
+    for (let part = 1; part <= parts; part++) {
+      ran.push(`${name}${part}`);
+      if (part < parts) yield;
+    }
+    return name;
+  }
+  const controller = new AbortController();
+  const [first, second, third, short] = [
+    slices.run(count("a", 3)),
+    slices.run(count("b", 3), controller.signal),
+    slices.run(count("c", 2)),
+    slices.run(count("d", 1)),
+  ];
+  // The first slice shows whether a computation is long.
+  assertEquals(ran, ["a1", "b1", "c1", "d1"]);
+  controller.abort();
+  const error = await assertRejects(() => second, ForgeError);
+  assertEquals([error.code, await first, await third, await short], ["cancelled", "a", "c", "d"]);
+  assertEquals(ran, ["a1", "b1", "c1", "d1", "a2", "a3", "c2"]);
 });
