@@ -1,5 +1,6 @@
 /** Tests that the generating endpoints give the library's answers in OpenAI's format. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
+import { chatLogprobs, LogprobColumns } from "../../src/serve/openai/logprobs.ts";
 import { type ChatLogprob, Client, DEMO, joined, type TextLogprobs, user } from "./client.ts";
 
 const CHAT = "/v1/chat/completions";
@@ -94,8 +95,12 @@ Deno.test("serve: several answers equal those of the library, also interleaved i
   const body = { prompt: ["The", "The"], n: 3, seed: 3, temperature: 1.2, max_tokens: 10 };
   const texts = [...expected, ...expected].map(({ text }) => text);
   assert(new Set(texts).size === 3, "they differ");
-  const { choices } = await client.complete(body);
+  const { choices, usage } = await client.complete(body);
   assertEquals(choices.map(({ text }) => text), texts);
+  // Both prompts are counted, each once.
+  const tokens = 2 * client.model.tokenizer.encode("The").length;
+  assertEquals([usage?.prompt_tokens, usage?.completion_tokens], [tokens, 60]);
+  assertEquals(usage?.total_tokens, tokens + 60);
   const parts = await client.stream(TEXT, body);
   assertEquals(texts.map((_, index) => joined(parts, index).content), texts);
   const order = parts.map(({ choices: [choice] }) => choice?.index);
@@ -176,4 +181,20 @@ Deno.test("serve: the server's defaults apply unless a request overrides them", 
   assertEquals(usage?.completion_tokens, 3);
   const other = await client.complete({ ...body, grammar: 'root ::= "!" "?"{20}', max_tokens: 40 });
   assertEquals(other.choices[0]!.text, "!" + "?".repeat(20));
+});
+
+Deno.test("serve: the log-probability of an impossible token is a number", async () => {
+  await using client = await Client.open(DEMO);
+  const { tokenizer } = client.model;
+  const top = [{ token: 6, logprob: -0.5 }, { token: 5, logprob: -Infinity }];
+  const piece = { token: 5, text: "", logprob: -Infinity, top, end: undefined };
+  const [chat] = chatLogprobs(tokenizer, piece) as unknown as ChatLogprob[];
+  assertEquals(
+    [chat?.logprob, chat?.top_logprobs.map(({ logprob }) => logprob)],
+    [-9999, [-0.5, -9999]],
+  );
+  const columns = new LogprobColumns(tokenizer);
+  columns.add(piece, 0);
+  const { token_logprobs, top_logprobs } = columns.take() as unknown as TextLogprobs;
+  assertEquals([token_logprobs, top_logprobs.map(Object.values)], [[-9999], [[-0.5, -9999]]]);
 });
