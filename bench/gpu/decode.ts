@@ -61,7 +61,8 @@ async function main(args: readonly string[]): Promise<void> {
   }
 }
 
-function plans(args: readonly string[]): Plan[] {
+/** Returns the measurements that arguments name. @throws {Error} for an unknown name */
+export function plans(args: readonly string[]): Plan[] {
   if (args.includes("--emulated")) {
     const sizes = { batches: [2], prompts: [17], depth: 3, steps: 3, repetitions: 1 };
     return [{ spec: SMALLEST, ...sizes }];
@@ -107,7 +108,7 @@ async function measureModel(
     say({
       kind: "speed",
       group: "decode step",
-      name: `${name}, ${batch} x ${depth}`,
+      name: stepName(name, batch, depth),
       by: "forge",
       microseconds,
       gbPerSecond: gigabytes(read, microseconds),
@@ -122,13 +123,23 @@ async function measureModel(
     say({
       kind: "speed",
       group: "prefill",
-      name: `${name}, ${tokens} tokens`,
+      name: promptName(name, tokens),
       by: "forge",
       microseconds,
       ...(shape && { teraflops: teraflops(prefillOperations(shape, tokens), microseconds) }),
       of: { tokens },
     });
   }
+}
+
+/** Name of a decode step in the report. */
+export function stepName(model: string, batch: number, depth: number): string {
+  return `${model}, ${batch} x ${depth}`;
+}
+
+/** Name of a prefill in the report. */
+export function promptName(model: string, tokens: number): string {
+  return `${model}, ${tokens} tokens`;
 }
 
 async function samples(

@@ -40,6 +40,7 @@ export interface SpeedLine {
     | "forge, SM80"
     | "forge, flash"
     | "forge, tiled"
+    | "model"
     | "PyTorch"
     | "FlashAttention-2"
     | "cuDNN";

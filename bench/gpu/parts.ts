@@ -97,6 +97,12 @@ export const PARTS: readonly Part[] = [
     program: "flash_attn.ts",
     limit: 150,
   },
+  {
+    name: "model",
+    help: "expected times of the steps of decode, next to the measured ones",
+    program: "model.ts",
+    limit: 240,
+  },
 ];
 
 /** Exit status of a program that cannot run here; its last line gives the reason. */

@@ -2,7 +2,9 @@
 import { ForgeError } from "../../src/errors.ts";
 import type { BenchOptions } from "../bench_options.ts";
 import { KernelCompiler } from "./compiled_kernels.ts";
+import { type FlashPrediction, predictFlash, predictFlashDecode } from "./flash_model.ts";
 import { goalOf } from "./goals.ts";
+import { APPLE_GPUS, type ApplePrediction, predictApple } from "./metal.ts";
 import { MODELS, TYPES } from "./models.ts";
 import { H100, NVIDIA_GPUS, type NvidiaGpu } from "./nvidia.ts";
 import { type PredictedStep, type Prediction, predictSteps } from "./predictions.ts";
@@ -25,8 +27,10 @@ export async function benchGpuModel(options: BenchOptions): Promise<void> {
   if (typeof compiler === "string") throw new ForgeError("not_found", compiler);
   using _ = compiler;
   const subjects: Subject[] = [];
-  for (const gpu of chosen(NVIDIA_GPUS, options.device, "--device")) {
-    for (const model of chosen(MODELS, options.model, "--model")) {
+  const devices = chosen([...NVIDIA_GPUS, ...APPLE_GPUS], options.device, "--device");
+  const models = chosen(MODELS, options.model, "--model");
+  for (const gpu of NVIDIA_GPUS.filter((one) => devices.includes(one))) {
+    for (const model of models) {
       for (const type of TYPES) {
         const steps = await predictSteps(compiler, gpu, model, type, WITH_LIBRARIES);
         subjects.push({ gpu, model: model.name, type, steps });
@@ -35,10 +39,21 @@ export async function benchGpuModel(options: BenchOptions): Promise<void> {
   }
   if (options.plot !== undefined) writePlot(options.plot, subjects);
   const predictions = subjects.flatMap(({ steps }) => steps.flatMap((step) => step.predictions));
-  if (options.output === "json") return console.log(JSON.stringify(predictions, undefined, 2));
+  const whole = options.model === undefined;
+  const flash = whole && devices.includes(H100) ? await predictFlash() ?? [] : [];
+  const flashDecode = whole && devices.includes(H100) ? await predictFlashDecode() ?? [] : [];
+  const apple = whole
+    ? predictApple().filter(({ device }) => devices.some(({ name }) => name === device))
+    : [];
+  if (options.output === "json") {
+    const all = [...predictions, ...flash, ...flashDecode, ...apple];
+    return console.log(JSON.stringify(all.map(fields), undefined, 2));
+  }
   for (const gpu of new Set(subjects.map((subject) => subject.gpu))) {
     console.log(describeGpu(gpu, predictions.filter(({ device }) => device === gpu.name)));
   }
+  if (flash.length > 0) console.log(describeFlash(flash, flashDecode));
+  if (apple.length > 0) console.log(describeApple(apple));
   if (options.kernels) { for (const subject of subjects) console.log(describeKernels(subject)); }
 }
 
@@ -53,6 +68,42 @@ function chosen<T extends { readonly name: string }>(
   if (found.length > 0) return found;
   const valid = list.map((one) => one.name).join(", ");
   throw new ForgeError("usage", `${option} is "${name}"; valid are ${valid}`);
+}
+
+/** Returns the fields of the JSON report. */
+function fields(prediction: Prediction): Prediction {
+  const { device, model, type, workload, batch, depth, time_us, limit_us, share } = prediction;
+  return { device, model, type, workload, batch, depth, time_us, limit_us, share };
+}
+
+function describeFlash(forward: readonly FlashPrediction[], decode: readonly Prediction[]): string {
+  return [
+    "libflash_attn on an H100, 16,384 tokens, 2,048 columns of heads; FlashAttention-3 as published",
+    ...forward.map(({ model, depth, time_us, teraflops, published }) =>
+      `${model.padEnd(22)} ${`${depth}`.padStart(7)} ${time(time_us).padStart(10)} ` +
+      `${teraflops.toFixed(0).padStart(5)} TFLOP/s` +
+      (published === undefined
+        ? ""
+        : `, FlashAttention-3 ${published} (${(100 * teraflops / published).toFixed(0)}%)`)
+    ),
+    ...decode.map(({ model, batch, depth, time_us, share }) =>
+      `${model.padEnd(26)} batch ${`${batch}`.padStart(3)} ${`${depth}`.padStart(7)} ` +
+      `${time(time_us).padStart(10)} ${(100 * share).toFixed(0)}% of the bandwidth`
+    ),
+    "",
+  ].join("\n");
+}
+
+function describeApple(predictions: readonly ApplePrediction[]): string {
+  return [
+    "Apple's GPUs, a decoded token",
+    ...predictions.map(({ device, model, type, time_us, share, goal }) =>
+      `${device.padEnd(9)} ${model.padEnd(13)} ${type.padEnd(5)} ${time(time_us).padStart(10)} ` +
+      `${(1e6 / time_us).toFixed(0).padStart(5)} tokens/s, ${(100 * share).toFixed(0)}% of the ` +
+      `nominal bandwidth${goal === undefined ? "" : `, goal ${(100 * goal).toFixed(0)}%`}`
+    ),
+    "",
+  ].join("\n");
 }
 
 const COLUMNS = ["model", "type", "workload", "batch", "depth", "time", "limit", "share", "goal"];
@@ -114,6 +165,7 @@ function describeKernels({ gpu, model, type, steps }: Subject): string {
 
 /** Draws the steps of the H100, or of the first chosen GPU: decoding at each batch, and prefill. */
 function writePlot(path: string, subjects: readonly Subject[]): void {
+  if (subjects.length === 0) throw new ForgeError("usage", "--plot draws NVIDIA's GPUs");
   const gpu = subjects.find((subject) => subject.gpu === H100)?.gpu ?? subjects[0]!.gpu;
   const drawn = subjects.filter((one) =>
     one.gpu === gpu && (one.model === "8B" || subjects.length < 9)

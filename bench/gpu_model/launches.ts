@@ -5,6 +5,7 @@
 import { createHash } from "node:crypto";
 import { join } from "@std/path";
 import { findLibrary } from "../../ffi/library.ts";
+import type { SyntheticType } from "../../src/bench/synthetic/shapes.ts";
 import { ForgeError } from "../../src/errors.ts";
 import {
   emulatedCublasLt,
@@ -14,7 +15,7 @@ import {
 import { writeWhole } from "../../test/support/make_once.ts";
 import { root } from "../root.ts";
 import type { DryRunRequest, DryRunStep, OperationLaunch } from "./dry_run.ts";
-import { type ModelledModel, type ModelType, type Step, withLayers } from "./models.ts";
+import { type ModelledModel, type Step, withLayers } from "./models.ts";
 import type { NvidiaGpu } from "./nvidia.ts";
 
 /** Equal launches of a step. */
@@ -57,7 +58,7 @@ interface LogLine {
  */
 export async function planSteps(
   model: ModelledModel,
-  type: ModelType,
+  type: SyntheticType,
   gpu: NvidiaGpu,
   steps: readonly Step[],
   libraries: Libraries,

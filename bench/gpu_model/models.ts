@@ -6,11 +6,11 @@ import {
   SHAPES,
   type SyntheticType,
 } from "../../src/bench/synthetic/shapes.ts";
+import type { SyntheticSpec } from "../../src/bench/synthetic/spec.ts";
 import type { JsonObject } from "../../src/formats/json.ts";
 
 /** Types of weights, in the order of the report. */
-export const TYPES = ["BF16", "Q8_0", "Q4_0", "Q4_K"] as const satisfies readonly SyntheticType[];
-export type ModelType = typeof TYPES[number];
+export const TYPES: readonly SyntheticType[] = ["BF16", "Q8_0", "Q4_0", "Q4_K"];
 
 /** A model of the report. */
 export interface ModelledModel {
@@ -48,13 +48,18 @@ export const MODELS: readonly ModelledModel[] = [
   modelled("30B-A3B", CONFIGS["qwen3-30b-a3b"]!),
 ];
 
+/** Returns the model of a synthetic one. */
+export function modelOf(spec: SyntheticSpec): ModelledModel {
+  return modelled(spec.name, "shape" in spec ? llamaConfig(spec.shape) : spec.config);
+}
+
 /** Positions of any modelled step. */
 const CONTEXT = 1 << 18;
 
 /** Returns a model's configuration with another number of layers. */
 export function withLayers(
   { name, config }: ModelledModel,
-  type: ModelType,
+  type: SyntheticType,
   nLayers: number,
 ): ConfigSpec {
   const changed = { num_hidden_layers: nLayers, max_position_embeddings: CONTEXT };

@@ -1,10 +1,11 @@
 /** Expected times of steps of models on NVIDIA GPUs. */
+import type { SyntheticType } from "../../src/bench/synthetic/shapes.ts";
 import { deviceSources } from "../../test/emulator/nvrtc.ts";
 import type { CompiledKernel, KernelCompiler } from "./compiled_kernels.ts";
 import { measureKernel } from "./kernel_measures.ts";
 import { type LaunchTime, launchTime } from "./kernel_times.ts";
 import { type Launch, type Libraries, planSteps } from "./launches.ts";
-import { type ModelledModel, type ModelType, type Step, STEPS } from "./models.ts";
+import { type ModelledModel, type Step, STEPS } from "./models.ts";
 import { COSTS, type NvidiaGpu } from "./nvidia.ts";
 
 /** The subject of a prediction. */
@@ -43,13 +44,14 @@ export async function predictSteps(
   compiler: KernelCompiler,
   gpu: NvidiaGpu,
   model: ModelledModel,
-  type: ModelType,
+  type: SyntheticType,
   libraries: Libraries,
+  steps: readonly Step[] = STEPS,
 ): Promise<PredictedStep[]> {
-  const planned = await planSteps(model, type, gpu, STEPS, libraries);
+  const planned = await planSteps(model, type, gpu, steps, libraries);
   const names = new Set(planned.flatMap(({ launches }) => launches.map(({ kernel }) => kernel)));
   const compiled = await compileNamed(compiler, names, gpu);
-  return STEPS.map((step, i) => {
+  return steps.map((step, i) => {
     const { launches, batch } = planned[i]!;
     const timed = launches.map((launch): TimedLaunch => {
       const kernel = compiled.get(launch.kernel);

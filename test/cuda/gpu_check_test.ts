@@ -136,7 +136,7 @@ Deno.test("the GPU check rejects unknown parts and options", async () => {
   assertEquals(await run("kernel"), [
     2,
     'unknown part "kernel"; valid are kernels, operations, flash_kernels, models, products, ' +
-    "decode, attention, sampling, launches, experts, torch, profile, sanitizer, start, flash_attn",
+    "decode, attention, sampling, launches, experts, torch, profile, sanitizer, start, flash_attn, model",
   ]);
   assertEquals(await run("--seconds", "soon"), [
     2,
