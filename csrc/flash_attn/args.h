@@ -91,15 +91,16 @@ struct DecodeArgs {
   QueryArgs query;
   KeyValueArgs kv;
   ScoreArgs score;
-  int32_t n_heads;
-  int32_t n_kv_heads;
-  int32_t group;
-  int32_t batch;
   int32_t head_dim;
   int32_t n_splits;
-  // Rows of partial results: ((split * batch + sequence) * max_q + token) * n_heads + head.
-  float *partial_out;    // [rows][head_dim]
-  float *partial_lse;    // [rows], base 2
+  int32_t batch;
+  Divisor n_heads;
+  Divisor n_kv_heads;
+  Divisor group;
+  // Partial results of rows (sequence * max_q + token) * n_heads + head.
+  int64_t partial_rows;
+  float *partial_out;    // [n_splits][rows][head_dim]
+  float *partial_lse;    // [rows][n_splits, rounded up to four], base 2
 };
 
 }  // namespace flash_attn

@@ -60,10 +60,18 @@ interface DeviceCode {
 /**
  * Code for SM90's own instructions ("a"), which later devices lack, is in separate files: nvcc
  * compiles the host side of a kernel from the same source, where an `#if` on the architecture would
- * remove it. All other code is also embedded as PTX, which later devices translate.
+ * remove it. All other code is also embedded as PTX, which later devices translate. Decoding is
+ * compiled for SM90 itself, where its kernels overlap (csrc/flash_attn/device/threads.cuh).
  */
 const deviceCode: readonly DeviceCode[] = [
   { folder: "sm90/", flags: ["-gencode=arch=compute_90a,code=sm_90a"] },
+  {
+    folder: "decode/",
+    flags: [
+      "-gencode=arch=compute_80,code=sm_80",
+      "-gencode=arch=compute_90,code=[sm_90,compute_90]",
+    ],
+  },
   { folder: "", flags: ["-gencode=arch=compute_80,code=[sm_80,sm_90,compute_80]"] },
 ];
 

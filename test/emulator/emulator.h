@@ -50,9 +50,12 @@ struct Kernel {
   void launch(const Launch& shape, void** params) const;
 };
 
-// Records that a thread waits for the previous kernel (kernels/cuda/prelude.cuh). `Kernel::launch`
-// fails unless all threads do.
+// Records that a thread waits for the previous kernel (kernels/cuda/prelude.cuh).
 void note_wait();
+// Runs a kernel that is launched while the previous one runs: fails unless all threads wait for it.
+// `Kernel::launch` always does.
+void run_dependent_grid(const Launch& launch, const std::string& name,
+                        const std::function<void()>& thread);
 
 // Finds a kernel by name or symbol; null if there is none.
 const Kernel* find_kernel(const std::string& name_or_symbol);

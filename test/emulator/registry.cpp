@@ -39,14 +39,19 @@ void register_kernel(Kernel kernel) { registered().push_back(std::move(kernel));
 
 void note_wait() { threads_that_waited.fetch_add(1, std::memory_order_relaxed); }
 
-void Kernel::launch(const Launch& shape, void** params) const {
+void run_dependent_grid(const Launch& shape, const std::string& name,
+                        const std::function<void()>& thread) {
   const auto count = [](const Dim3& d) { return uint64_t{d.x} * d.y * d.z; };
   threads_that_waited = 0;
-  run_grid(shape, [&] { thread(params); });
-  end_traced_kernel(name);
+  run_grid(shape, thread);
   if (threads_that_waited != count(shape.grid) * count(shape.block)) {
     fail("%s does not wait for the kernel before it", name.c_str());
   }
+}
+
+void Kernel::launch(const Launch& shape, void** params) const {
+  run_dependent_grid(shape, name, [&] { thread(params); });
+  end_traced_kernel(name);
 }
 
 }  // namespace emulator

@@ -99,9 +99,13 @@ export async function buildEmulatedFlashAttention(
  * shape's schedule as JSON.
  */
 export async function buildScheduleBalance(): Promise<string> {
+  const host = (name: string) => `${library}/host/${name}.cpp`;
   const { folder, build } = await compiler("plain");
   const objects = [
-    ...await build([balance, `${library}/host/forward_plan.cpp`], modeFlags.plain),
+    ...await build(
+      [balance, ...["arguments", "forward_plan", "validate"].map(host)],
+      modeFlags.plain,
+    ),
     ...await build(list("test/emulator", ".cpp"), []),
   ];
   return await link(join(folder, "schedule_balance.*"), modeFlags.plain, objects);

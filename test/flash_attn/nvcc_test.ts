@@ -11,10 +11,13 @@ import { parseInstruction } from "../../bench/gpu_model/machine_code.ts";
 import { disassembleObject, type KernelCode } from "../emulator/nvdisasm.ts";
 import {
   instructionsOf,
+  instructionsPerCopy,
   instructionsPerProduct,
+  narrowLoadsAfterWait,
   overlaps,
+  roundTripsBeforeCopies,
   touchedInFlight,
-} from "./product_code.ts";
+} from "./kernel_code.ts";
 import { describeKernel, type KernelReport, parseKernelReports } from "./kernel_reports.ts";
 import { ROOT } from "../support/checkout.ts";
 
@@ -128,7 +131,7 @@ Deno.test({
           // S of the first tile, S and O of both loops, and O of the last tile.
           const others = instructionsPerProduct(code);
           assertEquals(others.length, 6);
-          const most = [6, 4.5, 3, 4.5, 3, 6];
+          const most = [6, 6, 3, 6, 3, 6];
           assert(most.every((limit, i) => (others[i] ?? NaN) <= limit), `${others}`);
         });
       }
@@ -157,6 +160,72 @@ Deno.test("an access to registers of a product in flight, and an early wait, are
   assertEquals(instructionsPerProduct(parse(read, open, read, product)), [0.5]);
 });
 
+/** Runs a step for each kernel of the object files in a folder whose names begin alike. */
+async function eachKernel(
+  t: Deno.TestContext,
+  beginning: string,
+  check: (kernel: KernelCode) => void,
+): Promise<void> {
+  const { objects } = await build();
+  const paths = objectFiles(objects, ".cu.o").filter((path) => path.includes(`/${beginning}`));
+  assert(paths.length > 0);
+  for (const path of paths) {
+    const kernels = await kernelsOf(path);
+    if (kernels === undefined) return;
+    for (const kernel of kernels) {
+      await t.step(`${kernel.symbol} ${kernel.architecture}`, () => check(kernel));
+    }
+  }
+}
+
+Deno.test({
+  name: "nvcc: copies of whole tiles on SM80 take few instructions",
+  ignore,
+  fn: (t) =>
+    eachKernel(t, "sm80/forward", ({ text }) => {
+      const [keys = NaN, values = NaN] = instructionsPerCopy(text);
+      assert(keys <= 8 && values <= 8, `${keys}, ${values}`);
+    }),
+});
+
+Deno.test({
+  name: "nvcc: decoding copies its first keys after two round trips to memory",
+  ignore,
+  fn: (t) =>
+    eachKernel(t, "decode/decode", ({ architecture, text }) => {
+      // From SM90 on, the combine kernel may be launched from the beginning.
+      assertEquals(/\bPREEXIT\b/.test(text), architecture === "sm_90");
+      // The lengths and the sequence's row of the block table, then an entry of the table.
+      assertEquals(roundTripsBeforeCopies(instructionsOf(text)), 2);
+    }),
+});
+
+Deno.test({
+  name: "nvcc: combining loads partial results 16 bytes at a time",
+  ignore,
+  fn: (t) =>
+    eachKernel(t, "decode/combine", ({ architecture, text }) => {
+      if (architecture !== "sm_90") return;
+      assertEquals(narrowLoadsAfterWait(instructionsOf(text)), []);
+    }),
+});
+
+Deno.test("round trips and narrow loads are counted", () => {
+  const parse = (...lines: string[]) => lines.map(parseInstruction);
+  const load = (to: number, from: number) => `LDG.E R${to}, desc[UR4][R${from}.64]`;
+  const copy = (from: number) => `LDGSTS.E.BYPASS.LTC128B.128 [R90], desc[UR4][R${from}.64]`;
+  const trips = (...lines: string[]) => roundTripsBeforeCopies(parse(...lines));
+  assertEquals(trips(copy(2)), 0);
+  assertEquals(trips(load(4, 2), load(6, 2), copy(4)), 1);
+  assertEquals(trips(load(4, 2), load(6, 4), copy(6)), 2);
+  // A use between two independent loads delays the second.
+  assertEquals(trips(load(4, 2), "ISETP.NE.AND P0, PT, R4, RZ, PT", load(6, 2), copy(6)), 2);
+  const narrow = (...lines: string[]) => narrowLoadsAfterWait(parse(...lines));
+  assertEquals(narrow(load(4, 2), "ACQBULK", "LDG.E.128 R8, desc[UR4][R2.64]"), []);
+  assertEquals(narrow("ACQBULK", load(4, 2)), ["LDG.E"]);
+  assertEquals(narrow(load(4, 2)), ["LDG.E"]);
+});
+
 Deno.test({
   name: "nvcc: kernels use the instructions they are written for",
   ignore,
@@ -179,6 +248,10 @@ Deno.test({
             assert(new RegExp(`\\b${instruction}\\b`).test(text), instruction);
           }
           assertEquals(architecture === "sm_90a", part === "sm90");
+          // Copies of boxes say how soon L2 may give their lines up.
+          for (const [copy] of text.matchAll(/\bUTMALDG[^;]*/g)) {
+            assert(/, desc\[/.test(copy), copy);
+          }
         }
       });
     }

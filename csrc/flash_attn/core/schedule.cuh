@@ -2,15 +2,9 @@
 // are free: the hardware starts the blocks of SM80, and those of SM90 share a counter.
 #pragma once
 
-#include "args.h"
-#include "device/device.cuh"
+#include "core/sequence.cuh"
 
 namespace flash_attn {
-
-FA_DEVICE int divide(int n, const Divisor &by) {
-  const auto dividend = static_cast<uint32_t>(n);
-  return static_cast<int>((multiply_high(dividend, by.magic) + dividend) >> by.shift);
-}
 
 /// A tile of query rows of one head of one sequence.
 struct ScheduledTile {

@@ -6,7 +6,13 @@
 
 namespace flash_attn {
 
-/// The lengths of a sequence and its first rows in packed tensors. Lengths are clamped to the
+FA_DEVICE int divide(int n, const Divisor &by) {
+  const auto dividend = static_cast<uint32_t>(n);
+  return static_cast<int>((multiply_high(dividend, by.magic) + dividend) >> by.shift);
+}
+
+/// The lengths of a sequence and its first rows in packed tensors. Packed keys have no lengths of
+/// their own: either `cu_seqlens` or `seqlens` is given. Lengths are clamped to the
 /// bounds of the launch, so that a wrong table never leads outside the grid's work.
 struct Sequence {
   int index;
@@ -14,22 +20,26 @@ struct Sequence {
   int n_queries;
   int k_begin;
   int n_keys;
+  int table_row;  // of the block table
 
   Sequence() = default;
   FA_DEVICE Sequence(const QueryArgs &query, const KeyValueArgs &kv, int sequence)
-      : index(sequence), q_begin(0), n_queries(query.seqlen), k_begin(0), n_keys(kv.seqlen) {
-    if (query.cu_seqlens != nullptr) {
-      q_begin = query.cu_seqlens[index];
-      const int packed =
-          query.seqlens != nullptr ? query.seqlens[index] : query.cu_seqlens[index + 1] - q_begin;
-      n_queries = clamp(packed, query.seqlen);
-    }
-    if (kv.cu_seqlens != nullptr) {
-      k_begin = kv.cu_seqlens[index];
-      n_keys = clamp(kv.cu_seqlens[index + 1] - k_begin, kv.seqlen);
-    } else if (kv.seqlens != nullptr) {
-      n_keys = clamp(kv.seqlens[index], kv.seqlen);
-    }
+      : index(sequence) {
+    // All numbers are loaded at once, before the first is used.
+    const bool q_counted = query.seqlens != nullptr, k_counted = kv.seqlens != nullptr;
+    const int q_first = load_entry(query.cu_seqlens, index, 0);
+    const int q_end = load_entry(q_counted ? nullptr : query.cu_seqlens, index + 1, query.seqlen);
+    const int q_count = load_entry(query.seqlens, index, 0);
+    const int k_first = load_entry(kv.cu_seqlens, index, 0);
+    const int k_end = load_entry(kv.cu_seqlens, index + 1, kv.seqlen);
+    const int k_count = load_entry(kv.seqlens, index, 0);
+    table_row = load_entry(kv.block_rows, index, index);
+    q_begin = q_first;
+    n_queries = clamp(q_counted ? q_count : q_end - q_first, query.seqlen);
+    k_begin = k_first;
+    // A negative row leads nowhere. Without the comparison, ptxas would load the row after the lengths
+    // have arrived.
+    n_keys = table_row < 0 ? 0 : clamp(k_counted ? k_count : k_end - k_first, kv.seqlen);
   }
 
  private:
@@ -59,26 +69,27 @@ FA_DEVICE float *lse_at(const QueryArgs &query, const Sequence &sequence, int ro
 class KeyRows {
  public:
   FA_DEVICE KeyRows(const KeyValueArgs &kv, const Sequence &sequence)
-      : kv_(kv), sequence_(sequence.index), begin_(sequence.k_begin) {}
+      : table_(kv.block_table == nullptr
+                   ? nullptr
+                   : kv.block_table + sequence.table_row * kv.block_table_stride),
+        page_shift_(kv.page_shift),
+        page_(kv.cu_seqlens == nullptr ? sequence.index : 0),
+        begin_(sequence.k_begin) {}
+
+  FA_DEVICE bool is_paged() const { return table_ != nullptr; }
 
   FA_DEVICE int page(int key) const {
-    if (kv_.block_table == nullptr) return kv_.cu_seqlens == nullptr ? sequence_ : 0;
-    const int row = kv_.block_rows == nullptr ? sequence_ : kv_.block_rows[sequence_];
-    return kv_.block_table[row * kv_.block_table_stride + (key >> kv_.page_shift)];
+    return table_ == nullptr ? page_ : table_[key >> page_shift_];
   }
 
   FA_DEVICE int row(int key) const {
-    return kv_.block_table == nullptr ? begin_ + key : key & ((1 << kv_.page_shift) - 1);
-  }
-
-  FA_DEVICE int64_t offset(const Strides &stride, int key) const {
-    return static_cast<int64_t>(page(key)) * stride.batch +
-           static_cast<int64_t>(row(key)) * stride.row;
+    return table_ == nullptr ? begin_ + key : key & ((1 << page_shift_) - 1);
   }
 
  private:
-  const KeyValueArgs &kv_;
-  int sequence_;
+  const int32_t *table_;
+  int page_shift_;
+  int page_;
   int begin_;
 };
 

@@ -13,6 +13,16 @@
 
 namespace flash_attn {
 
+/// The query and the head of a row of the tile.
+struct PackedRow {
+  int query;
+  int head;
+
+  FA_DEVICE PackedRow(const DecodeArgs &args, int row, int kv_head)
+      : query(divide(row, args.group)),
+        head(kv_head * args.group.value + row - query * args.group.value) {}
+};
+
 /// Stores a warp's normalized rows and their log-sum-exp in shared memory.
 template <int kHeadDim, int kStride>
 FA_DEVICE void stage_rows(float *rows, float *lse, const Accumulators<1, kHeadDim / 8> &out,
@@ -32,14 +42,18 @@ FA_DEVICE void stage_rows(float *rows, float *lse, const Accumulators<1, kHeadDi
 }
 
 template <class T, int kHeadDim, int kRowWarps>
-FA_KERNEL FA_LAUNCH_BOUNDS(128, 2) decode_sm80(FA_GRID_CONSTANT DecodeArgs args) {
+FA_KERNEL FA_LAUNCH_BOUNDS(128, (DecodeTile<kHeadDim, kRowWarps>::kBlocks))
+    decode_sm80(FA_GRID_CONSTANT DecodeArgs args) {
   using Tile = DecodeTile<kHeadDim, kRowWarps>;
   constexpr int kColumnTiles = Tile::kKeysEach / 8;
 
+  allow_next_kernel();
   const Sequence sequence(args.query, args.kv, block_z());
-  const int kv_head = block_y() % args.n_kv_heads;
-  const int first_row = block_y() / args.n_kv_heads * Tile::kRows;
-  const int n_rows = sequence.n_queries * args.group;
+  const KeyRows rows(args.kv, sequence);
+  const int row_tile = divide(block_y(), args.n_kv_heads);
+  const int kv_head = block_y() - row_tile * args.n_kv_heads.value;
+  const int first_row = row_tile * Tile::kRows;
+  const int n_rows = sequence.n_queries * args.group.value;
   if (first_row >= n_rows) return;
   const KeyParts parts(args, sequence);
   const int part = block_x();
@@ -49,8 +63,8 @@ FA_KERNEL FA_LAUNCH_BOUNDS(128, 2) decode_sm80(FA_GRID_CONSTANT DecodeArgs args)
   const auto packed_row = [&](int row) {
     return first_row + row < n_rows ? first_row + row : n_rows - 1;
   };
-  const int first_query = first_row / args.group;
-  const int last_query = packed_row(Tile::kRows - 1) / args.group;
+  const int first_query = divide(first_row, args.group);
+  const int last_query = divide(packed_row(Tile::kRows - 1), args.group);
   const KeyWindow window(args.score, sequence);
   const KeyTiles seen = window.tiles<kDecodeKeys>(first_query, last_query);
   KeyTiles tiles = parts.tiles(part);
@@ -60,7 +74,7 @@ FA_KERNEL FA_LAUNCH_BOUNDS(128, 2) decode_sm80(FA_GRID_CONSTANT DecodeArgs args)
   const int warp = warp_uniform(thread_index() / 32);
   const int warp_row = warp / Tile::kKeyWarps * 16;
   const int warp_key = warp % Tile::kKeyWarps * Tile::kKeysEach;
-  const auto query_of = [&](int row) { return packed_row(warp_row + row) / args.group; };
+  const auto query_of = [&](int row) { return divide(packed_row(warp_row + row), args.group); };
 
   OnlineSoftmax<1> softmax(args.score, args.score.softcap_scale > 0);
   Accumulators<1, kHeadDim / 8> out;
@@ -70,12 +84,12 @@ FA_KERNEL FA_LAUNCH_BOUNDS(128, 2) decode_sm80(FA_GRID_CONSTANT DecodeArgs args)
     T *const q_tile = reinterpret_cast<T *>(dynamic_shared());
     const T *const q = static_cast<const T *>(args.query.q);
     copy_rows_async<T, kHeadDim, Tile::kRows, Tile::kThreads>(q_tile, q, [&](int row) -> const T * {
-      const int packed = packed_row(row);
+      const PackedRow at(args, packed_row(row), kv_head);
       return q + row_offset(args.query.q_stride, args.query.cu_seqlens != nullptr, sequence,
-                            packed / args.group, kv_head * args.group + packed % args.group);
+                            at.query, at.head);
     });
     TileRing<T, kHeadDim, kDecodeKeys, Tile::kSlots, Tile::kThreads> ring(
-        q_tile + Tile::kRows * kHeadDim, args.kv, sequence, kv_head, tiles);
+        q_tile + Tile::kRows * kHeadDim, args.kv, rows, sequence.n_keys, kv_head, tiles);
     ring.start();
 
     Queries<T, kHeadDim, 1, false> queries;
@@ -120,21 +134,20 @@ FA_KERNEL FA_LAUNCH_BOUNDS(128, 2) decode_sm80(FA_GRID_CONSTANT DecodeArgs args)
   for (int i = thread_index(); i < Tile::kRows * kChunks; i += Tile::kThreads) {
     const int row = i / kChunks, chunk = i % kChunks;
     if (first_row + row >= n_rows) break;
-    const int query = (first_row + row) / args.group;
-    const int head = kv_head * args.group + (first_row + row) % args.group;
-    const Combined combined = combine_parts(
-        Tile::kKeyWarps, [&](int warp) { return staged_lse[warp * Tile::kRows + row]; },
-        [&](int warp) {
-          return staged + (warp * Tile::kRows + row) * Tile::kResultStride + 8 * chunk;
-        });
+    const PackedRow at(args, first_row + row, kv_head);
+    const Combined combined = combine_warps<Tile::kKeyWarps>(
+        staged_lse + row, Tile::kRows, staged + row * Tile::kResultStride + 8 * chunk,
+        Tile::kRows * Tile::kResultStride);
     if (parts.count == 1) {
-      write_combined<T>(args, sequence, query, head, chunk, combined);
+      write_combined<T>(args, sequence, at.query, at.head, chunk, sink_log2(args, at.head),
+                        combined);
       continue;
     }
-    const int64_t to = partial_row(args, part, sequence, query, head);
-#pragma unroll
-    for (int e = 0; e < 8; e++) args.partial_out[to * kHeadDim + 8 * chunk + e] = combined.value[e];
-    if (chunk == 0) args.partial_lse[to] = combined.lse_log2;
+    const int64_t to = partial_row(args, sequence, at.query, at.head);
+    float *const columns = partial_out(args, to, part) + 8 * chunk;
+    store_floats(columns, combined.value[0]);
+    store_floats(columns + 4, combined.value[1]);
+    if (chunk == 0) args.partial_lse[to * partial_stride(args) + part] = combined.lse_log2;
   }
 }
 

@@ -10,7 +10,8 @@ template <class T, int kHeadDim, int kRowWarps>
 flash_attn_status launch_decode_shape(const DecodeArgs &args, int32_t row_tiles, void *stream) {
   using Tile = DecodeTile<kHeadDim, kRowWarps>;
   const LaunchShape shape = {
-      static_cast<uint32_t>(args.n_splits), static_cast<uint32_t>(args.n_kv_heads * row_tiles),
+      static_cast<uint32_t>(args.n_splits),
+      static_cast<uint32_t>(args.n_kv_heads.value * row_tiles),
       static_cast<uint32_t>(args.batch), Tile::kThreads, Tile::kSharedBytes};
   return launch(decode_sm80<T, kHeadDim, kRowWarps>, shape, stream, args);
 }

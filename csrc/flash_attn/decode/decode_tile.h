@@ -1,7 +1,7 @@
 // Tile shapes of the decode kernel.
 //
 // Decoding is bound by memory, so bytes in flight matter. A block keeps kSlots - 1 tiles of K or V
-// in flight (48 KiB with head_dim 128), and two or three blocks fit on a multiprocessor. Little's
+// in flight (48 KiB with head_dim 128), and kBlocks blocks fit on a multiprocessor. Little's
 // law requires about 25 bytes/ns times 0.7 us, 18 KiB per multiprocessor, on an H100.
 //
 //   head_dim   slots   KiB of the ring
@@ -39,6 +39,8 @@ struct DecodeTile {
   static constexpr int kResults = kKeyWarps * kRows;
 
   static constexpr int kSharedBytes = (kRows + kSlots * kDecodeKeys) * kHeadDim * 2;
+  /// Blocks per multiprocessor that the registers must allow.
+  static constexpr int kBlocks = kRowWarps == 1 && kHeadDim <= 128 ? 3 : 2;
   static_assert(kResults * (kResultStride + 1) * 4 <= kSharedBytes);
   static_assert(kSharedBytes <= 96 * 1024);
 };

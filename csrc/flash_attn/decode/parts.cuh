@@ -10,77 +10,105 @@
 
 namespace flash_attn {
 
-/// The division of a sequence's tiles of keys; the same for all its rows.
+/// The division of a sequence's tiles of keys; the same for all its rows. Parts differ by one tile
+/// at most.
 struct KeyParts {
   int first_tile;
-  int tiles_each;
+  int n_tiles;
   int count;
 
   FA_DEVICE KeyParts(const DecodeArgs &args, const Sequence &sequence) {
     const KeyWindow window(args.score, sequence);
     const KeyTiles tiles = window.tiles<kDecodeKeys>(0, sequence.n_queries - 1);
-    const int n_tiles = tiles.end - tiles.first;
-    const int evenly = (n_tiles + args.n_splits - 1) / args.n_splits;
     first_tile = tiles.first;
-    tiles_each = evenly < kMinPartTiles ? kMinPartTiles : evenly;
-    count = (n_tiles + tiles_each - 1) / tiles_each;
-    if (count == 0) count = 1;
+    n_tiles = tiles.end - tiles.first;
+    const int useful = (n_tiles + kMinPartTiles - 1) / kMinPartTiles;
+    count = useful < 1 ? 1 : useful < args.n_splits ? useful : args.n_splits;
   }
 
   FA_DEVICE KeyTiles tiles(int part) const {
-    const int first = first_tile + part * tiles_each;
-    return {first, first + tiles_each};
+    return {first_tile + part * n_tiles / count, first_tile + (part + 1) * n_tiles / count};
   }
 };
 
+/// Numbers of the partial log-sum-exps of a row.
+FA_DEVICE int partial_stride(const DecodeArgs &args) { return (args.n_splits + 3) & ~3; }
+
+/// The row of a query's partial results.
+FA_DEVICE int64_t partial_row(const DecodeArgs &args, const Sequence &sequence, int query,
+                              int head) {
+  const int64_t token = static_cast<int64_t>(sequence.index) * args.query.seqlen + query;
+  return token * args.n_heads.value + head;
+}
+
+/// A part's result for a row.
+FA_DEVICE float *partial_out(const DecodeArgs &args, int64_t row, int part) {
+  return args.partial_out + (part * args.partial_rows + row) * args.head_dim;
+}
+
 /// Eight neighbouring columns of a result under combination.
 struct Combined {
-  float value[8];
+  Floats4 value[2];
   float lse_log2;
 };
 
-/// Combines `count` parts. `lse_of(part)` is in base 2; `values_of(part)` points to eight columns.
-template <class LseOf, class ValuesOf>
-FA_DEVICE Combined combine_parts(int count, LseOf lse_of, ValuesOf values_of) {
+FA_DEVICE void add_weighted(Floats4 &sum, float weight, const Floats4 &value) {
+#pragma unroll
+  for (int i = 0; i < 4; i++) sum[i] = fmaf(weight, value[i], sum[i]);
+}
+
+FA_DEVICE void scale(Combined &result, float factor) {
+#pragma unroll
+  for (int i = 0; i < 8; i++) result.value[i / 4][i % 4] *= factor;
+}
+
+/// Combines the results of kCount warps in shared memory, of which `lse` and `values` are the first;
+/// the others follow at distances.
+template <int kCount>
+FA_DEVICE Combined combine_warps(const float *lse, int lse_step, const float *values,
+                                 int values_step) {
   Combined result = {};
   float top = kMinusInfinity;
-  for (int part = 0; part < count; part++) top = fmaxf(top, lse_of(part));
+#pragma unroll
+  for (int i = 0; i < kCount; i++) top = fmaxf(top, lse[i * lse_step]);
   if (top == kMinusInfinity) {
     result.lse_log2 = top;
     return result;
   }
   float total = 0;
-  for (int part = 0; part < count; part++) {
-    const float weight = exp2_fast(lse_of(part) - top);
-    const float *const values = values_of(part);
+#pragma unroll
+  for (int i = 0; i < kCount; i++) {
+    const float weight = exp2_fast(lse[i * lse_step] - top);
     total += weight;
 #pragma unroll
-    for (int i = 0; i < 8; i++) result.value[i] += weight * values[i];
+    for (int half = 0; half < 2; half++) {
+      Floats4 value;
+      load_floats(value, values + i * values_step + 4 * half);
+      add_weighted(result.value[half], weight, value);
+    }
   }
-#pragma unroll
-  for (int i = 0; i < 8; i++) result.value[i] /= total;
+  scale(result, reciprocal_fast(total));
   result.lse_log2 = top + log2_fast(total);
   return result;
 }
 
-/// Adds a head's sink, rounds, and writes columns 8 chunk .. 8 chunk + 7 of a query's output row.
+/// Adds a head's sink in base 2, -infinity for none, rounds, and writes columns 8 chunk to
+/// 8 chunk + 7 of a query's output row.
 template <class T>
 FA_DEVICE void write_combined(const DecodeArgs &args, const Sequence &sequence, int query, int head,
-                              int chunk, Combined result) {
-  if (args.score.sinks != nullptr) {
-    const float sink = args.score.sinks[head] * kLog2e;
-    const float top = fmaxf(result.lse_log2, sink);
-    if (top != kMinusInfinity) {
-      const float own = exp2_fast(result.lse_log2 - top);
-      const float total = own + exp2_fast(sink - top);
-#pragma unroll
-      for (int i = 0; i < 8; i++) result.value[i] *= own / total;
-      result.lse_log2 = top + log2_fast(total);
-    }
+                              int chunk, float sink, Combined result) {
+  const float top = fmaxf(result.lse_log2, sink);
+  if (top != kMinusInfinity) {
+    const float own = exp2_fast(result.lse_log2 - top);
+    const float total = own + exp2_fast(sink - top);
+    scale(result, own * reciprocal_fast(total));
+    result.lse_log2 = top + log2_fast(total);
   }
   Words4 words;
 #pragma unroll
-  for (int i = 0; i < 4; i++) words.word[i] = pack<T>(result.value[2 * i], result.value[2 * i + 1]);
+  for (int i = 0; i < 4; i++) {
+    words.word[i] = pack<T>(result.value[i / 2][i % 2 * 2], result.value[i / 2][i % 2 * 2 + 1]);
+  }
   const QueryArgs &q = args.query;
   T *const row = static_cast<T *>(q.out) +
                  row_offset(q.out_stride, q.cu_seqlens != nullptr, sequence, query, head);
@@ -90,11 +118,8 @@ FA_DEVICE void write_combined(const DecodeArgs &args, const Sequence &sequence, 
   }
 }
 
-/// The row of a partial result.
-FA_DEVICE int64_t partial_row(const DecodeArgs &args, int part, const Sequence &sequence, int query,
-                              int head) {
-  const int64_t sequence_row = static_cast<int64_t>(part) * args.batch + sequence.index;
-  return (sequence_row * args.query.seqlen + query) * args.n_heads + head;
+FA_DEVICE float sink_log2(const DecodeArgs &args, int head) {
+  return args.score.sinks == nullptr ? kMinusInfinity : args.score.sinks[head] * kLog2e;
 }
 
 }  // namespace flash_attn

@@ -61,6 +61,32 @@ struct alignas(16) Words4 {
   uint32_t word[4];
 };
 
+/// An entry of a table in global memory, or `otherwise` if the table is null. Not a branch: loads of
+/// several tables are in flight together.
+FA_DEVICE int load_entry(const int32_t *table, int index, int otherwise) {
+  int value = otherwise;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.u64 p, %1, 0;\n"
+      "@p ld.global.b32 %0, [%2];\n"
+      "}"
+      : "+r"(value)
+      : "l"(table), "l"(table + index));
+  return value;
+}
+
+/// Four neighbouring floats, 16-byte aligned.
+using Floats4 = float[4];
+
+FA_DEVICE void load_floats(Floats4 &to, const float *from) {
+  const float4 value = *reinterpret_cast<const float4 *>(from);
+  to[0] = value.x, to[1] = value.y, to[2] = value.z, to[3] = value.w;
+}
+FA_DEVICE void store_floats(float *to, const Floats4 &value) {
+  *reinterpret_cast<float4 *>(to) = make_float4(value[0], value[1], value[2], value[3]);
+}
+
 FA_DEVICE void store_16_bytes(void *to, const Words4 &value) {
   const uint32_t(&word)[4] = value.word;
   *static_cast<uint4 *>(to) = make_uint4(word[0], word[1], word[2], word[3]);

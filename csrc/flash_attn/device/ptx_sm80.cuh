@@ -6,8 +6,14 @@
 
 namespace flash_attn {
 
-/// Starts to copy 16 bytes to shared memory, bypassing L1. If not `valid`, writes zeros and reads
-/// nothing.
+/// Starts to copy 16 bytes to shared memory, bypassing L1.
+FA_DEVICE void copy_async_16(void *shared, const void *global) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(shared_address(shared)),
+               "l"(global)
+               : "memory");
+}
+
+/// As above; if not `valid`, writes zeros and reads nothing.
 FA_DEVICE void copy_async_16(void *shared, const void *global, bool valid) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
                    shared_address(shared)),

@@ -44,6 +44,21 @@ FA_DEVICE int from_first_lane(int value) { return __shfl_sync(0xffffffffu, value
 /// Declares a value to be the same in all lanes, so that branches on it do not diverge.
 FA_DEVICE int warp_uniform(int value) { return from_first_lane(value); }
 
+/// Lets the next kernel begin while this one runs, if it was launched to do so: it then waits where
+/// it needs this one's results. From SM90 on; nothing on other devices.
+FA_DEVICE void allow_next_kernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/// Waits for the previous kernel's results. Every thread of a dependent kernel must call it.
+FA_DEVICE void wait_for_previous_kernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 /// Adds to a number in global memory and returns the number before; not ordered with other accesses.
 FA_DEVICE int fetch_add(int *number, int value) { return atomicAdd(number, value); }
 

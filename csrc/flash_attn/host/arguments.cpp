@@ -8,6 +8,13 @@
 
 namespace flash_attn {
 
+Divisor divisor(int64_t value) {
+  const auto by = static_cast<uint64_t>(value);
+  const int shift = std::bit_width(by - 1);
+  const uint64_t magic = ((((uint64_t{1} << shift) - by) << 32) / by) + 1;
+  return {static_cast<int32_t>(value), static_cast<uint32_t>(magic), shift};
+}
+
 QueryArgs query_args(uint32_t function, const flash_attn_params &p) {
   QueryArgs args = {};
   args.q = p.q;
@@ -36,7 +43,7 @@ KeyValueArgs key_value_args(uint32_t function, const flash_attn_params &p) {
     args.page_shift = std::countr_zero(static_cast<uint32_t>(p.page_size));
   }
   args.cu_seqlens = keys_are_packed(function, p) ? p.cu_seqlens_k : nullptr;
-  args.seqlens = function == FLASH_ATTN_FWD ? nullptr : p.seqlens_k;
+  args.seqlens = function == FLASH_ATTN_FWD || args.cu_seqlens != nullptr ? nullptr : p.seqlens_k;
   args.seqlen = keys_are_empty(function, p) ? 0 : p.seqlen_k;
   return args;
 }

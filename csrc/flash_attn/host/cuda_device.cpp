@@ -19,6 +19,11 @@ flash_attn_status query_device(Device &device) {
   device.minor = attribute(cudaDevAttrComputeCapabilityMinor, number, error);
   device.multiprocessors = attribute(cudaDevAttrMultiProcessorCount, number, error);
   device.l2_bytes = attribute(cudaDevAttrL2CacheSize, number, error);
+  device.shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, number, error);
+  int driver = 0;
+  if (error == cudaSuccess) error = cudaDriverGetVersion(&driver);
+  // From 12.3 on, such launches can be captured in graphs.
+  device.dependent_launches = device.major >= 9 && driver >= 12030;
   if (error != cudaSuccess) {
     cudaGetLastError();
     return FLASH_ATTN_NO_DEVICE;

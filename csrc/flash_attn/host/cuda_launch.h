@@ -19,9 +19,17 @@ flash_attn_status launch(void (*kernel)(Args), const LaunchShape &shape, void *s
                                            shape.shared_bytes);
   if (error == cudaSuccess) {
     void *arguments[] = {const_cast<Args *>(&args)};
-    error = cudaLaunchKernel(function, dim3(shape.x, shape.y, shape.z), dim3(shape.threads),
-                             arguments, static_cast<size_t>(shape.shared_bytes),
-                             static_cast<cudaStream_t>(stream));
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(shape.x, shape.y, shape.z);
+    config.blockDim = dim3(shape.threads);
+    config.dynamicSmemBytes = static_cast<size_t>(shape.shared_bytes);
+    config.stream = static_cast<cudaStream_t>(stream);
+    config.attrs = &attribute;
+    config.numAttrs = shape.dependent ? 1 : 0;
+    error = cudaLaunchKernelExC(&config, function, arguments);
   }
   if (error == cudaSuccess) return FLASH_ATTN_OK;
   // Clear the error, which is reported here; later calls of the runtime must not return it.

@@ -42,22 +42,22 @@ flash_attn_status run_split(uint32_t function, const flash_attn_params &p, const
   args.query = query_args(function, p);
   args.kv = key_value_args(function, p);
   args.score = score_args(p);
-  args.n_heads = p.n_heads;
-  args.n_kv_heads = p.n_kv_heads;
-  args.group = p.n_heads / p.n_kv_heads;
-  args.batch = p.batch;
   args.head_dim = p.head_dim;
   args.n_splits = plan.n_splits;
+  args.batch = p.batch;
+  args.n_heads = divisor(p.n_heads);
+  args.n_kv_heads = divisor(p.n_kv_heads);
+  args.group = divisor(p.n_heads / p.n_kv_heads);
+  args.partial_rows = int64_t{p.batch} * p.seqlen_q * p.n_heads;
   if (plan.n_splits > 1) {
     args.partial_out = static_cast<float *>(p.workspace);
-    args.partial_lse = args.partial_out + plan.workspace / sizeof(float) / (p.head_dim + 1) *
-                                              static_cast<uint64_t>(p.head_dim);
+    args.partial_lse = args.partial_out + plan.n_splits * args.partial_rows * p.head_dim;
   }
   const auto status = with_head_dim(p.head_dim, [&]<int kHeadDim>() {
     return launch_decode<T, kHeadDim>(args, plan.wide, plan.row_tiles, p.stream);
   });
   if (status != FLASH_ATTN_OK || plan.n_splits == 1) return status;
-  return launch_combine<T>(args, p.stream);
+  return launch_combine<T>(args, device.dependent_launches, p.stream);
 }
 
 template <class T>

@@ -3,16 +3,11 @@
 #include <algorithm>
 #include <bit>
 
+#include "host/arguments.h"
+
 namespace flash_attn {
 
 namespace {
-
-Divisor divisor(int64_t value) {
-  const auto by = static_cast<uint64_t>(value);
-  const int shift = std::bit_width(by - 1);
-  const uint64_t magic = ((((uint64_t{1} << shift) - by) << 32) / by) + 1;
-  return {static_cast<int32_t>(value), static_cast<uint32_t>(magic), shift};
-}
 
 /// Key heads whose keys and values share L2: a power of two, so that sections are alike. A part of
 /// L2 remains for queries, results and the next section.

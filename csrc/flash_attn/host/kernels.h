@@ -33,8 +33,9 @@ flash_attn_status launch_forward_sm90(const ForwardLaunch &forward);
 template <class T, int kHeadDim>
 flash_attn_status launch_decode(const DecodeArgs &args, bool wide, int32_t row_tiles, void *stream);
 
+/// Combines the results of the decode launch before it; see LaunchShape::dependent.
 template <class T>
-flash_attn_status launch_combine(const DecodeArgs &args, void *stream);
+flash_attn_status launch_combine(const DecodeArgs &args, bool dependent, void *stream);
 
 /// Calls `function.template operator()<kHeadDim>()` for a run-time head_dim.
 template <class Function>

@@ -11,6 +11,7 @@ struct LaunchShape {
   uint32_t z;
   int32_t threads;
   int32_t shared_bytes;
+  bool dependent = false;  // begins while the previous kernel runs, and waits for its results itself
 };
 
 }  // namespace flash_attn

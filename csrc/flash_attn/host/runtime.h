@@ -20,6 +20,8 @@ struct Device {
   int32_t minor;
   int32_t multiprocessors;
   int64_t l2_bytes;
+  int64_t shared_bytes;     // of a multiprocessor
+  bool dependent_launches;  // kernels may begin while the previous one runs, in graphs, too
 };
 
 flash_attn_status query_device(Device &device);

@@ -44,6 +44,7 @@ FA_DEVICE void accumulate_sm80(const ForwardArgs &args, const RowTile<kHeadDim> 
   const KeyTiles tiles = window.tiles<Tile::kKeys>(work.first_row, last_row);
   if (tiles.first >= tiles.end) return;
 
+  const KeyRows rows(args.kv, work.sequence);
   T *const q_tile = reinterpret_cast<T *>(dynamic_shared());
   const T *const q = static_cast<const T *>(args.query.q) +
                      row_offset(args.query.q_stride, args.query.cu_seqlens != nullptr,
@@ -52,7 +53,7 @@ FA_DEVICE void accumulate_sm80(const ForwardArgs &args, const RowTile<kHeadDim> 
     return row < work.n_rows ? q + row * args.query.q_stride.row : nullptr;
   });
   TileRing<T, kHeadDim, Tile::kKeys, Tile::kSlots, Tile::kThreads> ring(
-      q_tile + Tile::kRows * kHeadDim, args.kv, work.sequence,
+      q_tile + Tile::kRows * kHeadDim, args.kv, rows, work.sequence.n_keys,
       divide(work.place.head, args.schedule.group), tiles);
   ring.start();
 

@@ -66,11 +66,17 @@ FA_DEVICE void multiply_keys(Accumulators<kRowTiles, kColumnTiles> &scores,
   for (int k = 0; k < kHeadDim / 16; k++) {
     uint32_t q[kRowTiles][4];
     queries.get(q, k);
+    // The next operand is loaded before the products of the one before it.
+    uint32_t operands[2][4];
+    const auto load = [&](int n) {
+      const int row = 8 * n + lane % 8 + lane / 16 * 8, chunk = 2 * k + lane / 8 % 2;
+      load_matrices(operands[n / 2 % 2], keys + SwizzledTile<kHeadDim>::offset(row, chunk));
+    };
+    load(0);
 #pragma unroll
     for (int n = 0; n < kColumnTiles; n += 2) {
-      uint32_t b[4];
-      const int row = 8 * n + lane % 8 + lane / 16 * 8, chunk = 2 * k + lane / 8 % 2;
-      load_matrices(b, keys + SwizzledTile<kHeadDim>::offset(row, chunk));
+      if (n + 2 < kColumnTiles) load(n + 2);
+      const uint32_t(&b)[4] = operands[n / 2 % 2];
 #pragma unroll
       for (int t = 0; t < kRowTiles; t++) {
         multiply_16x8x16<T>(scores[t][n], q[t], b[0], b[1]);

@@ -30,28 +30,59 @@ struct SwizzledTile {
   }
 };
 
+/// The part of a tile that the calling thread copies. The threads of one span copy 128 (64) adjacent
+/// bytes of a row. A thread stays in its column, and its rows have the same key, so that all its
+/// chunks have fixed distances in the tile.
+template <int kHeadDim, int kRows, int kThreads>
+struct TileShare {
+  using Layout = SwizzledTile<kHeadDim>;
+  static constexpr int kSpan = Layout::kSpan;
+  static constexpr int kRowsAtOnce = kThreads / kSpan;
+  static_assert(kRowsAtOnce % 8 == 0);
+  /// Rows of a thread, and chunks of each.
+  static constexpr int kTimes = (kRows + kRowsAtOnce - 1) / kRowsAtOnce;
+  static constexpr int kEach = Layout::kChunks / kSpan;
+  /// False if some threads have no row, or one less.
+  static constexpr bool kEven = kRows % kRowsAtOnce == 0;
+
+  FA_DEVICE static int column() { return thread_index() % kSpan; }
+  FA_DEVICE static int row(int i) { return i * kRowsAtOnce + thread_index() / kSpan; }
+  /// Offset of the thread's first chunk, in elements.
+  FA_DEVICE static int offset() { return Layout::offset(row(0), column()); }
+
+  /// Starts to copy the thread's chunks of its row i, from the first of them in memory. `tile` points
+  /// to the thread's first chunk.
+  template <class T>
+  FA_DEVICE static void copy(T *tile, int i, const T *from) {
+    if (!kEven && row(i) >= kRows) return;
+#pragma unroll
+    for (int chunk = 0; chunk < kEach; chunk++) {
+      copy_async_16(tile + i * kRowsAtOnce * kHeadDim + 8 * kSpan * chunk, from + 8 * kSpan * chunk);
+    }
+  }
+
+  /// As copy; writes zeros if not `valid`, when `from` need not be readable.
+  template <class T>
+  FA_DEVICE static void copy_if(T *tile, int i, const T *from, bool valid) {
+    if (!kEven && row(i) >= kRows) return;
+#pragma unroll
+    for (int chunk = 0; chunk < kEach; chunk++) {
+      copy_async_16(tile + i * kRowsAtOnce * kHeadDim + 8 * kSpan * chunk, from + 8 * kSpan * chunk,
+                    valid);
+    }
+  }
+};
+
 /// Starts the copies of kRows rows by kThreads threads. `row_at(row)` points to a row in memory,
 /// null for zeros; `anywhere` is an address that need not be readable.
-///
-/// The threads of one span copy 128 (64) adjacent bytes of a row. A thread stays in its column, so
-/// the swizzle of its chunks is the same for all its rows.
 template <class T, int kHeadDim, int kRows, int kThreads, class RowAt>
-FA_DEVICE void copy_rows_async(T *tile, const void *anywhere, RowAt row_at) {
-  using Layout = SwizzledTile<kHeadDim>;
-  constexpr int kSpan = Layout::kSpan;
-  constexpr int kRowsAtOnce = kThreads / kSpan;
-  const int column = thread_index() % kSpan;
+FA_DEVICE void copy_rows_async(T *tile, const T *anywhere, RowAt row_at) {
+  using Share = TileShare<kHeadDim, kRows, kThreads>;
 #pragma unroll 1
-  for (int i = 0; i < (kRows + kRowsAtOnce - 1) / kRowsAtOnce; i++) {
-    const int row = i * kRowsAtOnce + thread_index() / kSpan;
-    if (kRows % kRowsAtOnce != 0 && row >= kRows) break;
-    const T *const from = row_at(row);
-#pragma unroll
-    for (int chunk = column; chunk < Layout::kChunks; chunk += kSpan) {
-      copy_async_16(tile + Layout::offset(row, chunk),
-                    from == nullptr ? anywhere : static_cast<const void *>(from + 8 * chunk),
-                    from != nullptr);
-    }
+  for (int i = 0; i < Share::kTimes; i++) {
+    const T *const from = Share::kEven || Share::row(i) < kRows ? row_at(Share::row(i)) : nullptr;
+    Share::copy_if(tile + Share::offset(), i,
+                   from == nullptr ? anywhere : from + 8 * Share::column(), from != nullptr);
   }
 }
 

@@ -6,6 +6,10 @@
 //
 // One barrier per tile has two purposes: all threads see the tile in use, and all threads have
 // finished the tile before it, whose slot the next copy overwrites.
+//
+// Addresses of copies cost instruction slots that the products need. A thread always copies the same
+// columns of the same rows of a tile: without pages its addresses move on from tile to tile, and with
+// pages it looks the numbers of the next tile's pages up while the copies of a tile are in flight.
 #pragma once
 
 #include "core/key_window.cuh"
@@ -16,18 +20,35 @@ namespace flash_attn {
 template <class T, int kHeadDim, int kKeys, int kSlots, int kThreads>
 class TileRing {
  public:
+  using Share = TileShare<kHeadDim, kKeys, kThreads>;
   static constexpr int kTileElements = kKeys * kHeadDim;
   static constexpr int kElements = kSlots * kTileElements;
 
   /// A ring in shared memory for one head's keys and values of a sequence.
-  FA_DEVICE TileRing(T *slots, const KeyValueArgs &kv, const Sequence &sequence, int kv_head,
+  FA_DEVICE TileRing(T *slots, const KeyValueArgs &kv, const KeyRows &rows, int n_keys, int kv_head,
                      const KeyTiles &tiles)
-      : slots_(slots), kv_(kv), sequence_(sequence), kv_head_(kv_head), tiles_(tiles) {}
+      : slots_(slots + Share::offset()), kv_(kv), rows_(rows), n_keys_(n_keys), tiles_(tiles) {
+    const int64_t key = rows.is_paged() ? 0 : rows.row(tiles.first * kKeys + Share::row(0));
+    const auto start = [&](const void *data, const Strides &stride) {
+      const int64_t page = rows.is_paged() ? 0 : rows.page(0);
+      return static_cast<const T *>(data) + page * stride.batch + key * stride.row +
+             kv_head * stride.head + 8 * Share::column();
+    };
+    at_[0] = start(kv.k, kv.k_stride);
+    at_[1] = start(kv.v, kv.v_stride);
+    if (rows.is_paged()) look_up(tiles.first);
+  }
 
   /// Starts the first copies. Copies that the caller started before join the first of them.
   FA_DEVICE void start() {
 #pragma unroll
-    for (int i = 0; i < kSlots - 1; i++) copy(tiles_.first + i / 2, i % 2 == 0, i);
+    for (int i = 0; i < kSlots - 1; i++) {
+      if (i % 2 == 0) {
+        copy<0>(tiles_.first + i / 2, i);
+      } else {
+        copy<1>(tiles_.first + i / 2, i);
+      }
+    }
   }
 
   /// Waits for a tile of keys. Keys and values must be taken alternately, tile by tile.
@@ -46,35 +67,76 @@ class TileRing {
     constexpr int kAhead = kKind + kSlots - 1;
     copy_async_wait<kSlots - 2>();
     block_barrier();
-    copy(tile + kAhead / 2, kAhead % 2 == 0, slot_ == 0 ? kSlots - 1 : slot_ - 1);
-    const T *const taken = slots_ + slot_ * kTileElements;
+    copy<kAhead % 2>(tile + kAhead / 2, slot_ == 0 ? kSlots - 1 : slot_ - 1);
+    const T *const taken = slots_ - Share::offset() + slot_ * kTileElements;
     slot_ = slot_ + 1 == kSlots ? 0 : slot_ + 1;
     return taken;
   }
 
   /// Starts the copy of a tile if it belongs to the sequence. Always makes a group, so that there
   /// are as many groups as tiles.
-  FA_DEVICE void copy(int tile, bool is_keys, int slot) {
+  template <int kKind>
+  FA_DEVICE void copy(int tile, int slot) {
     if (tile < tiles_.end) {
-      const KeyRows rows(kv_, sequence_);
-      const Strides &stride = is_keys ? kv_.k_stride : kv_.v_stride;
-      const T *const head =
-          static_cast<const T *>(is_keys ? kv_.k : kv_.v) + kv_head_ * stride.head;
-      copy_rows_async<T, kHeadDim, kKeys, kThreads>(
-          slots_ + slot * kTileElements, head, [&](int row) -> const T * {
-            const int key = tile * kKeys + row;
-            return key < sequence_.n_keys ? head + rows.offset(stride, key) : nullptr;
-          });
+      T *const to = slots_ + slot * kTileElements;
+      const Strides &stride = kKind == 0 ? kv_.k_stride : kv_.v_stride;
+      const int keys_left = n_keys_ - tile * kKeys;
+      if (rows_.is_paged()) {
+        copy_pages(to, at_[kKind], stride, tile, keys_left);
+        // Keys and values of a tile are in pages of the same numbers.
+        if constexpr (kKind == 1) look_up(tile + 1);
+      } else {
+        copy_next(to, at_[kKind], stride, keys_left);
+      }
     }
     copy_async_commit();
   }
 
-  T *const slots_;
+  /// Copies the rows from `at` on, and moves `at` to the next tile.
+  FA_DEVICE void copy_next(T *to, const T *&at, const Strides &stride, int keys_left) {
+    const int64_t step = stride.row * Share::kRowsAtOnce;
+    if (keys_left >= kKeys) {
+#pragma unroll
+      for (int i = 0; i < Share::kTimes; i++) {
+        Share::copy(to, i, at);
+        at += step;
+      }
+    } else {
+#pragma unroll 1
+      for (int i = 0; i < Share::kTimes; i++) {
+        Share::copy_if(to, i, at, Share::row(i) < keys_left);
+        at += step;
+      }
+    }
+  }
+
+  FA_DEVICE void copy_pages(T *to, const T *head, const Strides &stride, int tile, int keys_left) {
+#pragma unroll
+    for (int i = 0; i < Share::kTimes; i++) {
+      const int row = Share::row(i);
+      const T *const from = head + static_cast<int64_t>(pages_[i]) * stride.batch +
+                            rows_.row(tile * kKeys + row) * stride.row;
+      Share::copy_if(to, i, from, row < keys_left);
+    }
+  }
+
+  /// Reads the numbers of the pages that hold the thread's rows of a tile.
+  FA_DEVICE void look_up(int tile) {
+#pragma unroll
+    for (int i = 0; i < Share::kTimes; i++) {
+      const int key = tile * kKeys + Share::row(i);
+      pages_[i] = tile < tiles_.end && key < n_keys_ ? rows_.page(key) : 0;
+    }
+  }
+
+  T *const slots_;  // at this thread's first chunk
   const KeyValueArgs &kv_;
-  const Sequence &sequence_;
-  const int kv_head_;
+  const KeyRows &rows_;
+  const int n_keys_;
   const KeyTiles &tiles_;
-  int slot_ = 0;  // of the next tile to be taken
+  const T *at_[2];            // K and V: the thread's next row, or with pages the head's first
+  int pages_[Share::kTimes];  // of the next tile, for each of the thread's rows
+  int slot_ = 0;              // of the next tile to be taken
 };
 
 }  // namespace flash_attn

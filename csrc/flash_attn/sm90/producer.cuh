@@ -97,7 +97,7 @@ class Producer {
     if (lane_ == 0) barrier_arrive_expecting(ring.full[0], 2 * Tile::kQueryElements);
     if (lane_ < Tile::kPanels) {
       copy_box(reinterpret_cast<char *>(state_.q()) + lane_ * State::QueryPanels::kPanelBytes,
-               args_.q, ring.full[0], lane_ * Tile::kPanel, row, work.head,
+               args_.q, ring.full[0], read_once(), lane_ * Tile::kPanel, row, work.head,
                packed ? 0 : work.sequence.index);
     }
     queries_.count++;
@@ -144,7 +144,9 @@ class Producer {
       const int key = first + piece * args_.keys_each;
       char *const at = reinterpret_cast<char *>(to) + panel * State::KeyPanels::kPanelBytes +
                        piece * args_.keys_each * State::KeyPanels::kRowBytes;
-      copy_box(at, map, full, panel * Tile::kPanel, rows.row(key), head, rows.page(key));
+      // Sections are as large as L2 holds.
+      copy_box(at, map, full, kept_in_cache(), panel * Tile::kPanel, rows.row(key), head,
+               rows.page(key));
     }
   }
 

@@ -11,7 +11,12 @@ int32_t emulated_capability = 80;
 flash_attn_status query_device(Device &device) {
   const int32_t told = driver_capability();
   const int32_t capability = told != 0 ? told : emulated_capability;
-  device = {capability / 10, capability % 10, 4, 1 << 20};
+  device = {.major = capability / 10,
+            .minor = capability % 10,
+            .multiprocessors = 4,
+            .l2_bytes = 1 << 20,
+            .shared_bytes = 228 << 10,
+            .dependent_launches = capability >= 90};
   if (capability == 0) return FLASH_ATTN_NO_DEVICE;
   return device.major >= 8 ? FLASH_ATTN_OK : FLASH_ATTN_UNSUPPORTED_DEVICE;
 }

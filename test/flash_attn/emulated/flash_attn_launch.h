@@ -24,7 +24,14 @@ flash_attn_status launch(void (*kernel)(Args), const LaunchShape &shape, void *s
   launch.grid = {shape.x, shape.y, shape.z};
   launch.block = {static_cast<unsigned>(shape.threads), 1, 1};
   launch.dynamic_shared = static_cast<size_t>(shape.shared_bytes);
-  run_on_stream(stream, [=] { emulator::run_grid(launch, [&] { kernel(args); }); });
+  run_on_stream(stream, [=, dependent = shape.dependent] {
+    const auto thread = [&] { kernel(args); };
+    if (dependent) {
+      emulator::run_dependent_grid(launch, "a dependent kernel", thread);
+    } else {
+      emulator::run_grid(launch, thread);
+    }
+  });
   return FLASH_ATTN_OK;
 }
 

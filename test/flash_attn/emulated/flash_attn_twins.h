@@ -33,6 +33,9 @@ FA_DEVICE T shuffle_xor(T value, int lanes) {
 
 FA_DEVICE int from_first_lane(int value) { return __shfl_sync(0xffffffffu, value, 0u); }
 
+FA_DEVICE void allow_next_kernel() {}
+FA_DEVICE void wait_for_previous_kernel() { emulator::note_wait(); }
+
 FA_DEVICE int fetch_add(int *number, int value) { return atomicAdd(number, value); }
 
 FA_DEVICE int warp_uniform(int value) {
@@ -75,6 +78,27 @@ FA_DEVICE void store_16_bytes(void *to, const Words4 &value) {
   emulator::sm90::note_store(to, sizeof value);
 }
 
+FA_DEVICE int load_entry(const int32_t *table, int index, int otherwise) {
+  return table == nullptr ? otherwise : table[index];
+}
+
+using Floats4 = float[4];
+
+FA_DEVICE void require_16_byte_alignment(const void *address) {
+  if (reinterpret_cast<uintptr_t>(address) % 16 != 0) emulator::fail("a misaligned access");
+}
+FA_DEVICE void load_floats(Floats4 &to, const float *from) {
+  require_16_byte_alignment(from);
+  for (int i = 0; i < 4; i++) to[i] = from[i];
+}
+FA_DEVICE void store_floats(float *to, const Floats4 &value) {
+  require_16_byte_alignment(to);
+  for (int i = 0; i < 4; i++) to[i] = value[i];
+}
+
+FA_DEVICE void copy_async_16(void *shared, const void *global) {
+  emulator::copy_async(shared, global, 16, true);
+}
 FA_DEVICE void copy_async_16(void *shared, const void *global, bool valid) {
   emulator::copy_async(shared, global, 16, valid);
 }

@@ -49,8 +49,12 @@ FA_DEVICE void take_registers() {
 
 FA_DEVICE void prefetch_tensor_map(const TensorMap &) {}
 
-FA_DEVICE void copy_box(void *shared, const TensorMap &map, Barrier &barrier, int column, int row,
-                        int head, int batch) {
+using CachePolicy = uint64_t;
+FA_DEVICE CachePolicy kept_in_cache() { return 0; }
+FA_DEVICE CachePolicy read_once() { return 0; }
+
+FA_DEVICE void copy_box(void *shared, const TensorMap &map, Barrier &barrier, CachePolicy,
+                        int column, int row, int head, int batch) {
   emulator::sm90::TensorBox box;
   static_assert(sizeof box <= sizeof map);
   std::memcpy(&box, &map, sizeof box);

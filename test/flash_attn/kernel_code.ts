@@ -1,9 +1,13 @@
 /**
- * Checks of machine code that uses wgmma (HGMMA), which ptxas may reorder. Instructions are checked
- * in the order of addresses, which is sufficient here: backward branches of the kernels come after
- * the waits.
+ * Measures of the kernels' machine code: products of SM90 (HGMMA), which ptxas may reorder, and
+ * copies and loads. Instructions are taken in the order of addresses, which is sufficient here:
+ * backward branches of the kernels come after the waits.
  */
-import { type Instruction, parseInstruction } from "../../bench/gpu_model/machine_code.ts";
+import {
+  type Instruction,
+  MachineCode,
+  parseInstruction,
+} from "../../bench/gpu_model/machine_code.ts";
 
 /** Returns the instructions of a kernel in nvdisasm's format, in the order of addresses. */
 export function instructionsOf(text: string): Instruction[] {
@@ -109,4 +113,42 @@ export function instructionsPerProduct(code: readonly Instruction[]): number[] {
     }
   }
   return found;
+}
+
+/**
+ * Returns the instructions per copy (LDGSTS) of each block inside a loop that copies a part of a tile,
+ * in ascending order. The copies of whole tiles without pages come first.
+ */
+export function instructionsPerCopy(text: string): number[] {
+  const code = MachineCode.parse(text);
+  const inLoops = new Set(code.loops.flatMap(({ blocks }) => [...blocks]));
+  return [...inLoops].flatMap((at) => {
+    const { instructions = [] } = code.blocks[at] ?? {};
+    const copies = instructions.filter(({ name }) => name === "LDGSTS");
+    return copies.length > 1 ? [instructions.length / copies.length] : [];
+  }).sort((a, b) => a - b);
+}
+
+/**
+ * Returns the round trips to memory before the first group of copies: a load is issued after all
+ * loads whose results have been used so far.
+ */
+export function roundTripsBeforeCopies(code: readonly Instruction[]): number {
+  const arrives = new Map<string, number>();
+  let trips = 0, most = 0;
+  for (const { name, reads, writes } of code) {
+    if (name === "LDGDEPBAR") break;
+    for (const register of reads) trips = Math.max(trips, arrives.get(register) ?? 0);
+    for (const register of writes) arrives.set(register, name === "LDG" ? trips + 1 : 0);
+    if (name === "LDGSTS") most = trips;
+  }
+  return most;
+}
+
+/** Returns the loads of fewer than 16 bytes after a kernel's wait for the previous kernel. */
+export function narrowLoadsAfterWait(code: readonly Instruction[]): string[] {
+  const wait = code.findIndex(({ name }) => name === "ACQBULK");
+  return code.slice(wait + 1)
+    .filter(({ name, opcode }) => wait < 0 || (name === "LDG" && !opcode.includes(".128")))
+    .map(({ opcode }) => opcode);
 }
