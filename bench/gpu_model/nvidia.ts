@@ -7,7 +7,7 @@ export type Pipe = typeof PIPES[number];
 /** A compute capability, as far as the speed of kernels depends on it. */
 export interface Architecture {
   /** As NVRTC names it. */
-  readonly name: "sm_80" | "sm_90a";
+  readonly name: "sm_80" | "sm_90";
   /** Results per clock and multiprocessor. */
   readonly rates: {
     /** 32-bit floating-point and packed 16-bit multiply-add instructions. */
@@ -49,7 +49,7 @@ export const SM80: Architecture = {
   blocks: 32,
 };
 export const SM90: Architecture = {
-  name: "sm_90a",
+  name: "sm_90",
   rates: { fma: 128, imad: 64, alu: 64, xu: 16, lsu: 32, l1Bytes: 128, mma: 1270, wgmma: 2048 },
   registers: 65536,
   sharedBytes: 228 * 1024,
