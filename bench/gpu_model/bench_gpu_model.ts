@@ -5,7 +5,7 @@ import { KernelCompiler } from "./compiled_kernels.ts";
 import { type FlashPrediction, predictFlash, predictFlashDecode } from "./flash_model.ts";
 import { goalOf } from "./goals.ts";
 import { APPLE_GPUS, type ApplePrediction, predictApple } from "./metal.ts";
-import { MODELS, TYPES } from "./models.ts";
+import { type ModelledModel, MODELS, TYPES } from "./models.ts";
 import { H100, NVIDIA_GPUS, type NvidiaGpu } from "./nvidia.ts";
 import { type PredictedStep, type Prediction, predictSteps } from "./predictions.ts";
 import { drawRoofline, ridge } from "./roofline.ts";
@@ -23,20 +23,9 @@ interface Subject {
 
 /** Prints the expected times of all steps, and writes the roofline that `--plot` names. */
 export async function benchGpuModel(options: BenchOptions): Promise<void> {
-  const compiler = await KernelCompiler.open();
-  if (typeof compiler === "string") throw new ForgeError("not_found", compiler);
-  using _ = compiler;
-  const subjects: Subject[] = [];
   const devices = chosen([...NVIDIA_GPUS, ...APPLE_GPUS], options.device, "--device");
   const models = chosen(MODELS, options.model, "--model");
-  for (const gpu of NVIDIA_GPUS.filter((one) => devices.includes(one))) {
-    for (const model of models) {
-      for (const type of TYPES) {
-        const steps = await predictSteps(compiler, gpu, model, type, WITH_LIBRARIES);
-        subjects.push({ gpu, model: model.name, type, steps });
-      }
-    }
-  }
+  const subjects = await predictAll(NVIDIA_GPUS.filter((gpu) => devices.includes(gpu)), models);
   if (options.plot !== undefined) writePlot(options.plot, subjects);
   const predictions = subjects.flatMap(({ steps }) => steps.flatMap((step) => step.predictions));
   const whole = options.model === undefined;
@@ -68,6 +57,27 @@ function chosen<T extends { readonly name: string }>(
   if (found.length > 0) return found;
   const valid = list.map((one) => one.name).join(", ");
   throw new ForgeError("usage", `${option} is "${name}"; valid are ${valid}`);
+}
+
+/** Predicts the steps of models on GPUs. @throws {ForgeError} `not_found` without a compiler */
+async function predictAll(
+  gpus: readonly NvidiaGpu[],
+  models: readonly ModelledModel[],
+): Promise<Subject[]> {
+  if (gpus.length === 0) return [];
+  const compiler = await KernelCompiler.open();
+  if (typeof compiler === "string") throw new ForgeError("not_found", compiler);
+  using _ = compiler;
+  const subjects: Subject[] = [];
+  for (const gpu of gpus) {
+    for (const model of models) {
+      for (const type of TYPES) {
+        const steps = await predictSteps(compiler, gpu, model, type, WITH_LIBRARIES);
+        subjects.push({ gpu, model: model.name, type, steps });
+      }
+    }
+  }
+  return subjects;
 }
 
 /** Returns the fields of the JSON report. */

@@ -173,8 +173,8 @@ export async function predictFlashDecode(): Promise<Prediction[] | undefined> {
   if (kernel === undefined) return undefined;
   const hops = measureStart(MachineCode.parse(kernel.text), gpu.latencies)?.hops ?? 0;
   const { l2, memory } = gpu.latencies;
-  // A second kernel combines the parts of keys.
-  const combine = COSTS.serialLaunch + COSTS.smallKernel;
+  // A second kernel, launched early, combines the parts of keys.
+  const combine = COSTS.dependentLaunch + COSTS.smallKernel;
   const start = COSTS.serialLaunch + (hops * l2 + memory) / gpu.clock / 1e3;
   return BATCHES.flatMap((batch) =>
     KV_HEADS.flatMap((kvHeads) =>

@@ -2,13 +2,15 @@
  * The launches of decoded tokens, as planned for an H100, and the expected times of steps. Plans
  * come from dry runs on the stand-in for the driver; they need no GPU.
  */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { parseBenchOptions } from "../../bench/bench_options.ts";
+import { benchGpuModel } from "../../bench/gpu_model/bench_gpu_model.ts";
 import { KernelCompiler } from "../../bench/gpu_model/compiled_kernels.ts";
 import { planSteps } from "../../bench/gpu_model/launches.ts";
 import { LAUNCH_BUDGETS, SMALL_GRIDS } from "../../bench/gpu_model/limits.ts";
 import { MODELS } from "../../bench/gpu_model/models.ts";
 import { H100, H200 } from "../../bench/gpu_model/nvidia.ts";
-import { predictSteps } from "../../bench/gpu_model/predictions.ts";
+import { type Prediction, predictSteps } from "../../bench/gpu_model/predictions.ts";
 import { drawRoofline } from "../../bench/gpu_model/roofline.ts";
 import { emulatedGpuUnavailable } from "./emulated_gpu.ts";
 
@@ -64,4 +66,34 @@ Deno.test({
     assertStringIncludes(picture, "1B &lt;Q4_0&gt;");
     assert(!/NaN|Infinity/.test(picture));
   },
+});
+
+/** Returns what `deno task bench gpu-model` prints with these options. */
+async function printed(...options: readonly string[]): Promise<string> {
+  const lines: string[] = [];
+  const { log } = console;
+  console.log = (line: string) => lines.push(line);
+  try {
+    await benchGpuModel(parseBenchOptions(["gpu-model", ...options]));
+  } finally {
+    console.log = log;
+  }
+  return lines.join("\n");
+}
+
+Deno.test("the model reports Apple's GPUs as JSON and as text, and rejects unknown devices", async () => {
+  const report = JSON.parse(await printed("--device", "m4", "-o", "json")) as Prediction[];
+  assert(report.length >= 8);
+  for (const prediction of report) {
+    assertEquals(
+      Object.keys(prediction),
+      ["device", "model", "type", "workload", "batch", "depth", "time_us", "limit_us", "share"],
+    );
+    assert(prediction.device === "M4" && prediction.share > 0 && prediction.share < 1);
+  }
+  // A token of SmolLM is to take at most 1/600 s.
+  const small = report.find(({ model, type }) => model === "smollm2-135m" && type === "Q4_0");
+  assert(small !== undefined && small.time_us < 1e6 / 600);
+  assertStringIncludes(await printed("--device", "M4 Max"), "llama-3.1-8b");
+  await assertRejects(() => printed("--device", "M9"), Error, "valid are A100, H100, H200, M1, M4");
 });
