@@ -4,6 +4,8 @@
 
 namespace forge::metal {
 
+#if FORGE_HAS_RESIDENCY_SETS
+
 namespace {
 
 // Several requests within the second after which macOS reclaims pages.
@@ -12,8 +14,6 @@ constexpr auto kInterval = std::chrono::milliseconds(500);
 constexpr auto kKeepTime = std::chrono::minutes(3);
 
 }  // namespace
-
-#if FORGE_HAS_RESIDENCY_SETS
 
 Residency::Residency(void* device, void* queue) {
   if (@available(macOS 15.0, *)) {
