@@ -6,8 +6,7 @@
 #include "cpu_executor.h"
 #include "cpu_weight.h"
 #include "host/cpu_device.h"
-#include "host/cpu_features.h"
-#include "host/host_info.h"
+#include "host/processor.h"
 
 namespace forge {
 

@@ -1,4 +1,4 @@
-#include "cpu_features.h"
+#include "processor.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "host_info.h"
+#include "processor.h"
 
 #include <algorithm>
 #include <atomic>
