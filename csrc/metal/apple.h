@@ -128,6 +128,8 @@ __attribute__((objc_root_class))
 - (void)waitUntilCompleted;
 - (NSUInteger)status;
 - (NSError*)error;
+- (double)GPUStartTime;
+- (double)GPUEndTime;
 @end
 
 @interface MTLResidencySetDescriptor : NSObject

@@ -27,6 +27,8 @@ class Commands {
   // Waits until the GPU has finished. Throws FORGE_OUT_OF_MEMORY or FORGE_DEVICE_FAILED, naming the
   // work, if it failed.
   void wait(const char* what);
+  // Returns the time that the GPU took. The commands have ended.
+  double gpu_seconds() const;
 
  private:
   enum class Encoder { none, compute, blit };

@@ -108,6 +108,11 @@ void Commands::wait(const char* what) {
        reason);
 }
 
+double Commands::gpu_seconds() const {
+  id<MTLCommandBuffer> buffer = static_cast<id<MTLCommandBuffer>>(buffer_.get());
+  return [buffer GPUEndTime] - [buffer GPUStartTime];
+}
+
 size_t CommandSeries::room() const {
   constexpr size_t kFirstLaunches = 24;
   return buffers_.size() <= 1 ? std::min(kFirstLaunches, launches_) : launches_;

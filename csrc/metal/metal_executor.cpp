@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "../common/run_profile.h"
 #include "transfers.h"
 #include "weight_store.h"
 
@@ -63,7 +64,11 @@ void MetalExecutor::run(const StepInputs& inputs, ResultBlock& results, const St
   inputs_->reserve(inputs, work.shape);
   const Plan& plan = plan_for({{work.shape}, is_greedy(inputs), has_splits(work)});
   inputs_->copy(inputs, work);
-  execute(plan.list, inputs, launches_of(work.shape));
+  if (profile) {
+    execute_timed(plan.list, inputs);
+  } else {
+    execute(plan.list, inputs, launches_of(work.shape));
+  }
   const uint64_t bytes = result_bytes(*program_, inputs.n_outputs);
   if (bytes > 0) std::memcpy(&results.header(0), results_.data(), bytes);
 }
@@ -77,12 +82,29 @@ void MetalExecutor::execute(const LaunchPlan& plan, const StepInputs& inputs,
   if (!inputs.masks.empty()) {
     // The caller computes the masks during the forward pass.
     commands.commit();
-    inputs.masks_ready.wait();
-    inputs_->copy_masks(inputs);
+    receive_masks(inputs);
   }
   commands.launch(launches.subspan(plan.sampling_begin), filler);
   commands.commit();
   commands.wait(kRunning);
+}
+
+void MetalExecutor::receive_masks(const StepInputs& inputs) {
+  inputs.masks_ready.wait();
+  inputs_->copy_masks(inputs);
+}
+
+void MetalExecutor::execute_timed(const LaunchPlan& plan, const StepInputs& inputs) {
+  if (!inputs.masks.empty()) receive_masks(inputs);
+  for (size_t i = 0; i < plan.entries.size(); ++i) {
+    const uint64_t begin = profile->now();
+    Commands commands(gpu());
+    commands.launch({&plan.entries[i], 1}, device_->filler.at());
+    commands.commit();
+    commands.wait(kRunning);
+    profile->add(plan.operations[i], begin,
+                 static_cast<uint64_t>(1e9 * commands.gpu_seconds()), plan.entries[i].kernel().name);
+  }
 }
 
 void MetalExecutor::read_memory(float* to, Place from, uint64_t bytes) const {

@@ -42,6 +42,10 @@ class MetalExecutor : public StepExecutor<MetalSteps> {
 
   // Runs the plan. Masks may arrive after it has begun.
   void execute(const LaunchPlan& plan, const StepInputs& inputs, size_t launches_each);
+  // Waits for the masks of the caller, and copies them.
+  void receive_masks(const StepInputs& inputs);
+  // Runs each launch in a command buffer of its own, and adds its time to the profile.
+  void execute_timed(const LaunchPlan& plan, const StepInputs& inputs);
 
   metal::Buffer results_;
 };

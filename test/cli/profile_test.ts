@@ -1,5 +1,7 @@
 /** `forge run --profile`: times by operation, and the trace. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { emulatedGpu, emulatedGpuUnavailable } from "../cuda/emulated_gpu.ts";
+import { emulatedMetal, emulatedMetalUnavailable } from "../metal/emulated_metal.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { forge } from "./forge.ts";
 
@@ -57,3 +59,32 @@ Deno.test("--profile needs no value, and a folder that is missing is an error be
   assertEquals([missing.code, missing.stdout], [1, ""]);
   assertStringIncludes(missing.stderr, 'cannot write "/nowhere/at/all/trace.json"');
 });
+
+for (
+  const [device, unavailable, environment] of [
+    ["cuda", emulatedGpuUnavailable(), emulatedGpu],
+    ["metal", emulatedMetalUnavailable(), emulatedMetal],
+  ] as const
+) {
+  Deno.test({
+    name: `--profile times each kernel on an emulated ${device} device`,
+    ignore: unavailable !== undefined,
+    fn: async () => {
+      using folder = new TempFolder();
+      const path = folder.at("trace.json");
+      const env = await environment();
+      const args = ["run", "--device", device, "-p", "Once", "-n", "3", "--temp", "0"];
+      const plain = await forge(args, { env });
+      const { code, stdout, stderr } = await forge([...args, `--profile=${path}`], { env });
+      assertEquals([code, stdout], [0, plain.stdout], stderr);
+      assertMatch(stderr, /^decode: 2 tokens in 2 steps, /m);
+      const { traceEvents } = JSON.parse(Deno.readTextFileSync(path));
+      const operations = traceEvents.filter(({ cat }: { cat: string }) => cat === "operation");
+      const kernels = operations.filter(({ name }: { name: string }) => name === "matmul")
+        .map(({ args }: { args: { kernel: string } }) => args.kernel);
+      assert(kernels.length > 10);
+      assert(kernels.every((name: string) => /mat|gemm/.test(name)), `${kernels}`);
+      assert(operations.every(({ dur }: { dur: number }) => dur > 0));
+    },
+  });
+}
