@@ -86,6 +86,7 @@ flash_attn_status run(uint32_t function, const flash_attn_params *params) {
   if (params == nullptr) return FLASH_ATTN_NULL_POINTER;
   const flash_attn_params &p = *params;
   if (const auto status = validate_shape(function, p)) return status;
+  if (const auto status = validate_strides(function, p)) return status;
   if (const auto status = validate_pointers(function, p)) return status;
   Device device = {};
   if (const auto status = query_device(device)) return status;

@@ -52,28 +52,6 @@ flash_attn_status validate_lengths(uint32_t function, const flash_attn_params &p
   return FLASH_ATTN_OK;
 }
 
-flash_attn_status validate_strides(uint32_t function, const flash_attn_params &p) {
-  const bool q_batches = !queries_are_packed(function, p) && p.batch > 1;
-  const bool k_batches =
-      keys_are_paged(function, p) || (!keys_are_packed(function, p) && p.batch > 1);
-  const bool q_rows = queries_are_packed(function, p) || p.seqlen_q > 1;
-  const bool k_rows =
-      keys_are_paged(function, p) || keys_are_packed(function, p) || p.seqlen_k > 1;
-  const bool q_valid = is_stride(p.q_batch_stride, q_batches) &&
-                       is_stride(p.q_row_stride, q_rows) &&
-                       is_stride(p.q_head_stride, p.n_heads > 1) &&
-                       is_stride(p.out_batch_stride, q_batches) &&
-                       is_stride(p.out_row_stride, q_rows) &&
-                       is_stride(p.out_head_stride, p.n_heads > 1);
-  const bool k_valid =
-      is_stride(p.k_batch_stride, k_batches) && is_stride(p.k_row_stride, k_rows) &&
-      is_stride(p.k_head_stride, p.n_kv_heads > 1) && is_stride(p.v_batch_stride, k_batches) &&
-      is_stride(p.v_row_stride, k_rows) && is_stride(p.v_head_stride, p.n_kv_heads > 1);
-  const bool valid = (q_valid || queries_are_empty(function, p)) &&
-                     (k_valid || keys_are_empty(function, p));
-  return valid ? FLASH_ATTN_OK : FLASH_ATTN_BAD_STRIDE;
-}
-
 }  // namespace
 
 bool queries_are_packed(uint32_t function, const flash_attn_params &params) {
@@ -115,7 +93,29 @@ flash_attn_status validate_shape(uint32_t function, const flash_attn_params &p) 
   if (keys_are_paged(function, p)) {
     if (const auto status = validate_pages(p)) return status;
   }
-  return validate_strides(function, p);
+  return FLASH_ATTN_OK;
+}
+
+flash_attn_status validate_strides(uint32_t function, const flash_attn_params &p) {
+  const bool q_batches = !queries_are_packed(function, p) && p.batch > 1;
+  const bool k_batches =
+      keys_are_paged(function, p) || (!keys_are_packed(function, p) && p.batch > 1);
+  const bool q_rows = queries_are_packed(function, p) || p.seqlen_q > 1;
+  const bool k_rows =
+      keys_are_paged(function, p) || keys_are_packed(function, p) || p.seqlen_k > 1;
+  const bool q_valid = is_stride(p.q_batch_stride, q_batches) &&
+                       is_stride(p.q_row_stride, q_rows) &&
+                       is_stride(p.q_head_stride, p.n_heads > 1) &&
+                       is_stride(p.out_batch_stride, q_batches) &&
+                       is_stride(p.out_row_stride, q_rows) &&
+                       is_stride(p.out_head_stride, p.n_heads > 1);
+  const bool k_valid =
+      is_stride(p.k_batch_stride, k_batches) && is_stride(p.k_row_stride, k_rows) &&
+      is_stride(p.k_head_stride, p.n_kv_heads > 1) && is_stride(p.v_batch_stride, k_batches) &&
+      is_stride(p.v_row_stride, k_rows) && is_stride(p.v_head_stride, p.n_kv_heads > 1);
+  const bool valid = (q_valid || queries_are_empty(function, p)) &&
+                     (k_valid || keys_are_empty(function, p));
+  return valid ? FLASH_ATTN_OK : FLASH_ATTN_BAD_STRIDE;
 }
 
 flash_attn_status validate_pointers(uint32_t function, const flash_attn_params &p) {

@@ -5,8 +5,11 @@
 
 namespace flash_attn {
 
-/// Checks everything except pointers.
+/// Checks everything except strides of rows and pointers, which the workspace does not depend on.
 flash_attn_status validate_shape(uint32_t function, const flash_attn_params &params);
+
+/// Checks the strides of tensors.
+flash_attn_status validate_strides(uint32_t function, const flash_attn_params &params);
 
 /// Checks pointers, for parameters whose shape is valid.
 flash_attn_status validate_pointers(uint32_t function, const flash_attn_params &params);
