@@ -1,11 +1,18 @@
 #include "flash_library.h"
 
+#include <algorithm>
+
 namespace forge::cuda {
 
 namespace {
 
 const char* name_of(uint32_t function) {
   return function == FLASH_ATTN_DECODE ? "flash_attn_decode" : "flash_attn_varlen_fwd";
+}
+
+flash_attn_params on_sm80(flash_attn_params params) {
+  params.flags |= FLASH_ATTN_FORCE_SM80;
+  return params;
 }
 
 }  // namespace
@@ -50,16 +57,25 @@ void FlashLibrary::load() {
 }
 
 uint64_t FlashLibrary::workspace_bytes(uint32_t function, const flash_attn_params& params) const {
-  uint64_t bytes = 0;
-  if (const flash_attn_status status = workspace_size_(function, &params, &bytes)) {
-    fail(FORGE_INTERNAL, name_of(function), ": ", status_text_(status));
-  }
-  return bytes;
+  const auto bytes_of = [&](const flash_attn_params& p) {
+    uint64_t bytes = 0;
+    if (const flash_attn_status status = workspace_size_(function, &p, &bytes)) {
+      fail(FORGE_INTERNAL, name_of(function), ": ", status_text_(status));
+    }
+    return bytes;
+  };
+  return std::max(bytes_of(params), bytes_of(on_sm80(params)));
 }
 
 void FlashLibrary::call(uint32_t function, const flash_attn_params& params) const {
   const auto entry = function == FLASH_ATTN_DECODE ? decode_ : varlen_fwd_;
-  if (const flash_attn_status status = entry(&params)) {
+  const flash_attn_params plain = on_sm80(params);
+  flash_attn_status status = entry(forces_sm80_ ? &plain : &params);
+  if (status == FLASH_ATTN_TENSOR_MAP_FAILED) {
+    forces_sm80_ = true;
+    status = entry(&plain);
+  }
+  if (status) {
     fail(FORGE_DEVICE_FAILED, name_of(function), ": ", status_text_(status));
   }
 }

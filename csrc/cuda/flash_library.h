@@ -2,6 +2,7 @@
 
 // libflash_attn.so (csrc/flash_attn), if it is installed and runs on the device.
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -21,10 +22,12 @@ class FlashLibrary {
   const std::string& problem() const { return problem_; }
   const std::string& path() const { return library_->path(); }
 
-  // Bytes of workspace of a call. Throws FORGE_INTERNAL with the library's message if it rejects
+  // Bytes of workspace of a call by the kernels of any architecture. Throws FORGE_INTERNAL with the library's message if it rejects
   // the parameters.
   uint64_t workspace_bytes(uint32_t function, const flash_attn_params& params) const;
-  // Enqueues a call on the stream of its parameters. Throws FORGE_DEVICE_FAILED on failure.
+  // Enqueues a call on the stream of its parameters. Throws FORGE_DEVICE_FAILED on failure. If the
+  // driver refuses the descriptions of pages that the kernels of SM90 read by, this and later calls
+  // take the kernels of SM80, which need none.
   void call(uint32_t function, const flash_attn_params& params) const;
 
  private:
@@ -33,6 +36,7 @@ class FlashLibrary {
 
   std::shared_ptr<const SharedLibrary> library_;
   std::string problem_;
+  mutable std::atomic<bool> forces_sm80_ = false;
   decltype(&flash_attn_status_text) status_text_ = nullptr;
   decltype(&flash_attn_workspace_size) workspace_size_ = nullptr;
   decltype(&flash_attn_varlen_fwd) varlen_fwd_ = nullptr;

@@ -53,6 +53,23 @@ for (const headDim of [64, 192]) {
   }
 }
 
+Deno.test({
+  name: "libflash_attn takes kernels without tensor maps when the driver rejects them",
+  ignore,
+  fn: async () => {
+    using folder = modelFolder(64);
+    const env = {
+      ...await emulatedGpu({ architecture: 90 }),
+      ...await emulatedFlashAttention(),
+      FORGE_EMULATED_TENSOR_MAPS_FAIL: "1",
+    };
+    assertEquals(
+      await answers(folder, ["--device", "cuda", "--attention", "flash"], env),
+      await answers(folder, ["--device", "cpu"], {}),
+    );
+  },
+});
+
 for (const kernels of ["auto", "tiled", "naive"]) {
   Deno.test({
     name: `--attention ${kernels} gives the CPU's tokens`,

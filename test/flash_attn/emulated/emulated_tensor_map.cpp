@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <cstring>
 
 #include "host/tensor_strides.h"
@@ -6,6 +7,8 @@
 namespace flash_attn {
 
 flash_attn_status encode_tensor_map(TensorMap &map, const TensorShape &shape) {
+  // A driver that rejects every description.
+  if (std::getenv("FORGE_EMULATED_TENSOR_MAPS_FAIL")) return FLASH_ATTN_TENSOR_MAP_FAILED;
   // Conditions of cuTensorMapEncodeTiled. Drivers accept a stride of zero, but its documentation
   // requires rows that do not overlap.
   const auto strides = tensor_strides(shape);
