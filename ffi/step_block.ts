@@ -2,17 +2,26 @@
  * The packed blocks of `forge_step_run`: `forge_step_header` and its arrays as input,
  * `forge_result` records as output. All entries are 32 bits wide, in the machine's byte order.
  */
-import type { OutputRequest, StepInputs, StepResult, TokenLogprob } from "../src/backend.ts";
+import type {
+  AttentionMask,
+  OutputRequest,
+  StepInputs,
+  StepResult,
+  TokenLogprob,
+} from "../src/backend.ts";
 import { ForgeError } from "../src/errors.ts";
 import { MaskTable } from "./mask_table.ts";
 
 /** Words of a `forge_step_header`, a `forge_sampling` and a `forge_result`. */
-export const HEADER_WORDS = 10;
+export const HEADER_WORDS = 13;
 export const SAMPLING_WORDS = 18;
 export const RESULT_WORDS = 4;
 
 /** Words of a `forge_step_control`. */
 export const CONTROL_STOP = 0, CONTROL_MASKS_PENDING = 1, CONTROL_WORDS = 2;
+
+/** Kinds of attention masks. */
+export const MASK_NONE = 0, MASK_BITS = 1, MASK_FLOATS = 2;
 
 /** Flags of a `forge_result`. */
 export const LOGITS_NAN = 1;
@@ -59,14 +68,22 @@ export class InputBlock {
         `a step of ${pageTables.length} sequences got ${slots.length} state slots`,
       );
     }
+    const { keyLengths = lastPositions(inputs), attentionMask } = inputs;
+    if (keyLengths.length !== pageTables.length) {
+      throw new ForgeError(
+        "bad_input",
+        `a step of ${pageTables.length} sequences got ${keyLengths.length} key lengths`,
+      );
+    }
+    const maskRows = attentionMask && attentionMaskRows(attentionMask, tokens.length);
     const nPages = Math.max(1, ...pageTables.map((table) => table.length));
     const table = new MaskTable(outputs);
     const { masks, words: maskWords } = table;
     const nHistory = sum(outputs, (output) => output.history.length);
     const nBias = sum(outputs, (output) => output.sampling.bias?.size ?? 0);
-    const total = HEADER_WORDS + 3 * tokens.length + pageTables.length * (nPages + 1) +
+    const total = HEADER_WORDS + 3 * tokens.length + pageTables.length * (nPages + 2) +
       (2 + SAMPLING_WORDS) * outputs.length + nHistory + 2 * nBias + endTokens.length +
-      masks.length * maskWords;
+      masks.length * maskWords + (maskRows?.length ?? 0);
     this.#words.reserve(total);
     const { i32 } = this.#words;
 
@@ -81,6 +98,9 @@ export class InputBlock {
       masks.length,
       nSteps,
       endTokens.length,
+      maskKind(attentionMask),
+      attentionMask?.nHeads ?? 0,
+      attentionMask?.nPositions ?? 0,
     ]);
     let at = HEADER_WORDS;
     for (const array of [tokens, positions, sequences]) {
@@ -97,6 +117,8 @@ export class InputBlock {
     i32.fill(0, at, at + pageTables.length);
     i32.set(slots, at);
     at += pageTables.length;
+    i32.set(keyLengths, at);
+    at += pageTables.length;
     for (const output of outputs) i32[at++] = output.row;
     at = this.#packSampling(outputs, table, at);
     i32.set(endTokens, at);
@@ -107,6 +129,7 @@ export class InputBlock {
       i32.set(mask, at);
       at += maskWords;
     }
+    if (maskRows !== undefined) i32.set(maskRows, at);
     return i32.subarray(0, total);
   }
 
@@ -209,6 +232,35 @@ export class OutputBlock {
     }
     return { token: i32[at]!, logprob: f32[at + 2]!, top };
   }
+}
+
+/** The number of positions up to the last token of each sequence. */
+function lastPositions({ positions, sequences, pageTables }: StepInputs): Int32Array {
+  const lengths = new Int32Array(pageTables.length);
+  for (let i = 0; i < positions.length; i++) {
+    const sequence = sequences[i]!;
+    lengths[sequence] = Math.max(lengths[sequence]!, positions[i]! + 1);
+  }
+  return lengths;
+}
+
+function maskKind(mask: AttentionMask | undefined): number {
+  if (mask === undefined) return MASK_NONE;
+  return mask.values instanceof Uint32Array ? MASK_BITS : MASK_FLOATS;
+}
+
+/** The words of a mask for as many tokens. */
+function attentionMaskRows(mask: AttentionMask, nTokens: number): Int32Array {
+  const { nHeads, nPositions, values } = mask;
+  const stride = maskKind(mask) === MASK_BITS ? Math.ceil(nPositions / 32) : nPositions;
+  if (values.length !== nTokens * nHeads * stride) {
+    throw new ForgeError(
+      "bad_input",
+      `an attention mask of ${nTokens} tokens, ${nHeads} heads and ${nPositions} positions has ` +
+        `${values.length} values; expected ${nTokens * nHeads * stride}`,
+    );
+  }
+  return new Int32Array(values.buffer, values.byteOffset, values.length);
 }
 
 function sum<T>(items: readonly T[], value: (item: T) => number): number {

@@ -4,6 +4,13 @@
 
 #include "base.h"
 
+/* Masks of attention. */
+enum {
+  FORGE_MASK_NONE = 0,
+  FORGE_MASK_BITS = 1,  /* bit i % 32 of word i / 32 makes position i visible */
+  FORGE_MASK_FLOATS = 2 /* added to the scores; -infinity hides a position */
+};
+
 /* The input block is this header, then the arrays below in order, without padding. */
 typedef struct {
   uint32_t n_tokens;
@@ -16,11 +23,15 @@ typedef struct {
   uint32_t n_masks;
   uint32_t n_steps;      /* number of steps to run, from 1 */
   uint32_t n_end_tokens; /* entries of end_tokens */
+  uint32_t attention_mask;       /* one of FORGE_MASK_ */
+  uint32_t attention_mask_heads; /* 1, or the query heads of the attention that it masks; 0: none */
+  uint32_t attention_mask_cols;  /* positions that it covers, from 0; 0: none */
   /* int32_t  tokens[n_tokens]                                                                  */
   /* int32_t  positions[n_tokens]      position of the token in its sequence, from 0            */
   /* int32_t  sequences[n_tokens]      index of the page table of the token                      */
   /* int32_t  page_tables[n_sequences][n_pages]                                                 */
   /* int32_t  slots[n_sequences]       slot of the recurrent state of the sequence               */
+  /* int32_t  key_lengths[n_sequences] positions that attention without causality sees           */
   /* int32_t  output_rows[n_outputs]   token whose row becomes the output                        */
   /* forge_sampling sampling[n_outputs]                                                         */
   /* int32_t  history[n_history]       token ids for penalties                                   */
@@ -29,15 +40,22 @@ typedef struct {
   /* int32_t  end_tokens[n_end_tokens] tokens that end the run; none if n_steps is 1             */
   /* uint32_t history_sizes[n_outputs] maximum history of an output from step to step            */
   /* uint32_t masks[n_masks][mask_words]   bit i of word w allows token 32 w + i                */
+  /* uint32_t attention_masks[n_tokens][attention_mask_heads][cols as bits in words, or floats] */
 } forge_step_header;
+
+/*
+ * An attention mask narrows what masked attention of the step sees: positions are visible within
+ * the limits of causality or key_lengths, and of the window. It covers every visible position. A
+ * token without visible positions gets zeros. Attention that is not recorded as masked ignores it.
+ */
 
 /*
  * If n_steps is above 1, the step runs several times, each time on the tokens that the previous
  * step chose: tokens[i] becomes the token of output i, which is also appended to the history of
  * that output (whose last history_sizes[i] entries are kept), and both positions increase by 1.
  * This requires as many sequences as tokens and outputs, sequences[i] == output_rows[i] == i, page
- * tables for all the positions, and neither masks nor forced tokens. The run ends early after a
- * step in which any output chose an end token or no token.
+ * tables for all the positions, causal attention, and neither masks nor forced tokens. The run ends
+ * early after a step in which any output chose an end token or no token.
  */
 
 /*

@@ -329,10 +329,12 @@ struct RopeAppendOp {
   }
 };
 
-// Causal attention of q[tokens, n_heads * k_head_dim] over the pages of each token's own sequence:
-// scores are scale * q k, softcap * tanh(score / softcap) when softcap > 0, over the last `window`
-// positions when window > 0. sinks[1, n_heads] are logits that take part in the softmax and carry
-// no value. out[tokens, n_heads * v_head_dim].
+// Attention of q[tokens, n_heads * k_head_dim] over the pages of each token's own sequence: scores
+// are scale * q k, softcap * tanh(score / softcap) when softcap > 0, plus the step's attention mask
+// if `masked`. A token sees the positions up to its own, the last `window` of them when window > 0.
+// Without `causal` it sees all key_lengths positions of its sequence, those less than `window` from
+// its own when window > 0. sinks[1, n_heads] are logits that take part in the softmax and carry no
+// value. out[tokens, n_heads * v_head_dim], zeros for a token that sees nothing.
 struct AttentionOp {
   Input q;
   KvRef kv;
@@ -341,7 +343,9 @@ struct AttentionOp {
   uint32_t window = 0;
   float softcap = 0;
   OptionalFloats sinks;
-  FORGE_OPERANDS("attention", q, kv, n_heads, scale, window, softcap, sinks)
+  bool causal = true;
+  bool masked = false;
+  FORGE_OPERANDS("attention", q, kv, n_heads, scale, window, softcap, sinks, causal, masked)
 
   Shape check(const OperationChecks& c) const {
     const KvShape& shape = kv->shape;

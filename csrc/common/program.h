@@ -28,6 +28,8 @@ struct Program {
   uint32_t n_pages = 0;          // of the smallest KV cache in the step
   uint32_t n_slots = 0;          // of the smallest state cache in the step
   bool samples = false;
+  bool is_causal = true;         // true if all attention is
+  uint32_t masked_heads = 0;     // query heads of masked attention
 
   const Value& value(ValueId id) const { return values[id - 1]; }
   uint64_t max_rows(ValueId id) const {

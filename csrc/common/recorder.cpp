@@ -188,6 +188,16 @@ void Recorder::note_kv(const char* operation, const KvRef& kv) {
   program.n_pages = std::min(program.n_pages, shape.n_pages);
 }
 
+void Recorder::note_attention(const AttentionOp& op) {
+  Program& program = *program_;
+  program.is_causal = program.is_causal && op.causal;
+  if (!op.masked) return;
+  require(program.masked_heads == 0 || program.masked_heads == op.n_heads,
+          "attention: masked attention of ", op.n_heads, " heads, after masked attention of ",
+          program.masked_heads);
+  program.masked_heads = op.n_heads;
+}
+
 void Recorder::note_state(const char* operation, const StateRef& state) {
   Program& program = *program_;
   const bool is_taken = std::ranges::any_of(program.ops, [&](const Op& other) {
@@ -222,6 +232,7 @@ ValueId Recorder::record(Op op) {
           require(shape.cols >= 1 && shape.cols <= kMaxCols, AnyOp::kName, ": a result of ",
                   shape.cols, " columns; valid is 1 to ", kMaxCols);
           if constexpr (requires { typed.kv; }) note_kv(AnyOp::kName, typed.kv);
+          if constexpr (std::is_same_v<AnyOp, AttentionOp>) note_attention(typed);
           if constexpr (requires { typed.state; }) note_state(AnyOp::kName, typed.state);
           program.values.push_back({shape.rows, shape.cols, false, shape.n_experts});
           typed.out = out = static_cast<ValueId>(program.values.size());

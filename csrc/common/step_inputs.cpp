@@ -1,5 +1,7 @@
 #include "step_inputs.h"
 
+#include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <thread>
@@ -89,7 +91,9 @@ void check_steps(const Program& program, const StepInputs& in, const forge_step_
   require(in.n_tokens == in.n_sequences && in.n_tokens == in.n_outputs,
           "step inputs: several steps need as many tokens as sequences and outputs; they got ",
           in.n_tokens, ", ", in.n_sequences, " and ", in.n_outputs);
-  require(header.n_masks == 0, "step inputs: several steps take no masks");
+  require(header.n_masks == 0 && header.attention_mask == FORGE_MASK_NONE,
+          "step inputs: several steps take no masks");
+  require(program.is_causal, "step inputs: several steps need causal attention");
   const uint64_t n_positions = program.page_tokens
                                    ? static_cast<uint64_t>(in.n_pages) * program.page_tokens
                                    : static_cast<uint64_t>(INT32_MAX);
@@ -101,6 +105,48 @@ void check_steps(const Program& program, const StepInputs& in, const forge_step_
     require(static_cast<uint64_t>(in.positions[t]) + in.n_steps <= n_positions,
             "step inputs: ", in.n_steps, " steps from position ", in.positions[t], "; there are ",
             n_positions);
+  }
+}
+
+// Reads and checks the attention mask.
+AttentionMask take_attention_mask(const Program& program, const StepInputs& in,
+                                  const forge_step_header& header, BlockReader& reader) {
+  AttentionMask mask;
+  mask.kind = header.attention_mask;
+  mask.n_heads = header.attention_mask_heads;
+  const uint32_t cols = header.attention_mask_cols;
+  require(mask.kind <= FORGE_MASK_FLOATS, "step inputs: unknown attention_mask ", mask.kind);
+  if (mask.kind == FORGE_MASK_NONE) {
+    require(mask.n_heads == 0 && cols == 0, "step inputs: no attention mask has ", mask.n_heads,
+            " heads and ", cols, " columns");
+    return mask;
+  }
+  require(program.masked_heads > 0, "step inputs: the step has no masked attention");
+  require(mask.n_heads == 1 || mask.n_heads == program.masked_heads,
+          "step inputs: attention_mask_heads is ", mask.n_heads, "; valid is 1 or ",
+          program.masked_heads);
+  const uint64_t n_positions = uint64_t{in.n_pages} * program.page_tokens;
+  require(cols >= 1 && cols <= n_positions, "step inputs: attention_mask_cols is ", cols,
+          "; valid is 1 to ", n_positions);
+  mask.stride = mask.is_bits() ? (cols + 31) / 32 : cols;
+  mask.words = reader.take<uint32_t>("attention_masks",
+                                     uint64_t{in.n_tokens} * mask.n_heads * mask.stride);
+  return mask;
+}
+
+// Checks that an attention mask covers what its tokens see, in numbers that scores can add.
+void check_attention_mask(const AttentionMask& mask, const StepInputs& in, uint32_t cols) {
+  for (uint32_t t = 0; t < in.n_tokens; ++t) {
+    const int32_t length = in.key_lengths[static_cast<size_t>(in.sequences[t])];
+    const int64_t sees = std::max<int64_t>(int64_t{in.positions[t]} + 1, length);
+    require(sees <= cols, "step inputs: attention_mask_cols is ", cols, "; token ", t, " sees ", sees,
+            " positions");
+  }
+  if (mask.is_bits()) return;
+  for (const uint32_t word : mask.words) {
+    const float value = std::bit_cast<float>(word);
+    require(value < INFINITY, "step inputs: an attention mask has ", value,
+            "; valid is a number, or -infinity to hide a position");
   }
 }
 
@@ -127,6 +173,20 @@ void check_state(const Program& program, const StepInputs& in) {
 }
 
 }  // namespace
+
+KeyRange visible_keys(const AttentionOp& op, const StepInputs& inputs, uint32_t token) {
+  const uint64_t position = static_cast<uint64_t>(inputs.positions[token]);
+  const auto sequence = static_cast<size_t>(inputs.sequences[token]);
+  const bool has_begin = op.window > 0 && position >= op.window;
+  const uint64_t begin = has_begin ? position - op.window + 1 : 0;
+  uint64_t end = position + 1;
+  if (!op.causal) {
+    end = static_cast<uint64_t>(inputs.key_lengths[sequence]);
+    if (op.window > 0) end = std::min(end, position + op.window);
+  }
+  if (begin >= end) return {0, 0};
+  return {static_cast<uint32_t>(begin), static_cast<uint32_t>(end)};
+}
 
 std::vector<StateRun> state_runs(const StepInputs& inputs) {
   std::vector<StateRun> runs;
@@ -167,6 +227,7 @@ StepInputs parse_step_inputs(const Program& program, const void* data, uint64_t 
   in.page_tables = reader.take<int32_t>(
       "page_tables", static_cast<uint64_t>(header.n_sequences) * header.n_pages);
   in.slots = reader.take<int32_t>("slots", header.n_sequences);
+  in.key_lengths = reader.take<int32_t>("key_lengths", header.n_sequences);
   in.output_rows = reader.take<int32_t>("output_rows", header.n_outputs);
   in.sampling = reader.take<forge_sampling>("sampling", header.n_outputs);
   in.history = reader.take<int32_t>("history", header.n_history);
@@ -180,6 +241,7 @@ StepInputs parse_step_inputs(const Program& program, const void* data, uint64_t 
   require(header.mask_words != 0 || header.n_masks == 0, "step inputs: masks of 0 words");
   in.masks =
       reader.take<uint32_t>("masks", static_cast<uint64_t>(header.n_masks) * header.mask_words);
+  in.attention_mask = take_attention_mask(program, in, header, reader);
   reader.expect_end();
 
   if (program.vocabulary) check_range("tokens", in.tokens, program.vocabulary);
@@ -187,11 +249,16 @@ StepInputs parse_step_inputs(const Program& program, const void* data, uint64_t 
     check_range("positions", in.positions,
                 static_cast<uint64_t>(header.n_pages) * program.page_tokens);
     check_range("page_tables", in.page_tables, program.n_pages);
+    check_range("key_lengths", in.key_lengths,
+                static_cast<uint64_t>(header.n_pages) * program.page_tokens + 1);
   } else {
     check_range("positions", in.positions, INT32_MAX);
   }
   check_range("sequences", in.sequences, header.n_sequences);
   check_range("output_rows", in.output_rows, header.n_tokens);
+  if (in.attention_mask.kind != FORGE_MASK_NONE) {
+    check_attention_mask(in.attention_mask, in, header.attention_mask_cols);
+  }
   if (program.n_slots) check_state(program, in);
   if (program.samples) check_sampling(program, in, header);
   check_steps(program, in, header);

@@ -38,6 +38,19 @@ class MaskGate {
   const forge_step_control* control_ = nullptr;
 };
 
+// The attention mask of a run (forge_step_header in forge.h).
+struct AttentionMask {
+  uint32_t kind = FORGE_MASK_NONE;
+  uint32_t n_heads = 0;
+  uint32_t stride = 0;  // words from row to row
+  std::span<const uint32_t> words;  // [n_tokens, n_heads, stride]
+
+  bool is_bits() const { return kind == FORGE_MASK_BITS; }
+  const uint32_t* row(uint32_t token, uint32_t head) const {
+    return words.data() + (uint64_t{token} * n_heads + (n_heads == 1 ? 0 : head)) * stride;
+  }
+};
+
 // A view of a checked input block: every index in it is in range for the program.
 struct StepInputs {
   uint32_t n_tokens = 0;
@@ -51,6 +64,7 @@ struct StepInputs {
   std::span<const int32_t> sequences;
   std::span<const int32_t> page_tables;  // [n_sequences, n_pages]
   std::span<const int32_t> slots;        // [n_sequences]; valid if the step has state
+  std::span<const int32_t> key_lengths;  // [n_sequences]
   std::span<const int32_t> output_rows;
   std::span<const forge_sampling> sampling;
   std::span<const int32_t> history;
@@ -60,12 +74,20 @@ struct StepInputs {
   std::span<const uint32_t> history_sizes;  // [n_outputs]
   std::span<const uint32_t> masks;  // [n_masks, mask_words]; valid after masks_ready.wait()
   MaskGate masks_ready;
+  AttentionMask attention_mask;
 
   uint32_t rows(Rows kind) const { return kind == Rows::tokens ? n_tokens : n_outputs; }
   std::span<const int32_t> page_table(uint32_t token) const {
     return page_tables.subspan(static_cast<size_t>(sequences[token]) * n_pages, n_pages);
   }
 };
+
+// The positions that a token sees in an attention operation, besides its mask. Empty if begin == end.
+struct KeyRange {
+  uint32_t begin;
+  uint32_t end;
+};
+KeyRange visible_keys(const AttentionOp& op, const StepInputs& inputs, uint32_t token);
 
 // The consecutive tokens of one sequence in a step with recurrent state.
 struct StateRun {

@@ -75,7 +75,7 @@ static inline constexpr size_t attention_scratch(uint32_t k_head_dim, uint32_t v
          size_t{kAttentionRun + 16} * padded_dim(widest);
 }
 
-// The positions that a token attends to, both ends included.
+// The positions that a token attends to, both ends included; none if last < first.
 struct Visible {
   int32_t first;
   int32_t last;
@@ -108,6 +108,12 @@ struct AttentionRows {
   KvHead kv;
   float scale;
   float softcap;  // 0: none
+  // Null, or the mask of the first token and head, as bits of visible positions or floats to add to
+  // scores: rows of mask_stride words, for each token one for each of mask_heads heads.
+  const uint32_t* mask;
+  uint64_t mask_stride;
+  uint32_t mask_heads;  // 1: one for all heads
+  bool mask_is_bits;
 };
 
 // A partial softmax in powers of two: for each row the largest score times log2(e), the sum of

@@ -42,6 +42,16 @@ std::string problem_of_tiled(const AttentionOp& op) {
   return "";
 }
 
+// The reason why a mask of a run is left to the naive kernel; empty if the tiled kernel for decoding
+// takes it. The one for prompts takes none: masked prompts are rare, and its instances would double.
+std::string problem_of_masked_decoding(const AttentionOp& op) {
+  const KvShape& shape = op.kv->shape;
+  if (shape.values_in_keys || !is_one_of(shape.k_head_dim, {64, 128, 256})) {
+    return heads_text(shape) + "; with a mask it has 64, 128 and 256";
+  }
+  return "";
+}
+
 std::string problem_of_flash(const AttentionOp& op) {
   const KvShape& shape = op.kv->shape;
   if (shape.type != WeightType::F16 && shape.type != WeightType::BF16) {
@@ -58,6 +68,8 @@ std::string problem_of_flash(const AttentionOp& op) {
            " tokens; it has powers of two from 8 on";
   }
   if (!(op.scale > 0) || !std::isfinite(op.scale)) return "a scale that is not positive";
+  // Its windows count from the end of the keys, not from the position of a query.
+  if (!op.causal && op.window > 0) return "windows without causality";
   return "";
 }
 
@@ -67,9 +79,14 @@ std::string problem_of_flash(const AttentionOp& op) {
 
 }  // namespace
 
-AttentionKernels AttentionChoice::kernels(const AttentionOp& op) const {
+AttentionKernels AttentionChoice::kernels(const AttentionOp& op, bool has_mask) const {
   constexpr auto flash = AttentionKernel::flash, tiled = AttentionKernel::tiled,
                  naive = AttentionKernel::naive;
+  if (has_mask) {
+    const bool decodes = request_ != FORGE_ATTENTION_NAIVE && problem_of_tiled(op).empty() &&
+                         problem_of_masked_decoding(op).empty();
+    return {decodes ? tiled : naive, naive};
+  }
   const std::string no_tiled = problem_of_tiled(op);
   const std::string no_flash = flash_.problem().empty() ? problem_of_flash(op) : flash_.problem();
   switch (request_) {
@@ -89,7 +106,7 @@ AttentionKernels AttentionChoice::kernels(const AttentionOp& op) const {
 }
 
 TilingPolicy AttentionChoice::policy(const Program& program) const {
-  TilingPolicy policy{.lists_slots = program.n_slots > 0};
+  TilingPolicy policy{.sees_ahead = !program.is_causal, .lists_slots = program.n_slots > 0};
   uint32_t head_blocks = UINT32_MAX;  // of a split, in the operation that has the fewest
   for (const Op& op : program.ops) {
     const auto* attention = std::get_if<AttentionOp>(&op);

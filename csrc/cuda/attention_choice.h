@@ -34,7 +34,8 @@ class AttentionChoice {
       : request_(request), flash_(flash), multiprocessors_(multiprocessors) {}
 
   // Throws FORGE_UNSUPPORTED with the reason if the requested kernels cannot compute the operation.
-  AttentionKernels kernels(const AttentionOp& op) const;
+  // `has_mask`: true if the mask of a run applies.
+  AttentionKernels kernels(const AttentionOp& op, bool has_mask = false) const;
   // The lists that all attention of a program reads.
   TilingPolicy policy(const Program& program) const;
   const FlashLibrary& flash() const { return flash_; }

@@ -39,16 +39,16 @@ static_assert(sizeof(RowSet) == 16);
 
 struct AttentionArgs {
   DevicePointer sinks;
-  DevicePointer mask = 0;  // this and mask_...: of masked kernels, not used by operations yet
+  DevicePointer mask;  // of masked kernels, like mask_...
+  DevicePointer mask_stride;
   float scale;
   float softcap;
   uint32_t n_heads;
   uint32_t window;
   uint32_t causal;
   uint32_t max_queries;  // per tile of decode attention
-  uint32_t mask_heads = 0;
-  uint32_t mask_stride = 0;
-  uint32_t mask_is_bits = 0;
+  uint32_t mask_heads;
+  uint32_t mask_is_bits;
 };
 static_assert(sizeof(AttentionArgs) == 56);
 

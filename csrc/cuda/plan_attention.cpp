@@ -9,7 +9,7 @@ namespace forge::cuda {
 namespace {
 
 // Positions of a tile of latent_attention.
-constexpr uint32_t kLatentTokens = 32;
+constexpr uint32_t kLatentTokens = 16;
 // Wider heads leave less shared memory for tiles, narrower ones more.
 constexpr uint32_t kWideHead = 128;
 constexpr uint32_t kNarrowHead = 64;
@@ -37,28 +37,47 @@ DecodeTile decode_tile(const KvShape& shape) {
   return {warps, std::max(kDecodeRows * row + warps * tokens * slices, sums)};
 }
 
+// The instance of a kernel that applies the mask of a run.
+std::string with_mask(std::string instance, bool is_masked) {
+  if (is_masked) instance.replace(instance.size() - 1, 1, ", Masked>");
+  return instance;
+}
+
 }  // namespace
 
 void PlanBuilder::emit(const AttentionOp& op) {
-  const AttentionKernels kernels = attention_.kernels(op);
-  if (kernels.decode == AttentionKernel::naive) return emit_naive_attention(op);
+  const AttentionKernels kernels = attention_.kernels(op, is_masked(op));
+  // The library's shorter runs for decoding are not the classes of rows that kernels share.
+  const bool divides_rows =
+      !is_masked(op) || attention_.policy(program_).decode_queries == kDecodeQueries;
+  if (kernels.decode == AttentionKernel::naive || !divides_rows) {
+    return emit_naive_attention(op, row_groups(op.out).all);
+  }
   if (kernels.decode == AttentionKernel::tiled && shape_.decode_work > 0) {
     emit_decode_attention(op);
   }
   if (kernels.prefill == AttentionKernel::tiled && shape_.prefill_tiles > 0) {
     emit_prefill_attention(op);
   }
+  if (kernels.prefill == AttentionKernel::naive && shape_.prefill_tokens > 0) {
+    emit_naive_attention(op, row_groups(op.out).prefill);
+  }
   emit_flash_attention(op, kernels);
 }
 
 AttentionArgs PlanBuilder::attention_args(const AttentionOp& op) const {
+  const bool masked = is_masked(op);
   return {.sinks = floats_of(op.sinks),
+          .mask = masked ? inputs_.attention_mask : DevicePointer{0},
+          .mask_stride = masked ? inputs_.attention_mask_stride : DevicePointer{0},
           .scale = op.scale,
           .softcap = op.softcap,
           .n_heads = op.n_heads,
           .window = op.window,
-          .causal = 1,
-          .max_queries = shape_.decode_queries};
+          .causal = op.causal,
+          .max_queries = shape_.decode_queries,
+          .mask_heads = masked ? shape_.mask_heads : 0,
+          .mask_is_bits = masked && shape_.mask_kind == FORGE_MASK_BITS};
 }
 
 PlanBuilder::DecodeSplits PlanBuilder::decode_splits(const AttentionOp& op) {
@@ -84,7 +103,8 @@ void PlanBuilder::emit_decode_attention(const AttentionOp& op) {
   const uint32_t query_blocks = divide_up(op.n_heads / n_kv_heads * queries, kDecodeRows);
   const uint32_t head_blocks = n_kv_heads * query_blocks;
   const DecodeTile tile = decode_tile(kv.shape);
-  launch("batched_decode_attention.cu", head_instance("batched_decode_attention", kv),
+  launch("batched_decode_attention.cu",
+         with_mask(head_instance("batched_decode_attention", kv), is_masked(op)),
          {shape_.decode_work * head_blocks}, 32 * tile.warps, tile.shared_bytes, value(op.out),
          splits.out, splits.ml, arrivals(uint64_t{shape_.decode_work} * head_blocks), value(op.q),
          kv.pages(), attention_args(op), inputs_.work, inputs_.page_tables, inputs_.page_stride);
@@ -96,10 +116,11 @@ void PlanBuilder::emit_latent_attention(const AttentionOp& op, const DecodeSplit
   const std::string instance = std::string("latent_attention<") + kv.element() + ", " +
                                std::to_string(k_dim) + ", " +
                                std::to_string(kv.shape.v_head_dim) + ">";
-  // Queries and keys, exponentials, scores, and the running sums of each row.
-  const uint32_t shared = (kLatentRows + kLatentTokens) * (k_dim + 8) * 2 +
+  // Queries and two tiles of keys, exponentials, scores of both halves of a key, and the running sums
+  // of each row.
+  const uint32_t shared = (kLatentRows + 2 * kLatentTokens) * (k_dim + 8) * 2 +
                           kLatentRows * (kLatentTokens + 8) * 2 +
-                          kLatentRows * (kLatentTokens + 4 + 3) * 4;
+                          kLatentRows * (2 * (kLatentTokens + 4) + 3) * 4;
   const uint32_t queries = splits ? shape_.decode_queries : kPrefillQueries;
   const uint32_t query_blocks = divide_up(op.n_heads / n_kv_heads * queries, kLatentRows);
   launch("latent_attention.cu", instance,
@@ -133,7 +154,7 @@ flash_attn_params PlanBuilder::flash_params(const AttentionOp& op, const RunAddr
   flash_attn_params p = {};
   p.version = FLASH_ATTN_VERSION;
   p.dtype = kv.shape.type == WeightType::BF16 ? FLASH_ATTN_BF16 : FLASH_ATTN_F16;
-  p.flags = FLASH_ATTN_CAUSAL;
+  p.flags = op.causal ? FLASH_ATTN_CAUSAL : 0;
   p.head_dim = static_cast<int32_t>(kv.shape.k_head_dim);
   p.n_heads = static_cast<int32_t>(op.n_heads);
   p.n_kv_heads = static_cast<int32_t>(kv.shape.n_kv_heads);
@@ -148,7 +169,7 @@ flash_attn_params PlanBuilder::flash_params(const AttentionOp& op, const RunAddr
   p.block_table_stride = program_.limits.max_pages;
   p.block_table = integers(inputs_.page_tables);
   p.block_rows = integers(runs.sequences);
-  p.seqlens_k = integers(runs.n_keys);
+  p.seqlens_k = integers(op.causal ? runs.ends : runs.n_keys);
   p.cu_seqlens_q = integers(runs.first_rows);
   p.seqlens_q = integers(runs.n_queries);
   p.total_q = static_cast<int32_t>(shape_.tokens);
@@ -203,12 +224,13 @@ void PlanBuilder::emit_flash_attention(const AttentionOp& op, const AttentionKer
   }
 }
 
-void PlanBuilder::emit_naive_attention(const AttentionOp& op) {
+void PlanBuilder::emit_naive_attention(const AttentionOp& op, const RowGroup& rows) {
   const CudaKv& kv = CudaKv::of(op.kv);
-  launch("naive_attention.cu", element_instance("naive_attention", kv),
-         {op.n_heads, shape_.tokens}, 128, 0, value(op.out), value(op.q), kv.pages(),
-         inputs_.positions, inputs_.sequences, inputs_.page_tables, inputs_.page_stride,
-         inputs_.n_tokens, op.n_heads, op.scale, op.window, op.softcap, floats_of(op.sinks));
+  launch("naive_attention.cu",
+         with_mask(element_instance("naive_attention", kv), is_masked(op)),
+         {op.n_heads, rows.max_rows}, 128, 0, value(op.out), value(op.q), kv.pages(),
+         attention_args(op), inputs_.positions, inputs_.sequences, inputs_.n_keys,
+         inputs_.page_tables, inputs_.page_stride, rows.set);
 }
 
 }  // namespace forge::cuda

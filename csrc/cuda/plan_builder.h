@@ -108,7 +108,9 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   void emit_grouped_gemm(const GroupedProduct& p, const RowGroup& rows);
 
   AttentionArgs attention_args(const AttentionOp& op) const;
-  void emit_naive_attention(const AttentionOp& op);
+  // True if the mask of the run applies.
+  bool is_masked(const AttentionOp& op) const { return op.masked && shape_.mask_kind != 0; }
+  void emit_naive_attention(const AttentionOp& op, const RowGroup& rows);
   // Emits calls of libflash_attn for the short runs of the step, the long ones, or both.
   void emit_flash_attention(const AttentionOp& op, const AttentionKernels& kernels);
   flash_attn_params flash_params(const AttentionOp& op, const RunAddresses& runs) const;

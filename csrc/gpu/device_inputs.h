@@ -30,7 +30,8 @@ class DeviceInputs {
         history_(device),
         bias_ids_(device),
         bias_values_(device),
-        masks_(device) {
+        masks_(device),
+        attention_mask_(device) {
     for (const StepShape& shape : shapes) reserve(fixed_, InputLayout(shape).bytes);
     const uint64_t bytes = page_table_bytes(limits_);
     page_tables_.allocate(bytes);
@@ -48,6 +49,7 @@ class DeviceInputs {
     at.bias_values = bias_values_.at();
     at.masks = masks_.at();
     at.mask_words = mask_words_;
+    at.attention_mask = attention_mask_.at();
     return at;
   }
 
@@ -61,6 +63,7 @@ class DeviceInputs {
     reserve(bias_ids_, inputs.bias_ids.size_bytes());
     reserve(bias_values_, inputs.bias_values.size_bytes());
     reserve(masks_, inputs.masks.size_bytes());
+    reserve(attention_mask_, inputs.attention_mask.words.size_bytes());
   }
 
   // Copies the inputs of a run except its masks. The previous run must have ended.
@@ -74,6 +77,7 @@ class DeviceInputs {
     copy(history_, inputs.history);
     copy(bias_ids_, inputs.bias_ids);
     copy(bias_values_, inputs.bias_values);
+    copy(attention_mask_, inputs.attention_mask.words);
   }
 
   // Copies the masks, which may be ready later than the other inputs.
@@ -96,7 +100,7 @@ class DeviceInputs {
 
   StepLimits limits_;
   uint32_t mask_words_;
-  Area fixed_, page_tables_, history_, bias_ids_, bias_values_, masks_;
+  Area fixed_, page_tables_, history_, bias_ids_, bias_values_, masks_, attention_mask_;
   uint64_t generation_ = 0;
 };
 

@@ -34,7 +34,8 @@ void put(uint8_t* at, std::span<const T> values) {
 
 RunLayout run_layout(Places& places, uint32_t entries) {
   const uint64_t bytes = entries * sizeof(int32_t);
-  return {places.take(bytes), places.take(bytes), places.take(bytes), places.take(bytes), entries};
+  return {places.take(bytes), places.take(bytes), places.take(bytes),
+          places.take(bytes), places.take(bytes), entries};
 }
 
 void put_runs(uint8_t* to, const RunLayout& layout, const std::vector<QueryTile>& runs) {
@@ -45,6 +46,7 @@ void put_runs(uint8_t* to, const RunLayout& layout, const std::vector<QueryTile>
     };
     put_at(layout.first_rows, run.first_row);
     put_at(layout.n_queries, run.n_queries);
+    put_at(layout.ends, i < runs.size() ? run.end() : 0);
     put_at(layout.n_keys, run.n_keys);
     put_at(layout.sequences, run.sequence);
   }
@@ -57,6 +59,7 @@ InputLayout::InputLayout(const StepShape& shape) {
   tokens = places.take(shape.tokens * sizeof(int32_t));
   positions = places.take(shape.tokens * sizeof(int32_t));
   sequences = places.take(shape.tokens * sizeof(int32_t));
+  n_keys = places.take(shape.tokens * sizeof(int32_t));
   output_rows = places.take(shape.outputs * sizeof(int32_t));
   sampling = places.take(shape.outputs * sizeof(forge_sampling));
   decode_tiles = places.take(shape.max_decode_tiles() * sizeof(QueryTile));
@@ -88,6 +91,12 @@ void write_inputs(const StepInputs& inputs, const StepWork& work, uint8_t* to) {
   count(InputLayout::n_prefill_tokens, rows.tokens.prefill.size());
   count(InputLayout::n_decode_outputs, rows.outputs.decode.size());
   count(InputLayout::n_prefill_outputs, rows.outputs.prefill.size());
+  count(InputLayout::attention_mask_stride, inputs.attention_mask.stride);
+  std::vector<int32_t> n_keys;
+  for (const int32_t sequence : inputs.sequences) {
+    n_keys.push_back(inputs.key_lengths[static_cast<size_t>(sequence)]);
+  }
+  put(to + layout.n_keys, std::span<const int32_t>(n_keys));
   put(to + layout.tokens, inputs.tokens);
   put(to + layout.positions, inputs.positions);
   put(to + layout.sequences, inputs.sequences);

@@ -11,12 +11,13 @@ namespace forge {
 // Byte offsets of the arrays that describe the runs of sequences in a list: int32_t, one
 // for each entry of the shape. Entries past the end of the list have no queries.
 struct RunLayout {
-  uint64_t first_rows, n_queries, n_keys, sequences;
+  uint64_t first_rows, n_queries, ends, n_keys, sequences;
   uint32_t entries;
 };
 
 // Byte offsets of the arrays in the piece. It begins with counts, as uint32_t: tokens, outputs,
-// decode tiles, prefill tiles, entries of work, and the rows of each class.
+// decode tiles, prefill tiles, entries of work, the rows of each class, and the words from row to row
+// of the attention mask.
 struct InputLayout {
   static constexpr uint64_t n_tokens = 0;
   static constexpr uint64_t n_outputs = 4;
@@ -27,10 +28,11 @@ struct InputLayout {
   static constexpr uint64_t n_prefill_tokens = 24;
   static constexpr uint64_t n_decode_outputs = 28;
   static constexpr uint64_t n_prefill_outputs = 32;
+  static constexpr uint64_t attention_mask_stride = 36;
 
   explicit InputLayout(const StepShape& shape);
 
-  uint64_t tokens, positions, sequences, output_rows, sampling, decode_tiles, prefill_tiles, work;
+  uint64_t tokens, positions, sequences, n_keys, output_rows, sampling, decode_tiles, prefill_tiles, work;
   RunLayout decode_runs, prefill_runs;
   uint64_t slots;  // SlotRun
   uint64_t decode_tokens, prefill_tokens, decode_outputs, prefill_outputs;  // lists of rows
@@ -47,7 +49,7 @@ struct RowSet {
 // The arrays of a list of runs (RunLayout).
 template <class Address>
 struct RunAddresses {
-  Address first_rows{}, n_queries{}, n_keys{}, sequences{};
+  Address first_rows{}, n_queries{}, ends{}, n_keys{}, sequences{};
 };
 
 // Addresses of the inputs of a run. They are the same for all runs of a shape, so that its launches
@@ -56,7 +58,9 @@ template <class Address>
 struct InputAddresses {
   // In the piece (InputLayout).
   Address n_tokens{}, n_outputs{}, n_decode_tiles{}, n_prefill_tiles{}, n_work{};
+  Address attention_mask_stride{};
   Address tokens{}, positions{}, sequences{}, output_rows{}, sampling{};
+  Address n_keys{};  // of each token's sequence, for attention without causality
   Address decode_tiles{}, prefill_tiles{}, work{};
   RunAddresses<Address> decode_runs, prefill_runs;
   Address slots{};
@@ -67,6 +71,7 @@ struct InputAddresses {
   Address history{}, bias_ids{}, bias_values{};
   Address masks{};  // rows are `mask_words` words long
   uint32_t mask_words = 0;
+  Address attention_mask{};
 };
 
 // Returns the addresses in the piece at `piece`; the others are left empty.
@@ -75,7 +80,7 @@ InputAddresses<Address> addresses_in(const Address& piece, const InputLayout& la
   using Layout = InputLayout;
   const auto runs = [&](const RunLayout& list) {
     return RunAddresses<Address>{piece + list.first_rows, piece + list.n_queries,
-                                 piece + list.n_keys, piece + list.sequences};
+                                 piece + list.ends, piece + list.n_keys, piece + list.sequences};
   };
   InputAddresses<Address> at;
   at.n_tokens = piece + Layout::n_tokens;
@@ -83,9 +88,11 @@ InputAddresses<Address> addresses_in(const Address& piece, const InputLayout& la
   at.n_decode_tiles = piece + Layout::n_decode_tiles;
   at.n_prefill_tiles = piece + Layout::n_prefill_tiles;
   at.n_work = piece + Layout::n_work;
+  at.attention_mask_stride = piece + Layout::attention_mask_stride;
   at.tokens = piece + layout.tokens;
   at.positions = piece + layout.positions;
   at.sequences = piece + layout.sequences;
+  at.n_keys = piece + layout.n_keys;
   at.output_rows = piece + layout.output_rows;
   at.sampling = piece + layout.sampling;
   at.decode_tiles = piece + layout.decode_tiles;

@@ -43,15 +43,20 @@ std::vector<QueryTile> sequence_runs(const StepInputs& inputs) {
     const auto position = static_cast<uint32_t>(inputs.positions[row]);
     if (!runs.empty() && runs.back().sequence == sequence && runs.back().end() == position) {
       ++runs.back().n_queries;
-      ++runs.back().n_keys;
     } else {
-      runs.push_back({row, 1, sequence, position, position + 1});
+      runs.push_back({row, 1, sequence, position,
+                      static_cast<uint32_t>(inputs.key_lengths[sequence])});
     }
   }
   return runs;
 }
 
 namespace {
+
+// The positions that the queries of a tile up to `position` may see.
+uint32_t seen_at(uint32_t position, const QueryTile& tile, const TilingPolicy& policy) {
+  return std::max(position + 1, policy.sees_ahead ? tile.n_keys : 0);
+}
 
 // Short runs are fastest with the kernel that splits the keys, long ones with the one that shares
 // them.
@@ -64,14 +69,14 @@ QueryTiles query_tiles(const StepInputs& inputs, const TilingPolicy& policy) {
     }
     std::vector<QueryTile>& list = is_short ? tiles.decode : tiles.prefill;
     const auto split_at = [&](uint32_t position) {
-      return split_tokens(position + 1, policy.most_splits);
+      return split_tokens(seen_at(position, run, policy), policy.most_splits);
     };
     for (uint32_t done = 0, n = 0; done < run.n_queries; done += n) {
       const uint32_t position = run.first_position + done;
       n = std::min(is_short ? kDecodeQueries : kPrefillQueries, run.n_queries - done);
       // Decoded queries of a tile share its splits.
       while (is_short && split_at(position + n - 1) != split_at(position)) --n;
-      list.push_back({run.first_row + done, n, run.sequence, position, position + n});
+      list.push_back({run.first_row + done, n, run.sequence, position, run.n_keys});
     }
   }
   if (policy.lists_slots) {
@@ -80,8 +85,9 @@ QueryTiles query_tiles(const StepInputs& inputs, const TilingPolicy& policy) {
     }
   }
   for (const QueryTile& tile : tiles.decode) {
-    const uint32_t tokens = split_tokens(tile.end(), policy.most_splits);
-    const uint32_t n_splits = splits_of(tile.end(), tokens);
+    const uint32_t seen = seen_at(tile.end() - 1, tile, policy);
+    const uint32_t tokens = split_tokens(seen, policy.most_splits);
+    const uint32_t n_splits = splits_of(seen, tokens);
     for (uint32_t split = 0; split < n_splits; ++split) {
       tiles.work.push_back({tile, split, tokens, n_splits});
     }
@@ -125,6 +131,8 @@ StepShape shape_of(const StepInputs& inputs, const QueryTiles& tiles, const Step
   shape.decode_queries = queries == 0 ? 0 : std::bit_ceil(queries);
   shape.decode_work = round_up(tiles.work.size());
   for (const forge_sampling& sampling : inputs.sampling) shape.reports_top |= sampling.n_top > 0;
+  shape.mask_kind = inputs.attention_mask.kind;
+  shape.mask_heads = inputs.attention_mask.n_heads;
   shape.prefill_tiles = round_up(tiles.prefill.size());
   shape.decode_runs = round_up(tiles.decode_runs.size());
   shape.prefill_runs = round_up(tiles.prefill_runs.size());

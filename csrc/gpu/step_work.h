@@ -25,7 +25,7 @@ struct QueryTile {
   uint32_t n_queries;
   uint32_t sequence;
   uint32_t first_position;
-  uint32_t n_keys;  // positions of the sequence
+  uint32_t n_keys;  // positions that attention without causality sees
 
   uint32_t end() const { return first_position + n_queries; }
 };
@@ -61,6 +61,8 @@ uint32_t split_tokens(uint64_t n_keys, uint32_t most_splits);
 struct TilingPolicy {
   uint32_t decode_queries = kDecodeQueries;  // longer runs of a sequence are prefill
   uint32_t most_splits = UINT32_MAX;         // of a sequence in decode attention
+  // True if attention without causality reads the lists.
+  bool sees_ahead = false;
   // True if a library computes whole runs.
   bool lists_decode_runs = false;
   bool lists_prefill_runs = false;
@@ -106,6 +108,9 @@ struct StepShape {
   uint32_t decode_outputs = 0;
   uint32_t prefill_outputs = 0;
   bool reports_top = false;  // true if an output reports its most probable tokens
+  // The kind of the attention mask (FORGE_MASK_...), and its heads.
+  uint32_t mask_kind = 0;
+  uint32_t mask_heads = 0;
 
   auto operator<=>(const StepShape&) const = default;
 

@@ -30,7 +30,8 @@ bool has_splits(const StepWork& work) {
 
 MetalExecutor::MetalExecutor(std::shared_ptr<const Program> program,
                              std::shared_ptr<MetalDevice> device)
-    : StepExecutor(program, std::move(device), {.lists_slots = program->n_slots > 0}) {
+    : StepExecutor(program, std::move(device), {.sees_ahead = !program->is_causal,
+                    .lists_slots = program->n_slots > 0}) {
   const std::lock_guard lock(gpu().mutex());
   WeightStore weights(device_->device, device_->windows, device_->n_threads);
   prepare(weights);

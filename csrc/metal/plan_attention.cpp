@@ -17,7 +17,8 @@ static_assert(sizeof(metal_args::AttentionWork) == sizeof(forge::AttentionWork))
 }  // namespace
 
 void PlanBuilder::emit(const AttentionOp& op) {
-  if (!has_tiled_attention(op)) return emit_naive_attention(op);
+  // Masked attention has no other kernel.
+  if (is_masked(op) || !has_tiled_attention(op)) return emit_naive_attention(op);
   if (shape_.decode_queries > 0) emit_decode_attention(op);
   if (shape_.prefill_tiles > 0) emit_prefill_attention(op);
 }
@@ -36,7 +37,7 @@ AttentionArgs PlanBuilder::attention_args(const AttentionOp& op) const {
           .scale = op.scale,
           .softcap = op.softcap,
           .window = op.window,
-          .causal = 1,
+          .causal = op.causal,
           .max_queries = shape_.decode_queries,
           .has_sinks = op.sinks != nullptr};
 }
@@ -105,14 +106,18 @@ void PlanBuilder::emit_naive_attention(const AttentionOp& op) {
   launch("naive_attention", element_instance("naive_attention", kv), {op.n_heads, shape_.tokens},
          {128},
          {value(op.out), value(op.q), kv.memory(), inputs_.positions, inputs_.sequences,
-          inputs_.page_tables, inputs_.n_tokens, floats_of(op.sinks)},
+          inputs_.n_keys, inputs_.page_tables, inputs_.n_tokens, floats_of(op.sinks),
+          is_masked(op) ? inputs_.attention_mask : Place{}, inputs_.attention_mask_stride},
          NaiveAttentionArgs{.kv = kv.pages(),
                             .page_stride = inputs_.page_stride,
                             .n_heads = op.n_heads,
                             .scale = op.scale,
                             .window = op.window,
                             .softcap = op.softcap,
-                            .has_sinks = op.sinks != nullptr});
+                            .has_sinks = op.sinks != nullptr,
+                            .causal = op.causal,
+                            .mask_heads = is_masked(op) ? shape_.mask_heads : 0,
+                            .mask_is_bits = shape_.mask_kind == FORGE_MASK_BITS});
 }
 
 }  // namespace forge::metal

@@ -102,6 +102,8 @@ class PlanBuilder final : public SharedOperations<Place, Launch> {
   void emit_grouped_gemm(const GroupedProduct& p, const RowGroup& group);
 
   bool has_tiled_attention(const AttentionOp& op) const;
+  // True if the mask of the run applies.
+  bool is_masked(const AttentionOp& op) const { return op.masked && shape_.mask_kind != 0; }
   metal_args::AttentionArgs attention_args(const AttentionOp& op) const;
   void emit_naive_attention(const AttentionOp& op);
   void emit_decode_attention(const AttentionOp& op);

@@ -1,6 +1,7 @@
 // Rotary embedding, the KV cache and attention.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "../common/host_weight.h"
@@ -39,6 +40,13 @@ void rotate_heads(std::vector<float>& x, uint32_t head_dim, uint32_t first, cons
       a = rotated;
     }
   }
+}
+
+// The number that a mask adds to a score.
+double mask_bias(const AttentionMask& mask, uint32_t token, uint32_t head, uint32_t position) {
+  const uint32_t* row = mask.row(token, head);
+  if (!mask.is_bits()) return std::bit_cast<float>(row[position]);
+  return row[position / 32] >> position % 32 & 1 ? 0.0 : -INFINITY;
 }
 
 }  // namespace
@@ -88,17 +96,17 @@ void Executor::execute(const AttentionOp& op) {
   const uint32_t group = op.n_heads / shape.n_kv_heads;
   std::vector<float> sinks;
   if (op.sinks) sinks = vector_of(static_cast<const HostWeight&>(*op.sinks));
+  const AttentionMask mask = op.masked ? inputs_->attention_mask : AttentionMask{};
 
   for (uint64_t t = 0; t < q.rows; ++t) {
     const auto pages = inputs_->page_table(static_cast<uint32_t>(t));
-    const auto last = static_cast<uint32_t>(inputs_->positions[t]);
-    const uint32_t first = op.window > 0 && last >= op.window ? last - op.window + 1 : 0;
-    std::vector<double> scores(last - first + 1);
+    const KeyRange keys = visible_keys(op, *inputs_, static_cast<uint32_t>(t));
+    std::vector<double> scores(keys.end - keys.begin);
     for (uint32_t head = 0; head < op.n_heads; ++head) {
       const uint32_t kv_head = head / group;
       const float* query = q.row(t) + static_cast<uint64_t>(head) * shape.k_head_dim;
       double largest = op.sinks ? sinks[head] : -INFINITY;
-      for (uint32_t p = first; p <= last; ++p) {
+      for (uint32_t p = keys.begin; p < keys.end; ++p) {
         const auto page = static_cast<uint32_t>(pages[p / shape.page_tokens]);
         double score = 0;
         for (uint32_t i = 0; i < shape.k_head_dim; ++i) {
@@ -107,19 +115,24 @@ void Executor::execute(const AttentionOp& op) {
         }
         score *= op.scale;
         if (op.softcap > 0) score = op.softcap * std::tanh(score / op.softcap);
-        scores[p - first] = score;
+        if (mask.kind != FORGE_MASK_NONE) {
+          score += mask_bias(mask, static_cast<uint32_t>(t), head, p);
+        }
+        scores[p - keys.begin] = score;
         largest = std::max(largest, score);
       }
-      double total = op.sinks ? std::exp(sinks[head] - largest) : 0;
-      for (double& score : scores) total += score = std::exp(score - largest);
+      // A token that sees nothing gets zeros.
+      const double base = std::isinf(largest) && largest < 0 ? 0 : largest;
+      double total = op.sinks ? std::exp(sinks[head] - base) : 0;
+      for (double& score : scores) total += score = std::exp(score - base);
       for (uint32_t i = 0; i < shape.v_head_dim; ++i) {
         double sum = 0;
-        for (uint32_t p = first; p <= last; ++p) {
+        for (uint32_t p = keys.begin; p < keys.end; ++p) {
           const auto page = static_cast<uint32_t>(pages[p / shape.page_tokens]);
-          sum += scores[p - first] * kv.v(page, p % shape.page_tokens, kv_head, i);
+          sum += scores[p - keys.begin] * kv.v(page, p % shape.page_tokens, kv_head, i);
         }
         out.row(t)[static_cast<uint64_t>(head) * shape.v_head_dim + i] =
-            static_cast<float>(sum / total);
+            total == 0 ? 0.0f : static_cast<float>(sum / total);
       }
     }
   }

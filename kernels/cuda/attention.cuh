@@ -9,6 +9,7 @@
 // are F32; queries, keys, values and probabilities are 16-bit.
 
 #include "kv.cuh"
+#include "visible.cuh"
 #include "ptx.cuh"
 
 constexpr u32 kQueryRows = 16;  // per warp
@@ -31,23 +32,6 @@ struct AttentionWork {
   u32 n_splits;
 };
 
-struct AttentionArgs {
-  const float* sinks;  // [n_heads] logits without a value, or null
-  // Of kernels whose queries are masked: [tokens, mask_heads, mask_stride] floats to add to scores,
-  // or bits: bit i % 32 of word i / 32 makes position i visible. Within the limits of causality, the
-  // window and the sequence's end.
-  const u32* mask;
-  float scale;
-  float softcap;       // 0: none
-  u32 n_heads;
-  u32 window;          // 0: all positions
-  u32 causal;          // 0: queries see positions after their own, up to `n_keys`
-  u32 max_queries;     // per tile
-  u32 mask_heads;      // 1, or n_heads
-  u32 mask_stride;     // words of 32 bits
-  u32 mask_is_bits;
-};
-
 // The type that tensor cores read for a cache of T.
 template <class T>
 struct ComputeType {
@@ -63,44 +47,10 @@ struct ComputeType<q8> {
 template <int D>
 constexpr u32 kRowStride = D + 8;
 
-// The positions visible to one query.
-struct Visible {
-  u32 begin;
-  u32 end;
-
-  // The score of a position, or -infinity for a hidden one.
-  DEVICE_MEMBER float shown(float score, u32 position) const {
-    return position >= begin && position < end ? score : -FORGE_INFINITY;
-  }
-};
 // `query` is counted from the first query of the tile.
 DEVICE Visible visible_to(u32 query, const QueryTile& tile, const AttentionArgs& a) {
-  const u32 position = tile.first_position + query;
-  const u32 begin = a.window > 0 && position + 1 > a.window ? position + 1 - a.window : 0;
-  if (a.causal) return {begin, position + 1};
-  const bool is_cut = a.window > 0 && position < tile.n_keys && tile.n_keys - position > a.window;
-  return {begin, is_cut ? position + a.window : tile.n_keys};
+  return visible_from(tile.first_position + query, tile.n_keys, a);
 }
-
-// The limits of one query that see no mask, or, below, that a mask narrows.
-struct Unmasked : Visible {
-  DEVICE_MEMBER Unmasked(const Visible& limits, const AttentionArgs&, u64, u32) : Visible(limits) {}
-};
-struct Masked : Visible {
-  const u32* mask;  // of the query and head
-  bool is_bits;
-
-  DEVICE_MEMBER Masked(const Visible& limits, const AttentionArgs& a, u64 token, u32 head)
-      : Visible(limits),
-        mask(a.mask + (token * a.mask_heads + (a.mask_heads == 1 ? 0 : head)) * a.mask_stride),
-        is_bits(a.mask_is_bits != 0) {}
-
-  DEVICE_MEMBER float shown(float score, u32 position) const {
-    if (position < begin || position >= end) return -FORGE_INFINITY;
-    if (!is_bits) return score + __uint_as_float(mask[position]);
-    return mask[position / 32] >> position % 32 & 1 ? score : -FORGE_INFINITY;
-  }
-};
 
 // The rows of a block: query heads of one KV head times the queries of a tile.
 struct HeadRows {

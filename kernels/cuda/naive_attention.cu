@@ -1,10 +1,11 @@
-// Plain causal attention: the fallback for head sizes and cache types without a tensor-core kernel,
+// Plain attention: the fallback for head sizes, cache types and masks without a tensor-core kernel,
 // and the only kernel for F32 caches, which tensor cores would round.
 //
 //   q [tokens, n_heads * k_dim], out [tokens, n_heads * v_dim] F32
-//   grid: (n_heads, tokens): a block per query; block 128
-//   scores are scale * q k, softcap * tanh(score / softcap) when softcap > 0, over the last
-//   `window` positions when window > 0; sinks [n_heads] (or null) are logits without a value
+//   positions, sequences, n_keys: of each token; n_keys is the number of positions of its sequence
+//   grid: (n_heads, rows of the set): a block per query; block 128
+//   scores are scale * q k, softcap * tanh(score / softcap) when softcap > 0, over the positions that
+//   the query sees (visible.cuh); sinks [n_heads] (or null) are logits without a value
 //
 // A tile has one position per thread: each thread computes one score, the block reduces maximum and
 // sum, and each thread then adds up some of the output's columns. The sum is relative to the
@@ -12,6 +13,8 @@
 // not grow with length.
 
 #include "kv.cuh"
+#include "row_set.cuh"
+#include "visible.cuh"
 
 constexpr u32 kTile = 128;       // positions per tile; also threads per block
 constexpr u32 kColumns = 4;      // output columns per thread in one sweep over the positions
@@ -24,24 +27,25 @@ DEVICE float score_of(const float* q, const KvRows<T>& k, u32 slot, float scale,
   return softcap > 0 ? softcap * tanhf(score / softcap) : score;
 }
 
-template <class T>
-KERNEL naive_attention(float* out, const float* q, KvCache kv, const i32* positions,
-                       const i32* sequences, const i32* page_tables, u32 page_stride,
-                       const u32* n_tokens, u32 n_heads, float scale, u32 window, float softcap,
-                       const float* sinks) {
+template <class T, class Limits = Unmasked>
+KERNEL naive_attention(float* out, const float* q, KvCache kv, AttentionArgs args,
+                       const i32* positions, const i32* sequences, const i32* n_keys,
+                       const i32* page_tables, u32 page_stride, RowSet rows) {
   wait_for_previous_kernel();
   SHARED(float, weights, [kTile]);
   SHARED(u32, pages, [kTile]);
   SHARED(float, max_partial, [kWarp]);
   SHARED(float, sum_partial, [kWarp]);
-  const u32 token = blockIdx.y, head = blockIdx.x;
-  if (token >= *n_tokens) return;
-  const u32 kv_head = head / (n_heads / kv.n_kv_heads);
-  const float* query = q + (u64(token) * n_heads + head) * kv.k_dim;
-  float* result = out + (u64(token) * n_heads + head) * kv.v_dim;
+  if (blockIdx.y >= *rows.count) return;
+  const u32 token = row_of_set(rows, blockIdx.y), head = blockIdx.x;
+  const u32 kv_head = head / (args.n_heads / kv.n_kv_heads);
+  const float* query = q + (u64(token) * args.n_heads + head) * kv.k_dim;
+  float* result = out + (u64(token) * args.n_heads + head) * kv.v_dim;
   const i32* table = page_tables + u64(sequences[token]) * page_stride;
-  const u32 end = u32(positions[token]) + 1;
-  const u32 begin = window > 0 && end > window ? end - window : 0;
+  const float* sinks = args.sinks;
+  const Limits limits(visible_from(u32(positions[token]), u32(n_keys[token]), args), args, token,
+                      head);
+  const u32 begin = limits.begin, end = limits.end;
 
   // Wide heads take several sweeps; each sweep computes the scores again.
   for (u32 sweep = 0; sweep < kv.v_dim; sweep += kTile * kColumns) {
@@ -54,13 +58,16 @@ KERNEL naive_attention(float* out, const float* q, KvCache kv, const i32* positi
       if (position < end) {
         const u32 page = u32(table[position / kv.page_tokens]);
         pages[threadIdx.x] = page;
-        score = score_of(query, keys_of<T>(kv, page, kv_head), position % kv.page_tokens, scale,
-                         softcap);
+        score = score_of(query, keys_of<T>(kv, page, kv_head), position % kv.page_tokens,
+                         args.scale, args.softcap);
+        score = limits.shown(score, position);
       }
       const float now_largest = fmaxf(largest, block_max(score, max_partial));
-      const float weight = position < end ? expf(score - now_largest) : 0.0f;
+      // While everything is hidden, exponents are relative to 0.
+      const float base = now_largest == -FORGE_INFINITY ? 0.0f : now_largest;
+      const float weight = position < end ? expf(score - base) : 0.0f;
       weights[threadIdx.x] = weight;
-      const float shrink = expf(largest - now_largest);
+      const float shrink = expf(largest - base);
       total = total * shrink + block_sum(weight, sum_partial);
       largest = now_largest;
 
@@ -79,7 +86,7 @@ KERNEL naive_attention(float* out, const float* q, KvCache kv, const i32* positi
     }
     for (u32 c = 0; c < kColumns; ++c) {
       const u32 i = sweep + c * kTile + threadIdx.x;
-      if (i < kv.v_dim) result[i] = sums[c] / total;
+      if (i < kv.v_dim) result[i] = total == 0 ? 0.0f : sums[c] / total;
     }
   }
 }
@@ -88,3 +95,7 @@ INSTANCE(naive_attention<float>)
 INSTANCE(naive_attention<f16>)
 INSTANCE(naive_attention<bf16>)
 INSTANCE(naive_attention<q8>)
+INSTANCE(naive_attention<float, Masked>)
+INSTANCE(naive_attention<f16, Masked>)
+INSTANCE(naive_attention<bf16, Masked>)
+INSTANCE(naive_attention<q8, Masked>)

@@ -77,6 +77,7 @@ __global__ void __launch_bounds__(kPrefillWarps * 32)
       factor = expf(state.largest[r] - largest);
       total = total * factor + expf(sink - largest);
     }
+    if (total == 0) total = 1.0f;  // a query that sees nothing gets zeros
     const u32 query = warp * kQueryRows + lane / 4 + 8 * r;
     if (query >= tile.n_queries) continue;
     float* to = out + (u64(tile.first_row + query) * args.n_heads + head) * D + lane % 4 * 2;

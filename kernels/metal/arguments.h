@@ -193,8 +193,11 @@ inline uint32_t decode_threads(uint32_t dim) {
   return dim <= kNarrowHead ? 512 : dim <= 128 ? 256 : 128;
 }
 
-// naive_attention<T>: out, q, uint8 pages, int32 positions, int32 sequences, int32 page_tables,
-//   n_tokens, [sinks]
+// naive_attention<T>: out, q, uint8 pages, int32 positions, int32 sequences, int32 n_keys,
+//   int32 page_tables, n_tokens, [sinks], [uint32 mask], mask_stride
+//   n_keys [tokens]: positions of each token's sequence
+//   mask [tokens, mask_heads, *mask_stride]: floats to add to the scores, or bits, of which bit
+//   i % 32 of word i / 32 makes position i visible
 // grid (n_heads, max tokens); threads 128
 struct NaiveAttentionArgs {
   KvPages kv;
@@ -204,6 +207,9 @@ struct NaiveAttentionArgs {
   uint32_t window;  // 0: all positions
   float softcap;    // 0: none
   uint32_t has_sinks;
+  uint32_t causal;  // 0: tokens see positions after their own, up to `n_keys`
+  uint32_t mask_heads;  // 0: no mask; else 1 or n_heads
+  uint32_t mask_is_bits;
 };
 
 // narrow_decode_attention<T, D>: out, [partial_out], [partial_ml], q, uint8 pages,

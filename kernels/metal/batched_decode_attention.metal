@@ -84,7 +84,7 @@ inline void store_rows(DecodeOutput to, threadgroup float* memory, thread RowSta
           shrink = precise::exp(most - highest);
           sum_of_weights = sum_of_weights * shrink + precise::exp(sink - highest);
         }
-        sum = sum * shrink / sum_of_weights;
+        sum = sum_of_weights == 0 ? 0.0f : sum * shrink / sum_of_weights;
       } else if (d == 0 && dim == 0) {
         to.ml[at * 2] = most;
         to.ml[at * 2 + 1] = sum_of_weights;
@@ -227,7 +227,8 @@ kernel void merge_attention_splits(
       total += partial_ml[part * 2 + 1] * factor;
       sum += partial_out[part * args.dim + i] * factor;
     }
-    out[(ulong(tile.first_row + query) * args.n_heads + head) * args.dim + i] = sum / total;
+    out[(ulong(tile.first_row + query) * args.n_heads + head) * args.dim + i] =
+        total == 0 ? 0.0f : sum / total;
   }
 }
 

@@ -255,7 +255,7 @@ template <class T, uint K, uint V>
         const float kept = precise::exp(most - largest);
         factor = kept / (all * kept + precise::exp(sinks[head] - largest));
       } else {
-        factor = 1.0f / all;
+        factor = all == 0 ? 0.0f : 1.0f / all;
       }
     }
     device float* columns = (is_split ? partial_out : out) + to * V + simdgroup * (V / 4) + own.col;

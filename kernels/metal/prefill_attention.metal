@@ -77,6 +77,7 @@ template <class T, uint D>
     factor = precise::exp(state.largest - largest);
     total = total * factor + precise::exp(sink - largest);
   }
+  if (total == 0) total = 1;  // a query that sees nothing gets zeros
   if (own_query >= n_queries) return;
   const ulong row = tile.first_row + first_query + own_query;
   device float* to = out + (row * args.n_heads + head) * D + matrix_place(lane).col;

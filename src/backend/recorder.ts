@@ -49,12 +49,19 @@ export interface AttentionOptions {
   readonly nHeads: number;
   /** Multiplies the scores. */
   readonly scale: number;
-  /** Number of positions that a token sees, itself included; all without it. */
+  /**
+   * Number of positions that a token sees, itself included; all without it. Without causality the
+   * token sees positions less than `window` from its own on both sides.
+   */
   readonly window?: number | undefined;
   /** Scores become `softcap * tanh(score / softcap)`. */
   readonly softcap?: number | undefined;
   /** `[1, n_heads]`: logits that take part in the softmax and carry no value. */
   readonly sinks?: Weight | undefined;
+  /** False if a token sees all positions that the `keyLengths` of a run count. @default true */
+  readonly causal?: boolean | undefined;
+  /** True if the `attentionMask` of a run applies, if it has one. @default false */
+  readonly masked?: boolean | undefined;
 }
 
 /** `x / sqrt(mean(x²) + eps) * weight * activation(gate)` */
@@ -218,10 +225,24 @@ export class Recorder {
     });
   }
 
-  /** Causal attention over the cached keys and values: `[tokens, nHeads * vHeadDim]`. */
+  /**
+   * Attention over the cached keys and values: `[tokens, nHeads * vHeadDim]`, zeros for a token that
+   * sees nothing.
+   */
   attention(q: Value, kv: KvCache, options: AttentionOptions): Value {
     const { nHeads: n_heads, scale, window = 0, softcap = 0, sinks } = options;
-    return this.#sink.record("attention", { q, kv, n_heads, scale, window, softcap, sinks });
+    const { causal = true, masked = false } = options;
+    return this.#sink.record("attention", {
+      q,
+      kv,
+      n_heads,
+      scale,
+      window,
+      softcap,
+      sinks,
+      causal,
+      masked,
+    });
   }
 
   /** A gated unit over groups of `(gate[width] | up[width])`. */

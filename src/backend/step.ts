@@ -60,6 +60,19 @@ export interface OutputRequest {
   readonly fillMask?: (() => void) | undefined;
 }
 
+/** Mask of what masked attention sees, of each token of a run. */
+export interface AttentionMask {
+  /** 1 if all heads share it, or else the number of query heads. */
+  readonly nHeads: number;
+  /** Positions that it covers, from 0: at least all that any token sees. */
+  readonly nPositions: number;
+  /**
+   * `[tokens, nHeads, nPositions]` numbers that are added to the scores, of which `-Infinity` hides
+   * a position, or `[tokens, nHeads, words]` bits: bit `i` of word `w` shows position `32 w + i`.
+   */
+  readonly values: Float32Array | Uint32Array;
+}
+
 /** Inputs of one run. `tokens`, `positions` and `sequences` have one entry per token. */
 export interface StepInputs {
   readonly tokens: ArrayLike<number>;
@@ -69,6 +82,13 @@ export interface StepInputs {
   readonly pageTables: readonly ArrayLike<number>[];
   /** Slot of each sequence's recurrent state; omitted for a step without any. */
   readonly slots?: ArrayLike<number> | undefined;
+  /**
+   * Number of positions of each sequence that attention without causality sees.
+   *
+   * @default those up to the last token of the sequence in the run
+   */
+  readonly keyLengths?: ArrayLike<number> | undefined;
+  readonly attentionMask?: AttentionMask | undefined;
   readonly outputs: readonly OutputRequest[];
   /**
    * Number of steps, each on the tokens that the previous one chose. Above 1, each sequence has one

@@ -38,13 +38,13 @@ const bugs: readonly SeededBug[] = [
     bug: "a barrier is missing before keys that are values too are overwritten",
     file: "latent_attention.cu",
     change: [
-      "multiply_latent_values<K, V>(sums, keys, shared);\n    __syncthreads();",
-      "multiply_latent_values<K, V>(sums, keys, shared);",
+      "    wait_copies<0>();\n    __syncthreads();\n    const C* now",
+      "    wait_copies<0>();\n    const C* now",
     ],
     kernels: ["latent_attention.cu", "batched_decode_attention.cu"],
     test: "latent_attention_of_several_queries",
     mode: "tsan",
-    caughtAs: /ThreadSanitizer: data race[^]*load_keys/,
+    caughtAs: /ThreadSanitizer: data race[^]*(load_keys|multiply_latent)/,
     instances: /<q8, 288, 256>|merge/,
   },
   {

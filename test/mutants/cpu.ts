@@ -126,9 +126,30 @@ export const CPU: readonly Mutant[] = [
   },
   {
     name: "cpu/window-off-by-one",
-    file: "csrc/cpu/operations/attention.cpp",
-    find: "last - static_cast<int32_t>(job.window) + 1 : 0",
-    replace: "last - static_cast<int32_t>(job.window) : 0",
+    file: "csrc/common/step_inputs.cpp",
+    find: "has_begin ? position - op.window + 1 : 0",
+    replace: "has_begin ? position - op.window : 0",
+    caughtBy: check("attention"),
+  },
+  {
+    name: "cpu/window-ahead",
+    file: "csrc/common/step_inputs.cpp",
+    find: "end = std::min(end, position + op.window)",
+    replace: "end = std::min(end, position + op.window + 1)",
+    caughtBy: check("attention"),
+  },
+  {
+    name: "cpu/mask-of-a-head",
+    file: "csrc/cpu/kernels/attention.cpp",
+    find: "rows.mask_heads == 1 ? 0 : row % rows.n_heads",
+    replace: "0",
+    caughtBy: check("attention"),
+  },
+  {
+    name: "cpu/row-that-sees-nothing",
+    file: "csrc/cpu/kernels/attention.cpp",
+    find: "total == 0 ? 0 : values_scale / total",
+    replace: "values_scale / total",
     caughtBy: check("attention"),
   },
   {

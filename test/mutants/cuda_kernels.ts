@@ -131,19 +131,19 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     ATTENTION,
     [
       "window-off-by-one",
-      "attention.cuh",
+      "visible.cuh",
       "position + 1 > a.window ? position + 1 - a.window : 0",
       "position + 1 > a.window ? position - a.window : 0",
     ],
     [
       "position-past-the-end",
-      "attention.cuh",
+      "visible.cuh",
       "return position >= begin && position < end ? score : -FORGE_INFINITY;",
       "return position >= begin && position <= end ? score : -FORGE_INFINITY;",
     ],
     [
       "mask-of-a-position",
-      "attention.cuh",
+      "visible.cuh",
       "mask[position / 32] >> position % 32 & 1",
       "mask[position / 32] >> (31 - position % 32) & 1",
     ],

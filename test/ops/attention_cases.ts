@@ -1,5 +1,5 @@
 /** Random inputs of attention. */
-import type { KvShape, RopeLayout } from "../../src/backend.ts";
+import type { AttentionMask, KvShape, RopeLayout } from "../../src/backend.ts";
 import { type Matrix, randomMatrix } from "../support/matrix.ts";
 import type { Random } from "../support/random.ts";
 
@@ -25,6 +25,11 @@ export interface AttentionCase {
   readonly qkv: Matrix;
   readonly lengths: readonly number[];
   readonly pageTables: readonly (readonly number[])[];
+  /** False if tokens see `keyLengths` positions of their sequence. */
+  readonly causal: boolean;
+  readonly keyLengths: readonly number[];
+  /** Of the tokens of the last run. */
+  readonly attentionMask: AttentionMask | undefined;
   /** The tokens of earlier runs, then those of the run whose results are compared. */
   readonly runs: readonly (readonly Token[])[];
 }
@@ -43,6 +48,11 @@ export interface Outline {
   readonly window?: number;
   readonly softcap?: number;
   readonly sinks?: boolean;
+  readonly causal?: false;
+  /** The positions that each sequence shows without causality. @default all */
+  readonly keys?: readonly number[];
+  /** A mask that hides half of the positions, and all of them of some tokens. */
+  readonly mask?: "bits" | "numbers" | "bits of heads" | "numbers of heads";
 }
 
 export const outlines: readonly Outline[] = [
@@ -162,6 +172,112 @@ export const latentOutlines: readonly Outline[] = ([
   },
 ] satisfies Outline[]).map((outline) => ({ ...outline, valuesInKeys: true }));
 
+/** Attention that sees positions after its own, and attention with masks. */
+export const freeOutlines: readonly Outline[] = ([
+  { sequences: [[0, 70], [0, 5]], headDim: 64, nKvHeads: 2, group: 2, pageTokens: 16 },
+  // Fewer keys than positions, as in attention to another text; none at all.
+  {
+    sequences: [[60, 3], [9, 20], [30, 1], [5, 2]],
+    keys: [40, 29, 31, 0],
+    headDim: 64,
+    nKvHeads: 1,
+    group: 3,
+    pageTokens: 7,
+    sinks: true,
+  },
+  { sequences: [[0, 90], [40, 9]], headDim: 32, nKvHeads: 1, group: 2, pageTokens: 16, window: 21 },
+  {
+    sequences: [[1100, 4], [3, 25]],
+    headDim: 128,
+    nKvHeads: 1,
+    group: 2,
+    pageTokens: 16,
+    window: 300,
+    softcap: 3,
+  },
+  // No tile of matrix units.
+  {
+    sequences: [[30, 20], [0, 3]],
+    keys: [50, 1],
+    headDim: 24,
+    nKvHeads: 2,
+    group: 2,
+    pageTokens: 8,
+  },
+] satisfies Outline[]).map((outline) => ({ ...outline, causal: false }));
+
+export const maskedOutlines: readonly Outline[] = [
+  {
+    sequences: [[290, 7], [40, 1]],
+    headDim: 64,
+    nKvHeads: 2,
+    group: 2,
+    pageTokens: 16,
+    mask: "bits",
+  },
+  {
+    sequences: [[50, 30], [300, 2], [0, 3]],
+    headDim: 64,
+    nKvHeads: 1,
+    group: 4,
+    pageTokens: 7,
+    mask: "numbers of heads",
+    sinks: true,
+  },
+  {
+    sequences: [[1200, 3], [9, 1]],
+    headDim: 128,
+    nKvHeads: 1,
+    group: 2,
+    pageTokens: 64,
+    mask: "numbers",
+    window: 100,
+    softcap: 5,
+  },
+  {
+    sequences: [[0, 40], [33, 9]],
+    headDim: 256,
+    nKvHeads: 1,
+    group: 2,
+    pageTokens: 16,
+    mask: "bits of heads",
+    causal: false,
+    window: 30,
+  },
+  {
+    sequences: [[20, 5], [0, 20]],
+    keys: [9, 20],
+    headDim: 40,
+    nKvHeads: 2,
+    group: 1,
+    pageTokens: 16,
+    mask: "numbers",
+    causal: false,
+  },
+];
+
+/** A mask of the outline's kind. */
+function randomMask(
+  random: Random,
+  kind: NonNullable<Outline["mask"]>,
+  nTokens: number,
+  nHeads: number,
+  nPositions: number,
+): AttentionMask {
+  const ofHeads = kind.endsWith("heads");
+  const rows = nTokens * (ofHeads ? nHeads : 1);
+  const hidden = Array.from({ length: rows }, () => random.chance(0.1));
+  const isBits = kind.startsWith("bits");
+  const stride = isBits ? Math.ceil(nPositions / 32) : nPositions;
+  const values = isBits
+    ? Uint32Array.from({ length: rows * stride }, () => random.int(0, 2 ** 32 - 1))
+    : random.normals(rows * stride, 2).map((bias) => random.chance(0.5) ? -Infinity : bias);
+  hidden.forEach((isHidden, row) => {
+    if (isHidden) values.fill(isBits ? 0 : -Infinity, row * stride, (row + 1) * stride);
+  });
+  return { nHeads: ofHeads ? nHeads : 1, nPositions, values };
+}
+
 /** Splits tokens into runs; their order within a run is random. */
 function shuffledRuns(random: Random, runs: readonly (readonly Token[])[]): Token[][] {
   return runs.map((run) => random.permutation(run.length).map((i) => run[i]!));
@@ -219,6 +335,10 @@ export function attentionCase(
     qkv: randomMatrix(random, lengths.reduce((sum, length) => sum + length, 0), cols),
     lengths,
     pageTables: pageCounts.map((count) => pages.splice(0, count)),
+    causal: outline.causal ?? true,
+    keyLengths: outline.keys ?? lengths,
+    attentionMask: outline.mask &&
+      randomMask(random, outline.mask, now.length, nHeads, Math.max(...lengths)),
     runs: random.chance(0.5) ? ordered : shuffledRuns(random, ordered),
   };
 }

@@ -1,5 +1,5 @@
 /** Attention over paged caches: prefill, decoding and mixtures of them. */
-import type { Backend, KvShape, StepInputs, Value } from "../../src/backend.ts";
+import type { AttentionMask, Backend, KvShape, StepInputs, Value } from "../../src/backend.ts";
 import { deviceTest } from "../support/devices.ts";
 import {
   assertSameBits,
@@ -15,7 +15,9 @@ import { f32Vector } from "../support/weights.ts";
 import {
   type AttentionCase,
   attentionCase,
+  freeOutlines,
   latentOutlines,
+  maskedOutlines,
   type Outline,
   outlines,
   type Token,
@@ -35,12 +37,14 @@ function inputsOf(inputs: AttentionCase, tokens: readonly Token[]): StepInputs {
     positions: tokens.map(({ position }) => position),
     sequences: tokens.map(({ sequence }) => sequence),
     pageTables: inputs.pageTables,
+    keyLengths: inputs.keyLengths,
     outputs: [],
   };
 }
 
 async function run(device: Backend, inputs: AttentionCase): Promise<Matrix> {
-  const { shape, nHeads, scale, window, softcap, sinks, invFreq, ropeLayout } = inputs;
+  const { shape, nHeads, scale, window, softcap, sinks, invFreq, ropeLayout, causal } = inputs;
+  const { attentionMask } = inputs;
   const kv = device.createKv(shape);
   // NaN everywhere: elements that no token has written must not reach a result.
   const page = new Uint8Array(kv.pageBytes).fill(0xff);
@@ -63,13 +67,16 @@ async function run(device: Backend, inputs: AttentionCase): Promise<Matrix> {
       cols: nHeads * shape.kHeadDim,
     }));
   }
-  return runStep(device, inputsOf(inputs, inputs.runs.at(-1)!), (graph) => ({
+  const now = { ...inputsOf(inputs, inputs.runs.at(-1)!), attentionMask };
+  return runStep(device, now, (graph) => ({
     value: graph.recorder.attention(append(graph), kv, {
       nHeads,
       scale,
       window,
       softcap,
       sinks: graph.optionalWeight(sinks && f32Vector(sinks)),
+      causal,
+      masked: attentionMask !== undefined,
     }),
     cols: nHeads * shape.vHeadDim,
   }));
@@ -125,6 +132,32 @@ function heads(values: Float64Array, headDim: number, round: Rounding): Float64A
   );
 }
 
+/** The positions that a token sees. */
+function visible(
+  { window = Infinity, causal, keyLengths }: AttentionCase,
+  sequence: number,
+  position: number,
+) {
+  const first = Math.max(0, position - window + 1);
+  const end = causal ? position + 1 : Math.min(keyLengths[sequence]!, position + window);
+  return { first, end: Math.max(first, end) };
+}
+
+/** The number that a mask adds to a score. */
+function maskBias(
+  mask: AttentionMask | undefined,
+  token: number,
+  head: number,
+  position: number,
+): number {
+  if (mask === undefined) return 0;
+  const { nHeads, nPositions, values } = mask;
+  const row = token * nHeads + (nHeads === 1 ? 0 : head);
+  if (values instanceof Float32Array) return values[row * nPositions + position]!;
+  const word = values[row * Math.ceil(nPositions / 32) + (position >> 5)]!;
+  return (word >>> (position & 31) & 1) !== 0 ? 0 : -Infinity;
+}
+
 function plain(inputs: AttentionCase): Matrix {
   const { shape, nHeads, invFreq, ropeLayout, kNorm, sinks } = inputs;
   const { kHeadDim, vHeadDim, nKvHeads } = shape;
@@ -158,12 +191,15 @@ function plain(inputs: AttentionCase): Matrix {
   const now = inputs.runs.at(-1)!;
   return matrixOfRows(now.length, nHeads * vHeadDim, (row) => {
     const { sequence, position } = now[row]!;
-    const seen = prepared[sequence]!.slice(0, position + 1);
+    const tokens = prepared[sequence]!;
+    const { first, end } = visible(inputs, sequence, position);
+    const seen = tokens.slice(first, end);
     return Array.from({ length: nHeads }, (_, head) => {
       const kvHead = Math.floor(head * nKvHeads / nHeads);
       const keys = seen.map(({ k }) => k[kvHead]!), values = seen.map(({ v }) => v[kvHead]!);
-      const query = seen[position]!.q[head]!;
-      return Array.from(attend(query, keys, values, { ...inputs, sink: sinks?.[head] }));
+      const biases = seen.map((_, i) => maskBias(inputs.attentionMask, row, head, first + i));
+      const options = { ...inputs, sink: sinks?.[head], biases };
+      return Array.from(attend(tokens[position]!.q[head]!, keys, values, vHeadDim, options));
     }).flat();
   });
 }
@@ -234,6 +270,23 @@ attentionTest("attention over an F16 cache of rotated keys", { type: "F16", prep
   referenceTolerance: { absolute: 2e-3, relative: 4e-3 },
   gpuTolerance: { absolute: 4e-3, relative: 8e-3 },
 });
+
+for (const type of ["F32", "F16", "Q8_0"] as const) {
+  const options = { type, prepared: false };
+  const tolerances = {
+    tolerance,
+    referenceTolerance: { absolute: 1e-6, relative: 2e-6 },
+    ...(type === "F32" ? {} : { gpuTolerance }),
+  };
+  attentionTest(`attention without causality over ${type}`, {
+    ...options,
+    outlines: freeOutlines,
+  }, tolerances);
+  attentionTest(`attention with masks over ${type}`, {
+    ...options,
+    outlines: maskedOutlines,
+  }, tolerances);
+}
 
 for (const type of ["F32", "F16", "BF16", "Q8_0"] as const) {
   const rounds = type !== "F32";

@@ -1,5 +1,6 @@
 /** Random and corrupted input blocks give a status, never a crash or a hang. */
 import { assert, assertEquals } from "@std/assert";
+import type { AttentionMask } from "../../src/backend.ts";
 import { HEADER_WORDS, InputBlock } from "../../ffi/step_block.ts";
 import { randomMatrix } from "../support/matrix.ts";
 import type { Random } from "../support/random.ts";
@@ -25,7 +26,7 @@ async function recordStep(border: RawBorder, random: Random): Promise<number> {
   const qkv = record("matmul", x, weight(32, 8), 0, one, 0, 0);
   const table = record("rope_table", weight(1, 4), one);
   const q = record("rope_append", qkv, kv, 2, 0, 0, floatWord(1e-5), 0, table, 0);
-  const attended = record("attention", q, kv, 2, floatWord(0.3), 5, 0, 0);
+  const attended = record("attention", q, kv, 2, floatWord(0.3), 5, 0, 0, 1, 1);
   const route = record("moe_route", x, 2, 1, one, 0, 0, 0, 1, 1);
   const experts = record("moe_matmul", attended, route, weight(64, 16), 0, 8);
   const mixed = record("moe_combine", experts, route, x);
@@ -48,6 +49,15 @@ function goodSeries(random: Random): Int32Array<ArrayBuffer> {
     nSteps: random.int(2, 3),
     endTokens: [4, 5],
   }).slice();
+}
+
+/** A mask of attention over two pages. */
+function randomMask(random: Random, nTokens: number): AttentionMask {
+  const nHeads = random.pick([1, 2]);
+  const values = random.chance(0.5)
+    ? new Uint32Array(nTokens * nHeads).map(() => random.u32())
+    : random.normals(nTokens * nHeads * 8).map((bias) => bias < 0 ? -Infinity : bias);
+  return { nHeads, nPositions: 8, values };
 }
 
 /** A valid block of inputs. */
@@ -74,6 +84,8 @@ function goodBlock(random: Random): Int32Array<ArrayBuffer> {
     positions: Array.from({ length: n }, () => random.int(0, 7)),
     sequences: Array.from({ length: n }, () => random.int(0, 1)),
     pageTables: [[0, 5], [2, 3]],
+    keyLengths: [random.int(0, 8), random.int(0, 8)],
+    attentionMask: random.chance(0.3) ? randomMask(random, n) : undefined,
     outputs,
   }).slice();
 }

@@ -43,33 +43,36 @@ export function normalizeAndRotate(heads: ArrayLike<number>, options: Preparatio
 }
 
 /** Attention of one query head at a position. */
-export interface HeadOptions extends Pick<AttentionOptions, "scale" | "window" | "softcap"> {
+export interface HeadOptions extends Pick<AttentionOptions, "scale" | "softcap"> {
   /** A logit without a value. */
   readonly sink: number | undefined;
+  /** Added to the scores. */
+  readonly biases: readonly number[];
 }
 
 /**
- * The weighted mean of the values of one KV head for the last position; `keys` and `values` have one
- * row for each position up to it.
+ * The weighted mean of the values of one KV head, `dim` wide; `keys` and `values` have one row for
+ * each visible position. Zeros if all scores are `-Infinity`.
  */
 export function attend(
   query: ArrayLike<number>,
   keys: readonly ArrayLike<number>[],
   values: readonly ArrayLike<number>[],
-  { scale, window, softcap, sink }: HeadOptions,
+  dim: number,
+  { scale, softcap, sink, biases }: HeadOptions,
 ): Float64Array {
-  const first = window === undefined ? 0 : Math.max(0, keys.length - window);
-  const scores = keys.slice(first).map((key) => {
+  const out = new Float64Array(dim);
+  const scores = keys.map((key, i) => {
     const score = scale * dot(query, key);
-    return softcap === undefined ? score : softcap * Math.tanh(score / softcap);
+    return (softcap === undefined ? score : softcap * Math.tanh(score / softcap)) + biases[i]!;
   });
   const largest = Math.max(sink ?? -Infinity, ...scores);
+  if (largest === -Infinity) return out;
   const weights = scores.map((score) => Math.exp(score - largest));
   const total = weights.reduce((sum, weight) => sum + weight, 0) +
     (sink === undefined ? 0 : Math.exp(sink - largest));
-  const out = new Float64Array(values[0]!.length);
   weights.forEach((weight, i) => {
-    const value = values[first + i]!;
+    const value = values[i]!;
     for (let d = 0; d < out.length; d++) out[d]! += weight / total * value[d]!;
   });
   return out;

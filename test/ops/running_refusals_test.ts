@@ -18,13 +18,13 @@ async function recordStep(device: Backend): Promise<{ readonly step: Step; reado
     nPages: 5,
     pageTokens: 4,
     nKvHeads: 1,
-    kHeadDim: 8,
-    vHeadDim: 8,
+    kHeadDim: 4,
+    vHeadDim: 4,
   });
   const { recorder } = graph;
-  const qkv = graph.input(randomMatrix(new Random("embedding"), vocabulary, 24));
-  const q = recorder.ropeAppend(qkv, kv, { nHeads: 1, eps: 1e-5, ropeLayout: "half" });
-  const attended = recorder.attention(q, kv, { nHeads: 1, scale: 1 });
+  const qkv = graph.input(randomMatrix(new Random("embedding"), vocabulary, 16));
+  const q = recorder.ropeAppend(qkv, kv, { nHeads: 2, eps: 1e-5, ropeLayout: "half" });
+  const attended = recorder.attention(q, kv, { nHeads: 2, scale: 1, masked: true });
   const kept = recorder.gatherOutputs(attended);
   recorder.keep(kept);
   recorder.sample(kept, 2);
@@ -45,6 +45,13 @@ function sampled(change: Partial<SamplingParams>): Partial<StepInputs> {
   return { outputs: [outputRow(0), outputRow(1, { sampling: { ...greedy, ...change } })] };
 }
 
+/** An attention mask whose last number is `last`. */
+function attentionMask(nHeads: number, nPositions: number, last = 0): Partial<StepInputs> {
+  const values = new Float32Array(3 * nHeads * nPositions);
+  values[values.length - 1] = last;
+  return { attentionMask: { nHeads, nPositions, values } };
+}
+
 const seven = { tokens: [0, 1, 2, 3, 4, 5, 6], positions: [0, 1, 2, 3, 4, 5, 6] };
 const maskOf = (words: number) => ({ mask: new Uint32Array(words).fill(1) });
 
@@ -58,6 +65,13 @@ const refusals: readonly (readonly [message: string, change: Partial<StepInputs>
   ["sequences[1] is -1", { sequences: [0, -1, 1] }],
   ["page_tables[0] is 5; valid is 0 to 4", { pageTables: [[5], [0, 1, 2]] }],
   ["page_tables[5] is -1", { pageTables: [[4], [0, 1, -1]] }],
+  ["key_lengths[1] is 13; valid is 0 to 12", { keyLengths: [1, 13] }],
+  ["key_lengths[0] is -1", { keyLengths: [-1, 1] }],
+  ["attention_mask_heads is 3; valid is 1 or 2", attentionMask(3, 12)],
+  ["attention_mask_cols is 13; valid is 1 to 12", attentionMask(1, 13)],
+  ["attention_mask_cols is 11; token 2 sees 12 positions", attentionMask(1, 11)],
+  ["an attention mask has nan", attentionMask(2, 12, NaN)],
+  ["an attention mask has inf", attentionMask(2, 12, Infinity)],
   ["output_rows[0] is 3; valid is 0 to 2", { outputs: [outputRow(3)] }],
   ["output_rows[0] is -1", { outputs: [outputRow(-1)] }],
   ["n_tokens is 7; the step allows 6", { ...seven, sequences: [0, 0, 0, 0, 0, 0, 0] }],

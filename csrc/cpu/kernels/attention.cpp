@@ -151,8 +151,33 @@ void add_values(const Split& split, const Run& run, int first, int n) {
   });
 }
 
+// The mask of a row, from the start of the split.
+struct MaskRow {
+  const uint32_t* words;  // null: none
+  bool is_bits;
+  int32_t begin;  // position of the start of the split
+};
+
+// The number that a mask adds to the score of position `i` of the split.
+FORGE_INLINE float mask_bias(const MaskRow& mask, int i) {
+  const uint32_t position = static_cast<uint32_t>(mask.begin + i);
+  if (mask.is_bits) return mask.words[position / 32] >> position % 32 & 1 ? 0 : -__builtin_inff();
+  float bias;
+  memcpy(&bias, mask.words + position, sizeof bias);
+  return bias;
+}
+
+FORGE_INLINE MaskRow mask_of(const Split& split, uint32_t row) {
+  const AttentionRows& rows = split.rows;
+  if (!rows.mask) return {nullptr, false, 0};
+  const uint64_t token = row / rows.n_heads, head = rows.mask_heads == 1 ? 0 : row % rows.n_heads;
+  const uint32_t* words = rows.mask + (token * rows.mask_heads + head) * rows.mask_stride;
+  return {words, rows.mask_is_bits, split.begin};
+}
+
 // Replaces the scores of a row by 2^(score - largest), and returns their largest and sum.
-void softmax_row(Span seen, float softcap, float* scores, float* row_largest, float* row_total) {
+void softmax_row(Span seen, float softcap, const MaskRow& mask, float* scores, float* row_largest,
+                 float* row_total) {
   // Vectors start at multiples of kLanes from the start of the split, so that the scores added in
   // one lane do not depend on the rows that share the tile.
   const int first = seen.low / kLanes * kLanes;
@@ -166,9 +191,18 @@ void softmax_row(Span seen, float softcap, float* scores, float* row_largest, fl
     for (int i = first; i < seen.low; ++i) scores[i] = -__builtin_inff();
     for (int i = seen.high; i < end; ++i) scores[i] = -__builtin_inff();
   }
+  if (mask.words) {
+    for (int i = seen.low; i < seen.high; ++i) scores[i] += mask_bias(mask, i) * kLog2E;
+  }
   Vec most = set(-__builtin_inff());
   for (int i = first; i < end; i += kLanes) most = max(most, load(scores + i));
   const float top = largest(most);
+  if (mask.words && top == -__builtin_inff()) {
+    for (int i = first; i < end; ++i) scores[i] = 0;
+    *row_largest = top;
+    *row_total = 0;
+    return;
+  }
   Vec total = zero();
   for (int i = first; i < end; i += kLanes) {
     const Vec weight = exp2_of_negative(load(scores + i) - set(top));
@@ -227,8 +261,8 @@ void attend(const Split& split) {
       split.to.largest[row] = -__builtin_inff();
       split.to.total[row] = 0;
     } else {
-      softmax_row(seen, rows.softcap, split.scores + row * kScoreStride, split.to.largest + row,
-                  split.to.total + row);
+      softmax_row(seen, rows.softcap, mask_of(split, row), split.scores + row * kScoreStride,
+                  split.to.largest + row, split.to.total + row);
     }
   }
   const uint32_t out_dim = padded_dim(rows.v_head_dim);
@@ -308,7 +342,8 @@ void attention_finish(const AttentionPartial& partial, uint32_t row, uint32_t v_
     values_scale = exp2_of(partial.largest[row] - top);
     total = total * values_scale + exp2_of(score - top);
   }
-  scale(values, v_head_dim, values_scale / total, out);
+  // A row that sees nothing has zeros for values.
+  scale(values, v_head_dim, total == 0 ? 0 : values_scale / total, out);
 }
 
 }  // namespace forge::cpu::FORGE_TARGET

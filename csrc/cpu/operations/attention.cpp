@@ -46,11 +46,11 @@ void Attention::reserve(const KvShape& shape) {
 void Attention::plan_tasks(const AttentionJob& job) {
   const StepInputs& in = job.inputs;
   visible_.clear();
-  for (const int32_t last : in.positions) {
-    const bool cut = job.window > 0 && static_cast<uint32_t>(last) >= job.window;
-    visible_.push_back({cut ? last - static_cast<int32_t>(job.window) + 1 : 0, last});
+  for (uint32_t t = 0; t < in.n_tokens; ++t) {
+    const KeyRange keys = visible_keys(job.op, in, t);
+    visible_.push_back({static_cast<int32_t>(keys.begin), static_cast<int32_t>(keys.end) - 1});
   }
-  const uint32_t group = job.n_heads / job.kv.shape.n_kv_heads;
+  const uint32_t group = job.op.n_heads / job.kv.shape.n_kv_heads;
   const uint32_t heads = std::min(group, kAttentionRows);
   const uint32_t most_tokens = kAttentionRows / heads;
   tasks_.clear();
@@ -109,8 +109,8 @@ void Attention::plan(const AttentionJob& job) {
 
 AttentionRows Attention::rows_of(const AttentionJob& job, const Task& task) const {
   const KvShape& shape = job.kv.shape;
-  const uint64_t q_stride = uint64_t{job.n_heads} * shape.k_head_dim;
-  AttentionRows rows;
+  const uint64_t q_stride = uint64_t{job.op.n_heads} * shape.k_head_dim;
+  AttentionRows rows{};
   rows.q = job.q + task.first_token * q_stride + uint64_t{task.first_head} * shape.k_head_dim;
   rows.q_stride = q_stride;
   rows.n_tokens = task.n_tokens;
@@ -123,8 +123,15 @@ AttentionRows Attention::rows_of(const AttentionJob& job, const Task& task) cons
   rows.page_tokens = shape.page_tokens;
   rows.type = shape.type;
   rows.kv = job.kv.head(task.kv_head);
-  rows.scale = job.scale;
-  rows.softcap = job.softcap;
+  rows.scale = job.op.scale;
+  rows.softcap = job.op.softcap;
+  const AttentionMask& mask = job.inputs.attention_mask;
+  if (job.op.masked && mask.kind != FORGE_MASK_NONE) {
+    rows.mask = mask.row(task.first_token, task.first_head);
+    rows.mask_stride = mask.stride;
+    rows.mask_heads = mask.n_heads;
+    rows.mask_is_bits = mask.is_bits();
+  }
   return rows;
 }
 
@@ -133,7 +140,7 @@ void Attention::finish(const AttentionJob& job, const Task& task, const Attentio
   const uint32_t dim = job.kv.shape.v_head_dim;
   const uint64_t width = uint64_t{task.n_heads} * dim;  // of a token
   const auto first_row = [&](uint32_t t) {
-    return uint64_t{task.first_token + t} * job.n_heads + task.first_head;
+    return uint64_t{task.first_token + t} * job.op.n_heads + task.first_head;
   };
   for (uint32_t t = 0; t < task.n_tokens; ++t) {
     // Rows to be quantised are finished in place, without padding between heads.

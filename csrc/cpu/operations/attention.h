@@ -12,13 +12,10 @@ namespace forge::cpu {
 
 // One attention operation of a run: see AttentionOp.
 struct AttentionJob {
+  const AttentionOp& op;
   const StepInputs& inputs;
   const CpuKv& kv;
   const float* q;
-  uint32_t n_heads;
-  float scale;
-  uint32_t window;
-  float softcap;
   const float* sinks;  // [n_heads], may be null
   float* out;
   ActivationBlock* blocks;  // null, or the destination instead of `out`, as signed bytes

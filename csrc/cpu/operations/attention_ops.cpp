@@ -75,13 +75,10 @@ void CpuExecutor::prepare(const AttentionOp& op) {
 }
 
 void CpuExecutor::execute(const AttentionOp& op) {
-  attention_.run({.inputs = *inputs_,
+  attention_.run({.op = op,
+                  .inputs = *inputs_,
                   .kv = static_cast<const CpuKv&>(*op.kv),
                   .q = matrix(op.q).data,
-                  .n_heads = op.n_heads,
-                  .scale = op.scale,
-                  .window = op.window,
-                  .softcap = op.softcap,
                   .sinks = floats_of(op.sinks),
                   .out = matrix(op.out).data,
                   .blocks = blocks_of(op.out)},

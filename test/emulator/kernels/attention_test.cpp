@@ -47,13 +47,13 @@ class Setting {
     }
     args = {c.sinks ? sinks.data() : nullptr,
             nullptr,
+            nullptr,
             0.11f,
             c.softcap,
             c.n_heads,
             c.window,
             c.causal ? 1u : 0u,
             most_queries,
-            0,
             0,
             0};
   }

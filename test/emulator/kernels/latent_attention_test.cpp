@@ -50,8 +50,8 @@ void check(const Case& c, const std::vector<Run>& runs, u32 most_queries, bool d
   Buffer<float> partial_out(decodes ? n * most_queries * c.n_heads * c.v_dim : 0),
       partial_ml(decodes ? n * most_queries * c.n_heads * 2 : 0);
   const AttentionArguments arguments = {
-      c.sinks ? sinks.data() : nullptr, nullptr, 0.15f, c.softcap, c.n_heads, c.window, 1,
-      most_queries, 0, 0, 0};
+      c.sinks ? sinks.data() : nullptr, nullptr, nullptr, 0.15f, c.softcap, c.n_heads, c.window, 1,
+      most_queries, 0, 0};
   launch_latent({.type = &type,
                  .dim = c.v_dim,
                  .out = out.data(),
@@ -63,7 +63,7 @@ void check(const Case& c, const std::vector<Run>& runs, u32 most_queries, bool d
                  .tiles = tiles.data(),
                  .work = decodes ? work.data() : nullptr,
                  .n_work = n_work.data(),
-                 .max_work = n + 2,
+                 .max_work = decodes ? n : n + 2,
                  .tables = &sequences});
   // Queries and probabilities are rounded to 16 bits.
   const double tolerance = (type.name[0] == 'b' ? 2e-2 : 2.5e-3) * std::sqrt(c.k_dim / 64.0);

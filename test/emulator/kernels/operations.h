@@ -102,19 +102,22 @@ struct GroupedGemm {
 };
 u32 grouped_gemm_tokens();
 
+struct AttentionArguments {
+  const float* sinks;
+  const u32 *mask, *mask_stride;  // for masked kernels: bits, or the bits of floats
+  float scale, softcap;
+  u32 n_heads, window, causal, max_queries, mask_heads, mask_is_bits;
+};
 struct NaiveAttention {
   const KvType* type;
   float* out;
   const float* q;
   const Pages* pages;
-  const i32 *positions, *sequences;
+  const i32 *positions, *sequences, *n_keys;
   const Sequences* tables;
   const u32* n_tokens;
-  u32 max_tokens, n_heads;
-  float scale;
-  u32 window;
-  float softcap;
-  const float* sinks;
+  u32 max_tokens;
+  AttentionArguments arguments;
 };
 
 struct QueryTile {
@@ -123,12 +126,6 @@ struct QueryTile {
 struct AttentionWork {
   QueryTile tile;
   u32 split, split_tokens, n_splits;
-};
-struct AttentionArguments {
-  const float* sinks;
-  const u32* mask;  // for masked kernels: bits, or the bits of floats
-  float scale, softcap;
-  u32 n_heads, window, causal, max_queries, mask_heads, mask_stride, mask_is_bits;
 };
 struct PrefillAttention {
   const KvType* type;

@@ -1,6 +1,7 @@
 #include "pages.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace kernel_test {
 
@@ -131,6 +132,17 @@ Sequences::Sequences(Random& random, const std::vector<u32>& lengths, u32 page_t
   for (i32& page : page_tables) {
     if (page >= 0) page = order[static_cast<size_t>(page)];
   }
+}
+
+Buffer<u32> random_mask(Random& random, u32 rows, u32 stride, bool bits) {
+  Buffer<u32> mask(u64(rows) * stride);
+  for (u32 i = 0; i < mask.size(); ++i) {
+    const u32 word = static_cast<u32>(random.next());
+    const float bias = random.below(2) ? -INFINITY : static_cast<float>(random.normal());
+    if (bits) mask[i] = i < stride ? 0 : word;
+    else mask[i] = std::bit_cast<u32>(i < stride ? -INFINITY : bias);
+  }
+  return mask;
 }
 
 std::vector<double> plain_attention(const Pages& pages, const Sequences& sequences, u32 sequence,

@@ -74,6 +74,10 @@ struct Sequences {
   }
 };
 
+// Masks of `rows` queries and heads: bits, or the bits of floats. A random half of the positions is
+// hidden, and all of them for the first row; floats also change the other scores.
+Buffer<u32> random_mask(Random& random, u32 rows, u32 stride, bool bits);
+
 struct AttentionShape {
   u32 n_heads;
   double scale;

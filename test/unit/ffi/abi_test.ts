@@ -11,6 +11,9 @@ import {
   CONTROL_WORDS,
   HEADER_WORDS,
   LOGITS_NAN,
+  MASK_BITS,
+  MASK_FLOATS,
+  MASK_NONE,
   NOT_RUN,
   NOTHING_ALLOWED,
   RESULT_WORDS,
@@ -145,6 +148,7 @@ Deno.test("abi: the version", () => {
 
 Deno.test("abi: structs", () => {
   assertEquals(wordsOf("forge_step_header"), HEADER_WORDS);
+  assertEquals([...enumOf("FORGE_MASK_NONE").values()], [MASK_NONE, MASK_BITS, MASK_FLOATS]);
   assertEquals(wordsOf("forge_sampling"), SAMPLING_WORDS);
   assertEquals(wordsOf("forge_result"), RESULT_WORDS);
   assertEquals(wordsOf("forge_step_control"), CONTROL_WORDS);

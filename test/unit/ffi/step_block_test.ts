@@ -53,6 +53,9 @@ function unpack(block: Int32Array) {
   const { n_tokens = 0, n_outputs = 0, n_sequences = 0, n_pages = 0 } = header;
   const { n_history = 0, n_bias = 0, mask_words = 0, n_masks = 0 } = header;
   const { n_steps, n_end_tokens = 0 } = header;
+  const { attention_mask, attention_mask_heads = 0, attention_mask_cols = 0 } = header;
+  const isBits = attention_mask === 1;
+  const stride = isBits ? Math.ceil(attention_mask_cols / 32) : attention_mask_cols;
   const parts = {
     nSteps: n_steps,
     tokens: reader.array("int32", n_tokens),
@@ -60,6 +63,7 @@ function unpack(block: Int32Array) {
     sequences: reader.array("int32", n_tokens),
     pageTables: Array.from({ length: n_sequences }, () => reader.array("int32", n_pages)),
     slots: reader.array("int32", n_sequences),
+    keyLengths: reader.array("int32", n_sequences),
     outputRows: reader.array("int32", n_outputs),
     sampling: Array.from({ length: n_outputs }, () => reader.struct("forge_sampling")),
     history: reader.array("int32", n_history),
@@ -68,6 +72,10 @@ function unpack(block: Int32Array) {
     endTokens: reader.array("int32", n_end_tokens),
     historySizes: reader.array("uint32", n_outputs),
     masks: Array.from({ length: n_masks }, () => reader.array("uint32", mask_words)),
+    attentionMask: reader.array(
+      isBits ? "uint32" : "float",
+      n_tokens * attention_mask_heads * stride,
+    ),
   };
   assertEquals(reader.left, 0, "nothing follows the last array");
   return parts;
@@ -127,6 +135,26 @@ Deno.test("step block: a slot of recurrent state for each sequence", () => {
   assertEquals(unpack(block.pack({ ...inputs, slots: [7, 2] })).slots, [7, 2]);
   // Words are reused and must not keep values of the previous run.
   assertEquals(unpack(block.pack(inputs)).slots, [0, 0]);
+});
+
+Deno.test("step block: key lengths, and attention masks of bits and of numbers", () => {
+  const block = new InputBlock();
+  assertEquals(unpack(block.pack(inputs)).keyLengths, [2, 10]);
+  assertEquals(unpack(block.pack({ ...inputs, keyLengths: [0, 12] })).keyLengths, [0, 12]);
+  const numbers = Float32Array.from({ length: 3 * 2 * 10 }, (_, i) => i % 3 === 0 ? -Infinity : i);
+  const ofHeads = { nHeads: 2, nPositions: 10, values: numbers };
+  assertEquals(unpack(block.pack({ ...inputs, attentionMask: ofHeads })).attentionMask, [
+    ...numbers,
+  ]);
+  const bits = { nHeads: 1, nPositions: 33, values: new Uint32Array([1, 2, 3, 4, 5, 0x80000000]) };
+  assertEquals(unpack(block.pack({ ...inputs, attentionMask: bits })).attentionMask, [
+    ...bits.values,
+  ]);
+  assertEquals(unpack(block.pack(inputs)).attentionMask, []);
+  const refused = (change: Partial<StepInputs>, message: string) =>
+    assertThrows(() => block.pack({ ...inputs, ...change }), ForgeError, message);
+  refused({ keyLengths: [1] }, "a step of 2 sequences got 1 key lengths");
+  refused({ attentionMask: { ...bits, nPositions: 32 } }, "has 6 values; expected 3");
 });
 
 Deno.test("step block: several steps", () => {

@@ -17,19 +17,6 @@ struct MaskCase {
   u32 window = 0, split_tokens = 256;
 };
 
-// Masks of `rows` queries and heads. A random half of the positions is hidden, and all of them for
-// the first row; floats also change the other scores.
-Buffer<u32> random_mask(Random& random, u32 rows, u32 stride, bool bits) {
-  Buffer<u32> mask(u64(rows) * stride);
-  for (u32 i = 0; i < mask.size(); ++i) {
-    const u32 word = static_cast<u32>(random.next());
-    const float bias = random.below(2) ? -INFINITY : static_cast<float>(random.normal());
-    if (bits) mask[i] = i < stride ? 0 : word;
-    else mask[i] = std::bit_cast<u32>(i < stride ? -INFINITY : bias);
-  }
-  return mask;
-}
-
 void check_masked(const MaskCase& c) {
   const KvType& type = kv_types[c.type];
   Random random(c.dim + c.queries);
@@ -40,11 +27,13 @@ void check_masked(const MaskCase& c) {
   const u32 longest = *std::max_element(c.lengths.begin(), c.lengths.end());
   const u32 stride = c.bits ? blocks_for(longest, 32) : longest;
   const auto mask = random_mask(random, rows * c.mask_heads, stride, c.bits);
+  const Buffer<u32> mask_stride = {stride};
   const auto q = random_floats(random, u64(rows) * c.n_heads * c.dim);
   const auto sinks = random_floats(random, c.n_heads);
   Buffer<float> out(q.size());
   const AttentionArguments arguments = {c.sinks ? sinks.data() : nullptr,
                                         mask.data(),
+                                        mask_stride.data(),
                                         0.11f,
                                         0,
                                         c.n_heads,
@@ -52,7 +41,6 @@ void check_masked(const MaskCase& c) {
                                         c.causal ? 1u : 0u,
                                         c.queries,
                                         c.mask_heads,
-                                        stride,
                                         c.bits ? 1u : 0u};
   std::vector<QueryTile> tiles(n);
   for (u32 s = 0; s < n; ++s) {

@@ -132,10 +132,11 @@ void launch(const GroupedGemm& op) {
 }
 
 void launch(const NaiveAttention& op) {
-  launch("naive_attention<" + std::string(op.type->name) + ">",
-         {{op.n_heads, op.max_tokens}, {128}}, op.out, op.q, op.pages->cache, op.positions,
-         op.sequences, op.tables->page_tables.data(), op.tables->page_stride, op.n_tokens,
-         op.n_heads, op.scale, op.window, op.softcap, op.sinks);
+  const std::string name = "naive_attention<" + std::string(op.type->name);
+  launch(name + (op.arguments.mask ? ", Masked>" : ">"),
+         {{op.arguments.n_heads, op.max_tokens}, {128}}, op.out, op.q, op.pages->cache,
+         op.arguments, op.positions, op.sequences, op.n_keys, op.tables->page_tables.data(),
+         op.tables->page_stride, RowSet{op.n_tokens, nullptr});
 }
 
 const KvType& attended_type(const KvType& type) { return type; }
@@ -177,7 +178,7 @@ void launch_latent(const DecodeAttention& op) {
              std::to_string(kv.v_dim) + ">",
          {{op.max_work, kv.n_kv_heads * blocks_for(rows, 32)},
           {256},
-          64 * (kv.k_dim + 8) * 2 + 32 * 40 * 2 + 32 * 39 * 4},
+          64 * (kv.k_dim + 8) * 2 + 32 * 24 * 2 + 32 * 43 * 4},
          op.out, op.partial_out, op.partial_ml, op.q, kv, a, op.tiles, op.work, op.n_work,
          op.tables->page_tables.data(), op.tables->page_stride);
   if (!op.work) return;

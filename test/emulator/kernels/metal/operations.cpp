@@ -148,12 +148,14 @@ void launch(const GroupedGemm& op) {
 }
 
 void launch(const NaiveAttention& op) {
-  launch_metal(instance("naive_attention", op.type->name), {{op.n_heads, op.max_tokens}, {128}},
+  const AttentionArguments& a = op.arguments;
+  launch_metal(instance("naive_attention", op.type->name), {{a.n_heads, op.max_tokens}, {128}},
                metal_args::NaiveAttentionArgs{op.pages->kernel_pages(), op.tables->page_stride,
-                                              op.n_heads, op.scale, op.window, op.softcap,
-                                              present(op.sinks)},
-               op.out, op.q, op.pages->cache.data, op.positions, op.sequences,
-               op.tables->page_tables.data(), op.n_tokens, op.sinks);
+                                              a.n_heads, a.scale, a.window, a.softcap,
+                                              present(a.sinks), a.causal,
+                                              a.mask ? a.mask_heads : 0, a.mask_is_bits},
+               op.out, op.q, op.pages->cache.data, op.positions, op.sequences, op.n_keys,
+               op.tables->page_tables.data(), op.n_tokens, a.sinks, a.mask, a.mask_stride);
 }
 
 const KvType& attended_type(const KvType& type) {
