@@ -24,7 +24,10 @@ bool may_share(const std::string& kernel, size_t written, size_t other) {
     size_t written, other;
   };
   static constexpr Pair kPairs[] = {
-      {"fused_residual_rms_norm", 1, 4},  // the sum over the residual
+      // The sum and the norm of a row over the row, which a threadgroup has read before.
+      {"fused_residual_rms_norm", 1, 4},
+      {"fused_residual_rms_norm", 0, 2},
+      {"fused_residual_rms_norm", 0, 4},
   };
   for (const Pair& pair : kPairs) {
     if (kernel == pair.kernel && written == pair.written && other == pair.other) return true;
