@@ -55,12 +55,13 @@ std::vector<float> multiply(uint32_t device, uint32_t type, uint32_t rows, uint3
   uint64_t scratch;
   CALL(forge_step_end, step, &scratch);
   // The header of a run of one step, then tokens, positions, sequences, one page table of one page,
-  // and one state slot.
-  std::vector<uint32_t> inputs = {tokens, 0, 1, 1, 0, 0, 0, 0, 1, 0};
+  // one state slot and one key length.
+  std::vector<uint32_t> inputs = {tokens, 0, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0};
+  static_assert(sizeof(forge_step_header) == 13 * sizeof(uint32_t));
   for (int list = 0; list < 2; ++list) {
     for (uint32_t i = 0; i < tokens; ++i) inputs.push_back(i);
   }
-  inputs.resize(inputs.size() + tokens + 2);
+  inputs.resize(inputs.size() + tokens + 3);
   CALL(forge_step_run, step, inputs.data(), 4 * inputs.size(), nullptr, 0, nullptr);
   std::vector<float> out(uint64_t{tokens} * rows);
   CALL(forge_step_read, step, product, 0, tokens, out.data(), 4 * out.size());

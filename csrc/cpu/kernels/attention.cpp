@@ -197,10 +197,13 @@ void softmax_row(Span seen, float softcap, const MaskRow& mask, float* scores, f
   Vec most = set(-__builtin_inff());
   for (int i = first; i < end; i += kLanes) most = max(most, load(scores + i));
   const float top = largest(most);
-  if (mask.words && top == -__builtin_inff()) {
+  if (!(top > -__builtin_inff())) {
+    // All positions are hidden, or no score is a number.
+    bool is_hidden = mask.words != nullptr;
+    for (int i = seen.low; i < seen.high; ++i) is_hidden &= scores[i] == -__builtin_inff();
     for (int i = first; i < end; ++i) scores[i] = 0;
-    *row_largest = top;
-    *row_total = 0;
+    *row_largest = is_hidden ? -__builtin_inff() : __builtin_nanf("");
+    *row_total = is_hidden ? 0 : __builtin_nanf("");
     return;
   }
   Vec total = zero();

@@ -122,8 +122,8 @@ function describe(
   const open = anyHost && apiKey === undefined
     ? `; without an API key anyone who reaches this address can use it, see --api-key`
     : "";
-  return `forge: listening on ${url}, also for browsers (${model.checkpoint.path}, context ` +
-    `${model.contextLength}, ${parallel} at a time${open})\n`;
+  return `forge: listening on ${url} (${model.checkpoint.path}, context ${model.contextLength}, ` +
+    `${parallel} at a time${open})\n`;
 }
 
 /** Stops accepting requests and waits for those in progress. */
