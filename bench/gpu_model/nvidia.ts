@@ -4,7 +4,7 @@
 export const PIPES = ["issue", "fma", "alu", "xu", "lsu", "tensor"] as const;
 export type Pipe = typeof PIPES[number];
 
-/** A compute capability, as far as the speed of kernels depends on it. */
+/** The rates and limits of a compute capability. */
 export interface Architecture {
   /** As NVRTC names it. */
   readonly name: "sm_80" | "sm_90";

@@ -1,4 +1,5 @@
 /** A roofline as an SVG picture: the rates of launches over their arithmetic intensity. */
+import { escapeText } from "../../src/bench/plot.ts";
 import type { TimedLaunch } from "./predictions.ts";
 import type { NvidiaGpu } from "./nvidia.ts";
 
@@ -39,7 +40,9 @@ export function drawRoofline(gpu: NvidiaGpu, series: readonly Series[]): string 
   const lines = [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}" font-family="sans-serif" font-size="12">`,
     `<rect width="${WIDTH}" height="${HEIGHT}" fill="white"/>`,
-    `<text x="${LEFT}" y="24" font-size="15">${escape(`Roofline of ${gpu.name} (model)`)}</text>`,
+    `<text x="${LEFT}" y="24" font-size="15">${
+      escapeText(`Roofline of ${gpu.name} (model)`)
+    }</text>`,
     ...decades(INTENSITIES).map((at) =>
       `<path d="M${px(x(at))} ${TOP}V${HEIGHT - BOTTOM}" stroke="#e5e5e5"/>` +
       `<text x="${px(x(at))}" y="${HEIGHT - BOTTOM + 18}" text-anchor="middle">${at}</text>`
@@ -72,16 +75,16 @@ export function drawRoofline(gpu: NvidiaGpu, series: readonly Series[]): string 
           px(3 + 12 * Math.sqrt(share))
         }" ` +
           `fill="${color}" fill-opacity="0.45" stroke="${color}"><title>${
-            escape(
+            escapeText(
               `${name}: ${launch.count} x ${launch.kernel}, ${launch.microseconds.toFixed(1)} us, `,
             )
-          }${escape(`${rate.toFixed(1)} TFLOP/s, bound by ${launch.bound}`)}</title></circle>`,
+          }${escapeText(`${rate.toFixed(1)} TFLOP/s, bound by ${launch.bound}`)}</title></circle>`,
       );
     }
     const at = TOP + 18 * i;
     lines.push(
       `<circle cx="${WIDTH - RIGHT + 16}" cy="${at}" r="5" fill="${color}"/>`,
-      `<text x="${WIDTH - RIGHT + 28}" y="${at + 4}">${escape(name)}</text>`,
+      `<text x="${WIDTH - RIGHT + 28}" y="${at + 4}">${escapeText(name)}</text>`,
     );
   });
   return [...lines, "</svg>", ""].join("\n");
@@ -100,8 +103,4 @@ function decades([from, to]: readonly [number, number]): number[] {
 
 function px(value: number): string {
   return value.toFixed(1);
-}
-
-function escape(text: string): string {
-  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }

@@ -45,7 +45,7 @@ struct DecodeShape {
   static constexpr u32 kWarpBytes = kStages * kStageBytes + kTileBytes + kScaleBytes;
 };
 
-// The positions that an entry of work reads, as far as its queries see them.
+// The positions that an entry of work reads: those of its split that its queries see.
 //
 // Of a long sequence, a window is small against a split. So that all entries share the window, its
 // operations divide the sequence into `size` positions, few enough for the window to touch no more

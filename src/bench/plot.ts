@@ -184,6 +184,7 @@ function legendLine(name: string, index: number): string {
 
 const ENTITIES: Readonly<Record<string, string>> = { "&": "&amp;", "<": "&lt;", ">": "&gt;" };
 
-function escapeText(text: string): string {
+/** Escapes a text for SVG. */
+export function escapeText(text: string): string {
   return text.replace(/[&<>]/g, (character) => ENTITIES[character]!);
 }

@@ -1,11 +1,10 @@
 /** Files of conversations: a JSON list of messages, as in OpenAI's API. */
 import { ForgeError } from "../../errors.ts";
-import { reasonOf, Replacement } from "../../formats/file.ts";
 import { isJsonObject, type JsonValue } from "../../formats/json.ts";
 import { quote } from "../../formats/quote.ts";
 import type { ChatMessage } from "../../mod.ts";
 import { readMessages } from "../../requests/messages.ts";
-import { writeBytes } from "../output/streams.ts";
+import { replaceFile } from "../output/streams.ts";
 import { readTextFile } from "../input/text_source.ts";
 
 /**
@@ -37,16 +36,7 @@ export async function saveMessages(path: string, messages: readonly ChatMessage[
       `${quote(path)} exists and is not a conversation; name another file`,
     );
   }
-  try {
-    using replacement = new Replacement(path);
-    await writeBytes(replacement.file, `${JSON.stringify(messages, null, 2)}\n`);
-    replacement.commit().close();
-  } catch (error) {
-    if (error instanceof ForgeError) throw error;
-    throw new ForgeError("device", `cannot write ${quote(path)}: ${reasonOf(error)}`, {
-      cause: error,
-    });
-  }
+  await replaceFile(path, `${JSON.stringify(messages, null, 2)}\n`);
 }
 
 async function isSomethingElse(path: string): Promise<boolean> {

@@ -16,7 +16,6 @@ import {
 import { openBackend } from "../../engine/load/open_backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
-import { Replacement } from "../../formats/file.ts";
 import { quote } from "../../formats/quote.ts";
 import type { Context } from "../command.ts";
 import { INTERRUPTED } from "../output/error_text.ts";
@@ -24,7 +23,7 @@ import { resolveModel } from "../model/model_path.ts";
 import { ensureLibrary } from "../model/open_model.ts";
 import type { Options } from "../options/options.ts";
 import { readTextFile } from "../input/text_source.ts";
-import { checkWritable, writeBytes, writeStdout } from "../output/streams.ts";
+import { checkWritable, replaceFile, writeStdout } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 import { VERSION } from "../version.ts";
 
@@ -83,7 +82,10 @@ export async function run(
   const bench = new Bench(options, tests, signal);
   const code = await bench.run([...paths, ...synthetic]);
   const points = [...bench.points, ...compared];
-  if (options.plot !== undefined && points.length > 0) await writePlot(options.plot, points);
+  if (options.plot !== undefined && points.length > 0) {
+    const svg = drawPlot(points);
+    await replaceFile(options.plot, options.plot.endsWith(".html") ? plotPage(svg) : svg);
+  }
   return code;
 }
 
@@ -106,13 +108,6 @@ async function readCompared(
   const lists: PlotPoint[][] = [];
   for (const path of compare) lists.push(parseResults(await readTextFile(path, signal), path));
   return lists.flat();
-}
-
-async function writePlot(path: string, points: readonly PlotPoint[]): Promise<void> {
-  const svg = drawPlot(points);
-  using replacement = new Replacement(path);
-  await writeBytes(replacement.file, path.endsWith(".html") ? plotPage(svg) : svg);
-  replacement.commit().close();
 }
 
 /** Parses `512,128`: the lengths of a prefill and of the decoding after it. */

@@ -30,7 +30,12 @@ import { longFlag } from "../options/types.ts";
 import { writeStderr, writeStdout } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 import { ThoughtDisplay } from "../output/answer_display.ts";
-import { type Thinking, thinkingVariables, thoughtOptions } from "../output/thoughts.ts";
+import {
+  findThoughts,
+  type Thinking,
+  thinkingVariables,
+  thoughtOptions,
+} from "../output/thoughts.ts";
 import { describeDevice, describeSpeed } from "../output/run_report.ts";
 import { isStdin } from "../input/text_source.ts";
 
@@ -278,14 +283,13 @@ class Chat {
     this.#progress.update("reading the conversation");
     const { messages } = this.conversation;
     const isShown = this.#input.isTerminal && Deno.stdout.isTerminal();
-    const display = isShown
-      ? new ThoughtDisplay(this.#model, messages, this.#request, !Deno.noColor)
+    const thoughts = isShown || typeof this.#thinking === "number"
+      ? findThoughts(this.#model, messages, this.#request)
       : undefined;
+    const display = isShown ? new ThoughtDisplay(thoughts, !Deno.noColor) : undefined;
     const request: GenerateOptions = {
       ...this.#request,
-      ...(isShown || typeof this.#thinking === "number"
-        ? thoughtOptions(this.#model, messages, this.#request, this.#thinking)
-        : {}),
+      ...thoughtOptions(this.#model, thoughts, this.#thinking),
       seed,
       signal,
       onPrefill: (done, total) => this.#progress.update("reading the conversation", done, total),

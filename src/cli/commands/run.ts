@@ -1,6 +1,6 @@
 /** `forge run`: generates from one prompt and prints a stream or one JSON object. */
 import { ForgeError } from "../../errors.ts";
-import { isFile, Replacement } from "../../formats/file.ts";
+import { isFile } from "../../formats/file.ts";
 import type { GenerateOptions, GenerationEnd, Model, Profile } from "../../mod.ts";
 import type { BatchFlags } from "../batch/run_batch.ts";
 import type { Context } from "../command.ts";
@@ -14,7 +14,7 @@ import { BATCH_FLAGS } from "../options/flags.ts";
 import { fileOptions, generationOptions, loadOptions } from "../options/library_options.ts";
 import { OPTIONS, type Options } from "../options/options.ts";
 import { longFlag } from "../options/types.ts";
-import { checkWritable, writeBytes, writeStderr, writeStdout } from "../output/streams.ts";
+import { checkWritable, replaceFile, writeStderr, writeStdout } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 import { describeProfile } from "../output/profile_report.ts";
 import {
@@ -22,7 +22,7 @@ import {
   ProbabilityDisplay,
   ThoughtDisplay,
 } from "../output/answer_display.ts";
-import { thinkingVariables, thoughtOptions } from "../output/thoughts.ts";
+import { findThoughts, thinkingVariables, thoughtOptions } from "../output/thoughts.ts";
 import { describeSession, describeSpeed } from "../output/run_report.ts";
 import { isStdin, readTextFile, withoutFinalNewline } from "../input/text_source.ts";
 
@@ -51,6 +51,9 @@ export async function run(
   const { logprobs, completions = 1, json } = options;
   if (logprobs !== undefined && !json) throw needsJson("--logprobs");
   if (completions > 1 && !json) throw needsJson("--completions");
+  if (json && options.colour) {
+    throw new ForgeError("usage", "--colour and --json exclude each other; --logprobs has numbers");
+  }
   const signal = context.interruptSignal();
   const constraint = await constraintOptions(options, signal);
   const path = await resolveModel(given.model, signal);
@@ -80,17 +83,15 @@ export async function run(
     signal,
     onPrefill: (done, total) => progress.update("reading the prompt", done, total),
   };
-  if (json && options.colour) {
-    throw new ForgeError("usage", "--colour and --json exclude each other; --logprobs has numbers");
-  }
   const showsThoughts = !json && Deno.stdout.isTerminal() && !options.colour;
-  const request = showsThoughts || typeof options.thinking === "number"
-    ? { ...asked, ...thoughtOptions(model, prompt, asked, options.thinking) }
-    : asked;
+  const thoughts = showsThoughts || typeof options.thinking === "number"
+    ? findThoughts(model, prompt, asked)
+    : undefined;
+  const request = { ...asked, ...thoughtOptions(model, thoughts, options.thinking) };
   const display = options.colour && !Deno.noColor
     ? new ProbabilityDisplay()
     : showsThoughts
-    ? new ThoughtDisplay(model, prompt, request, !Deno.noColor)
+    ? new ThoughtDisplay(thoughts, !Deno.noColor)
     : undefined;
   if (context.verbose) await writeStderr(describeSession(model, prompt, request));
   if (isSaved) {
@@ -112,11 +113,7 @@ export async function run(
 
 /** Prints a profile, and writes its trace to a file unless the path is empty. */
 async function reportProfile(profile: Profile, path = "", model: Model): Promise<void> {
-  if (path !== "") {
-    using replacement = new Replacement(path);
-    await writeBytes(replacement.file, JSON.stringify(profile.trace()));
-    replacement.commit().close();
-  }
+  if (path !== "") await replaceFile(path, JSON.stringify(profile.trace()));
   await writeStderr(`\n${describeProfile(profile, model.readBandwidth())}`);
 }
 
@@ -125,6 +122,12 @@ function needsJson(flag: string): ForgeError {
 }
 
 function checkNoPrompt(options: RunOptions, { text }: TextOperands): void {
+  const single = (["colour", "profile", "thinking"] as const).find((name) =>
+    options[name] !== undefined && options[name] !== false
+  );
+  if (single !== undefined) {
+    throw new ForgeError("usage", `${longFlag(OPTIONS[single])} cannot be used with --batch`);
+  }
   const given = (["prompt", "file", "promptCache"] as const).find((name) =>
     options[name] !== undefined
   );

@@ -1,8 +1,9 @@
 /** Looks of answers on a terminal. */
-import type { GenerateOptions, Model, Piece, Prompt } from "../../mod.ts";
+import type { Piece } from "../../mod.ts";
 import { ContentReader } from "../../serve/chat/call_reader.ts";
 import type { Part, PartReader } from "../../serve/chat/dialect.ts";
-import { endsInReasoning, findMarks, ReasoningReader } from "../../serve/chat/reasoning.ts";
+import { ReasoningReader } from "../../serve/chat/reasoning.ts";
+import type { Thoughts } from "./thoughts.ts";
 
 /** Turns the pieces of an answer into the text for a terminal. */
 export interface AnswerDisplay {
@@ -33,17 +34,12 @@ export class ThoughtDisplay implements AnswerDisplay {
   #kind: Part["kind"] | undefined;
 
   /** @param isColoured true to dim thoughts, false to name them */
-  constructor(model: Model, prompt: Prompt, request: GenerateOptions, isColoured: boolean) {
-    const { tokenizer, checkpoint } = model;
-    const marks = findMarks(checkpoint.chatTemplate, tokenizer);
+  constructor(thoughts: Thoughts | undefined, isColoured: boolean) {
+    const answer = new ContentReader();
+    this.#reader = thoughts === undefined
+      ? answer
+      : new ReasoningReader(thoughts.marks, thoughts.isOpen, answer);
     this.#isColoured = isColoured;
-    if (marks === undefined) {
-      this.#reader = new ContentReader();
-    } else {
-      const { tokens } = model.encodePrompt(prompt, request);
-      const isOpen = endsInReasoning(marks, tokens, tokenizer);
-      this.#reader = new ReasoningReader(marks, isOpen, new ContentReader());
-    }
   }
 
   show({ text, end }: Piece): string {
@@ -61,9 +57,7 @@ export class ThoughtDisplay implements AnswerDisplay {
       if (part.kind === previous) return part.text;
       if (part.kind === "reasoning") return (this.#isColoured ? DIM : "Thoughts: ") + part.text;
       if (previous === undefined) return part.text;
-      return `${this.#isColoured ? PLAIN : ""}\n\n${
-        this.#isColoured ? "" : "Answer: "
-      }${part.text}`;
+      return (this.#isColoured ? `${PLAIN}\n\n` : "\n\nAnswer: ") + part.text;
     }).join("");
   }
 }

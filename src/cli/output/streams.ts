@@ -49,3 +49,17 @@ export function checkWritable(path: string): void {
     });
   }
 }
+
+/** Writes a whole file in one step. @throws {ForgeError} `device` if it cannot be written */
+export async function replaceFile(path: string, text: string): Promise<void> {
+  try {
+    using replacement = new Replacement(path);
+    await writeBytes(replacement.file, text);
+    replacement.commit().close();
+  } catch (error) {
+    if (error instanceof ForgeError) throw error;
+    throw new ForgeError("device", `cannot write ${quote(path)}: ${reasonOf(error)}`, {
+      cause: error,
+    });
+  }
+}

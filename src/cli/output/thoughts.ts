@@ -1,7 +1,13 @@
 /** Options of generations that concern a model's thoughts. */
 import { ForgeError } from "../../errors.ts";
 import type { GenerateOptions, Model, Prompt } from "../../mod.ts";
-import { effortVariables, findMarks, reasoningLimit } from "../../serve/chat/reasoning.ts";
+import {
+  endsInReasoning,
+  findMarks,
+  reasoningLimit,
+  type ReasoningMarks,
+  withEffort,
+} from "../../serve/chat/reasoning.ts";
 
 /** Value of `--thinking`. */
 export type Thinking = "on" | "off" | number | undefined;
@@ -21,26 +27,41 @@ export function thinkingVariables(
   if (marks === undefined && thinking !== "off") {
     throw new ForgeError("unsupported", "--thinking: this model has no thoughts; valid is off");
   }
-  const effort = thinking === "off" ? "none" : "medium";
-  const templateVariables = effortVariables(effort, chatTemplate, {}, "--thinking");
-  return templateVariables === undefined ? {} : { templateVariables };
+  return withEffort({}, thinking === "off" ? "none" : "medium", chatTemplate, "--thinking");
 }
 
-/** Returns the options that show a model's thoughts, and limit them if `thinking` is a number. */
-export function thoughtOptions(
+/** Thoughts before one answer. */
+export interface Thoughts {
+  readonly marks: ReasoningMarks;
+  /** True if the prompt ends inside them. */
+  readonly isOpen: boolean;
+}
+
+/** Returns the thoughts before the answer to a prompt; `undefined` if the model has none. */
+export function findThoughts(
   model: Model,
   prompt: Prompt,
   request: GenerateOptions,
-  thinking: Thinking,
-): Pick<GenerateOptions, "shownTokens" | "reasoningLimit"> {
+): Thoughts | undefined {
   const { tokenizer, checkpoint } = model;
   const marks = findMarks(checkpoint.chatTemplate, tokenizer);
-  if (marks === undefined) return {};
+  if (marks === undefined) return undefined;
+  const { tokens } = model.encodePrompt(prompt, request);
+  return { marks, isOpen: endsInReasoning(marks, tokens, tokenizer) };
+}
+
+/** Returns the options that show thoughts, and limit them if `thinking` is a number. */
+export function thoughtOptions(
+  { tokenizer }: Model,
+  thoughts: Thoughts | undefined,
+  thinking: Thinking,
+): Pick<GenerateOptions, "shownTokens" | "reasoningLimit"> {
+  if (thoughts === undefined) return {};
+  const { marks, isOpen } = thoughts;
   const shownTokens = [marks.open, marks.close].map((mark) => tokenizer.idOf(mark))
     .filter((id) => id !== undefined);
   if (typeof thinking !== "number") return { shownTokens };
-  const { tokens } = model.encodePrompt(prompt, request);
-  const limit = reasoningLimit(marks, tokens, tokenizer, thinking);
+  const limit = reasoningLimit(marks, isOpen, tokenizer, thinking);
   if (limit !== undefined) return { shownTokens, reasoningLimit: limit };
   throw new ForgeError("unsupported", "--thinking: the thoughts of this model cannot be limited");
 }

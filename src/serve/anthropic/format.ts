@@ -106,11 +106,6 @@ export function anthropicError(error: unknown): JsonObject {
   return { type: "error", error: { type: own, message } };
 }
 
-/** Returns the id of a call. */
-function callId({ id }: Block): string {
-  return id.slice(0, 9);
-}
-
 function emptyBlock(block: Block): JsonObject {
   switch (block.kind) {
     case "reasoning":
@@ -118,7 +113,7 @@ function emptyBlock(block: Block): JsonObject {
     case "text":
       return { type: "text", text: "" };
     case "call":
-      return { type: "tool_use", id: callId(block), name: block.name, input: {} };
+      return { type: "tool_use", id: block.id, name: block.name, input: {} };
   }
 }
 
@@ -140,7 +135,7 @@ function wholeBlock(block: Block): JsonObject {
     case "text":
       return { type: "text", text: block.text };
     case "call":
-      return { type: "tool_use", id: callId(block), name: block.name, input: readInput(block) };
+      return { type: "tool_use", id: block.id, name: block.name, input: readInput(block) };
   }
 }
 

@@ -19,7 +19,7 @@ import { Answer } from "../answer.ts";
 import { Blocks } from "../chat/blocks.ts";
 import type { ChatRequest } from "../chat/dialect.ts";
 import { splitBegun } from "../chat/conversation.ts";
-import { effortVariables, findMarks, reasoningLimit } from "../chat/reasoning.ts";
+import { endsInReasoning, findMarks, reasoningLimit, withEffort } from "../chat/reasoning.ts";
 import { resolveDialect } from "../chat/resolve_dialect.ts";
 import { readTools } from "../chat/tools.ts";
 import { readBody } from "../http/request_body.ts";
@@ -94,7 +94,6 @@ function readChat(service: Service, body: JsonObject, given: GenerateOptions): C
   if (!Array.isArray(turns)) throw invalid("messages", turns, "a list of messages");
   const head = isGiven(system) ? [{ role: "system", content: textOf(system, "system") }] : [];
   const all = turns.flatMap((turn, i) => chatMessages(readObject(turn, `messages[${i}]`), i));
-  const variables = effortVariables(readThinking(thinking), chatTemplate, given.templateVariables);
   const conversation = readMessages([...head, ...all]);
   // As in Anthropic's API, the answer continues a last message of the assistant.
   const { messages, begun } = conversation.at(-1)?.role === "assistant"
@@ -102,11 +101,7 @@ function readChat(service: Service, body: JsonObject, given: GenerateOptions): C
     : { messages: conversation, begun: {} };
   return {
     messages,
-    options: {
-      ...given,
-      ...begun,
-      ...(variables === undefined ? {} : { templateVariables: variables }),
-    },
+    options: withEffort({ ...given, ...begun }, readThinking(thinking), chatTemplate),
     use: readTools(chatTools(body)),
   };
 }
@@ -122,8 +117,10 @@ async function thinkingLimit(
   const most = readNumber(thinking.budget_tokens, "thinking.budget_tokens", 1, MAX_COUNT, true);
   const { tokenizer, checkpoint } = model;
   const marks = findMarks(checkpoint.chatTemplate, tokenizer);
+  if (marks === undefined) return {};
   const { tokens } = await model.encodePromptInSlices(messages, options);
-  return { reasoningLimit: reasoningLimit(marks, tokens, tokenizer, most) };
+  const isOpen = endsInReasoning(marks, tokens, tokenizer);
+  return { reasoningLimit: reasoningLimit(marks, isOpen, tokenizer, most) };
 }
 
 /** Returns the effort that `thinking` stands for. */

@@ -9,8 +9,13 @@ export interface Block {
   readonly name: string;
   /** The text so far; of a call, its arguments as JSON. */
   text: string;
-  /** Random letters and digits that name the block. */
+  /** Random letters and digits that name the block: a {@linkcode newCallId} for a call. */
   readonly id: string;
+}
+
+/** Returns nine random letters and digits, the only form that templates of Mistral's models accept. */
+export function newCallId(): string {
+  return crypto.randomUUID().replaceAll("-", "").slice(0, 9);
 }
 
 /** A change of the last block. */
@@ -82,7 +87,8 @@ export class Blocks {
 
   *#open(kind: Block["kind"], name: string): Generator<BlockEvent> {
     yield* this.#close();
-    const block = { kind, name, text: "", id: crypto.randomUUID().replaceAll("-", "") };
+    const id = kind === "call" ? newCallId() : crypto.randomUUID().replaceAll("-", "");
+    const block = { kind, name, text: "", id };
     const index = this.all.push(block) - 1;
     this.#isOpen = true;
     yield { kind: "open", index, block };

@@ -1,7 +1,7 @@
 /** Reasoning before an answer: its marks, its reader, and the effort that a request asks for. */
 import type { JsonValue } from "../../formats/json.ts";
 import { invalid, isGiven, RequestError } from "../../requests/values.ts";
-import type { ReasoningLimit } from "../../engine/request/options.ts";
+import type { GenerateOptions, ReasoningLimit } from "../../engine/request/options.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import { heldLength, type Part, type PartReader } from "./dialect.ts";
 
@@ -44,19 +44,19 @@ export function endsInReasoning(
 /**
  * Returns the limit of an answer's reasoning.
  *
- * @param prompt tokens before the answer
+ * @param isOpen true if the prompt ends inside the reasoning
  * @param most most tokens of reasoning, at least 1
- * @returns `undefined` if the model has no reasoning, or its marks are no tokens
+ * @returns `undefined` if the marks are no tokens
  */
 export function reasoningLimit(
-  marks: ReasoningMarks | undefined,
-  prompt: ArrayLike<number>,
+  marks: ReasoningMarks,
+  isOpen: boolean,
   tokenizer: Tokenizer,
   most: number,
 ): ReasoningLimit | undefined {
-  const [open, close] = [marks?.open, marks?.close].map((mark) => tokenizer.idOf(mark ?? ""));
-  if (marks === undefined || open === undefined || close === undefined) return undefined;
-  return endsInReasoning(marks, prompt, tokenizer) ? { most, close } : { most, close, open };
+  const [open, close] = [tokenizer.idOf(marks.open), tokenizer.idOf(marks.close)];
+  if (open === undefined || close === undefined) return undefined;
+  return isOpen ? { most, close } : { most, close, open };
 }
 
 /** Reads the reasoning at the beginning of an answer. Another reader takes the rest. */
@@ -145,22 +145,21 @@ const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh"] as const;
 const TEMPLATE_EFFORTS = ["low", "medium", "high"];
 
 /**
- * Translates `reasoning_effort` into a template variable: `reasoning_effort` if the template has it,
+ * Adds an effort to options as a template variable: `reasoning_effort` if the template has it,
  * otherwise `enable_thinking`. Clients send an effort to every model, so a template without either
  * ignores it, unless it must not reason and always does.
  *
- * @param given template variables of the request, which must not have the same one
+ * @param options those of the request, whose template variables must not have the same one
  * @param name key of the request, for errors
- * @returns variables of the template, or `undefined` if the request has no effort
  * @throws {RequestError} for an effort that the template does not support
  */
-export function effortVariables(
+export function withEffort<T extends Pick<GenerateOptions, "templateVariables">>(
+  options: T,
   effort: JsonValue | undefined,
   template: string | undefined,
-  given: Readonly<Record<string, unknown>> = {},
   name = "reasoning_effort",
-): Readonly<Record<string, unknown>> | undefined {
-  if (!isGiven(effort)) return undefined;
+): T {
+  if (!isGiven(effort)) return options;
   if (!EFFORTS.some((known) => known === effort)) {
     throw invalid(name, effort, EFFORTS.map((known) => JSON.stringify(known)).join(", "));
   }
@@ -168,21 +167,24 @@ export function effortVariables(
   const variable = hasEffort ? "reasoning_effort" : "enable_thinking";
   if (!hasEffort && !template?.includes(variable)) {
     if (effort !== "none" || !KNOWN_MARKS.some(({ close }) => template?.includes(close))) {
-      return undefined;
+      return options;
     }
     throw new RequestError(
       `${name} is "none", but this model always reasons: its chat template has no switch for it`,
       name,
     );
   }
+  const given = options.templateVariables ?? {};
   if (variable in given) {
     throw new RequestError(`give ${name} or chat_template_kwargs.${variable}, not both`, name);
   }
-  if (!hasEffort) return { ...given, [variable]: effort !== "none" };
-  if (TEMPLATE_EFFORTS.some((known) => known === effort)) return { ...given, [variable]: effort };
-  throw invalid(
-    name,
-    effort,
-    `${TEMPLATE_EFFORTS.map((known) => JSON.stringify(known)).join(", ")} for this model`,
-  );
+  if (hasEffort && !TEMPLATE_EFFORTS.some((known) => known === effort)) {
+    throw invalid(
+      name,
+      effort,
+      `${TEMPLATE_EFFORTS.map((known) => JSON.stringify(known)).join(", ")} for this model`,
+    );
+  }
+  const value = hasEffort ? effort : effort !== "none";
+  return { ...options, templateVariables: { ...given, [variable]: value } };
 }

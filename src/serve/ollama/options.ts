@@ -12,7 +12,7 @@ import {
   RequestError,
 } from "../../requests/values.ts";
 import { isHarmony } from "../chat/harmony.ts";
-import { effortVariables, findMarks } from "../chat/reasoning.ts";
+import { findMarks, withEffort } from "../chat/reasoning.ts";
 import type { Service } from "../service.ts";
 
 /** Names in OpenAI's or vLLM's API of the keys of `options`. */
@@ -70,9 +70,8 @@ export function readSettings({ model, name, defaults }: Service, body: JsonObjec
   const thinks = findMarks(chatTemplate, model.tokenizer) !== undefined ||
     isHarmony(chatTemplate);
   const effort = effortOf(body.think, thinks, name);
-  const variables = effortVariables(effort, chatTemplate, options.templateVariables, "think");
   return {
-    options: variables === undefined ? options : { ...options, templateVariables: variables },
+    options: withEffort(options, effort, chatTemplate, "think"),
     // As in Ollama, the response is a stream by default.
     isStream: !isGiven(body.stream) || readBoolean(body.stream, "stream"),
   };

@@ -1,6 +1,7 @@
 import type { GenerationEnd, Piece } from "../../engine/generation/request.ts";
 import type { JsonObject } from "../../formats/json.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
+import { newCallId } from "../chat/blocks.ts";
 import type { Part, PartReader } from "../chat/dialect.ts";
 import { chatLogprobs } from "./logprobs.ts";
 import { type Choice, finishReason } from "./response.ts";
@@ -115,9 +116,4 @@ export class ChatChoice implements Choice {
 
 function callObject({ id, name, arguments: args }: ToolCall): JsonObject {
   return { id, type: "function", function: { name, arguments: args } };
-}
-
-/** Returns nine random letters and digits, the only form that templates of Mistral's models accept. */
-function newCallId(): string {
-  return crypto.randomUUID().replaceAll("-", "").slice(0, 9);
 }

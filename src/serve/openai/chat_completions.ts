@@ -5,7 +5,7 @@ import { OPTION_FIELDS, readOptions } from "../../requests/options.ts";
 import { invalid, isGiven, readBoolean } from "../../requests/values.ts";
 import { Answer } from "../answer.ts";
 import { splitBegun, withKnownRoles } from "../chat/conversation.ts";
-import { effortVariables } from "../chat/reasoning.ts";
+import { withEffort } from "../chat/reasoning.ts";
 import { resolveDialect } from "../chat/resolve_dialect.ts";
 import { readTools } from "../chat/tools.ts";
 import { readBody } from "../http/request_body.ts";
@@ -38,8 +38,7 @@ export async function chatCompletions(service: Service, request: Request): Promi
   const { messages, begun } = readConversation(body, chatTemplate);
   const stream = readStream(body);
   const { n = 1, ...given } = { ...readOptions(body, service.defaults), ...begun };
-  const variables = effortVariables(body.reasoning_effort, chatTemplate, given.templateVariables);
-  const options = variables === undefined ? given : { ...given, templateVariables: variables };
+  const options = withEffort(given, body.reasoning_effort, chatTemplate);
   const use = readTools(body);
 
   using answer = new Answer(service, n);

@@ -170,7 +170,7 @@ export class ResponseFormat implements AnswerFormat {
         return {
           ...head,
           type: "function_call",
-          call_id: block.id.slice(0, 9),
+          call_id: block.id,
           name: block.name,
           arguments: block.text,
         };

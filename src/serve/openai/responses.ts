@@ -16,7 +16,7 @@ import {
 import { Answer } from "../answer.ts";
 import { Blocks } from "../chat/blocks.ts";
 import { withKnownRoles } from "../chat/conversation.ts";
-import { effortVariables } from "../chat/reasoning.ts";
+import { withEffort } from "../chat/reasoning.ts";
 import { resolveDialect } from "../chat/resolve_dialect.ts";
 import { readTools } from "../chat/tools.ts";
 import { readBody } from "../http/request_body.ts";
@@ -90,8 +90,7 @@ export async function responses(service: Service, request: Request): Promise<Res
   const messages = withKnownRoles(turns, chatTemplate);
   const given = readOptions(chatOptions(body), service.defaults);
   const { effort } = isGiven(body.reasoning) ? readObject(body.reasoning, "reasoning") : {};
-  const variables = effortVariables(effort, chatTemplate, given.templateVariables);
-  const options = variables === undefined ? given : { ...given, templateVariables: variables };
+  const options = withEffort(given, effort, chatTemplate);
   const use = readTools({ ...body, ...chatTools(body) });
 
   using answer = new Answer(service, 1);

@@ -302,8 +302,8 @@ const THEME_KEY = "forge.theme";
 
 /** Changes from the theme on the screen to the other one. */
 function switchTheme(): void {
-  const isDark = getComputedStyle(document.documentElement).colorScheme === "dark";
-  setTheme(isDark ? "light" : "dark");
+  const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  setTheme((document.documentElement.dataset.theme ?? system) === "dark" ? "light" : "dark");
 }
 
 function setTheme(theme: string): void {
