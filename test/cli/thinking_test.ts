@@ -116,4 +116,9 @@ Deno.test("--colour colours each token by its probability", async () => {
   );
   const { stderr } = await forge([...args, "--colour", "--json"]);
   assertStringIncludes(stderr, "--colour and --json exclude each other");
+  for (const flag of ["--colour", "--profile", "--thinking=on"]) {
+    const refused = await forge(["run", "--batch", "x.jsonl", flag]);
+    assertEquals(refused.code, 2);
+    assertStringIncludes(refused.stderr, `${flag.split("=")[0]} cannot be used with --batch`);
+  }
 });
