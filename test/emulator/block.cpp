@@ -320,10 +320,12 @@ void wait_for_block(const char* file, int line, bool orders_memory) {
   {
     races::Ignored ignored;
     current->place = {file, line};
-    for (const Thread* other : block.at_barrier) {
-      if (other->place.line != line || std::strcmp(other->place.file, file) != 0) {
-        fail("threads meet at different barriers: %s:%d and %s:%d", file, line,
-             other->place.file, other->place.line);
+    // All that wait already were found to be at one barrier.
+    if (!block.at_barrier.empty()) {
+      const Place& other = block.at_barrier.back()->place;
+      if (other.line != line || std::strcmp(other.file, file) != 0) {
+        fail("threads meet at different barriers: %s:%d and %s:%d", file, line, other.file,
+             other.line);
       }
     }
     if (block.at_barrier.size() + 1 == block.live) {
