@@ -2,7 +2,7 @@
  * Builds the shared libraries that changed into `build/<os>-<arch>/`. Run by `deno task build`,
  * and, as a module, by the command line when the library it needs is missing.
  */
-import { join } from "@std/path";
+import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { buildLibraries, type BuildReport, forgeRoot } from "./ffi/build/build.ts";
 import { runCommand } from "./ffi/build/command.ts";

@@ -1,6 +1,9 @@
-import { join } from "@std/path";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import config from "../deno.json" with { type: "json" };
 import type { BackendKind } from "../src/backend.ts";
 import { ForgeError } from "../src/errors.ts";
+import { isFile } from "../src/formats/file.ts";
 import { ABI_VERSION, type Symbols, symbols, versionSymbol } from "./abi.ts";
 import { checkStatus, readText } from "./status.ts";
 
@@ -14,22 +17,90 @@ export function platform(): string {
 
 /** Returns the file name of a backend's library on this platform. */
 export function libraryFileName(kind: BackendKind): string {
-  return `libforge_${kind}.${Deno.build.os === "darwin" ? "dylib" : "so"}`;
+  const { os } = Deno.build;
+  const extension = os === "darwin" ? "dylib" : os === "windows" ? "dll" : "so";
+  return `libforge_${kind}.${extension}`;
 }
+
+/** Returns the npm package that contains a backend's library for this machine. */
+function libraryPackage(kind: BackendKind): string {
+  const os = Deno.build.os === "windows" ? "win32" : Deno.build.os;
+  const arch = Deno.build.arch === "x86_64" ? "x64" : "arm64";
+  return `@forge-llm/${os}-${arch}${kind === "cuda" ? "-cuda" : ""}`;
+}
+
+/** Folder of `main.ts`; `undefined` if the sources were loaded from the network. */
+const projectRoot: string | undefined = import.meta.dirname && dirname(import.meta.dirname);
 
 /**
  * Path at which `deno task build` writes a backend's library. `root` is the folder of `main.ts`.
  */
-export function builtLibrary(kind: BackendKind, root: string = projectRoot()): string {
-  return join(root, "build", platform(), libraryFileName(kind));
+export function builtLibrary(kind: BackendKind, root = projectRoot): string | undefined {
+  return root && join(root, "build", platform(), libraryFileName(kind));
 }
 
 /** Paths at which a backend's library is searched, in order. `root` is the folder of `main.ts`. */
-export function libraryCandidates(kind: BackendKind, root: string = projectRoot()): string[] {
-  const prebuilt = join(root, "lib", platform(), libraryFileName(kind));
+export function* libraryCandidates(kind: BackendKind, root = projectRoot): Generator<string> {
+  const fileName = libraryFileName(kind);
   const named = Deno.env.get(LIBRARY_PATH_VARIABLE);
-  const first = named ? [join(named, libraryFileName(kind))] : [];
-  return [...first, builtLibrary(kind, root), prebuilt];
+  if (named) yield join(named, fileName);
+  if (root !== undefined) {
+    yield join(root, "build", platform(), fileName);
+    yield join(root, "lib", platform(), fileName);
+  }
+  const folder = packageFolders.get(libraryPackage(kind)) ?? installedPackage(kind);
+  if (folder !== undefined) yield join(folder, fileName);
+}
+
+/** Returns the folder of an npm package that was installed with forge. */
+function installedPackage(kind: BackendKind): string | undefined {
+  if (projectRoot === undefined) return undefined;
+  try {
+    return dirname(createRequire(import.meta.url).resolve(`${libraryPackage(kind)}/package.json`));
+  } catch {
+    return undefined;
+  }
+}
+
+/** Folders of packages that {@linkcode fetchLibraries} found, by name. */
+const packageFolders = new Map<string, string>();
+
+/**
+ * Has Deno install the npm packages of the libraries, if the sources themselves were loaded from
+ * the network. Otherwise the libraries are on disk or can be built there.
+ *
+ * @throws {ForgeError} `not_found` if the CPU library's package cannot be installed
+ */
+export async function fetchLibraries(): Promise<void> {
+  if (projectRoot !== undefined) return;
+  for (const kind of ["cpu", "cuda"] as const) {
+    const name = libraryPackage(kind);
+    if (packageFolders.has(name) || (kind === "cuda" && Deno.build.os === "darwin")) continue;
+    try {
+      const { folder } = await import(`npm:${name}@${config.version}`);
+      packageFolders.set(name, folder);
+    } catch (error) {
+      if (kind === "cuda") continue;
+      throw new ForgeError(
+        "not_found",
+        `cannot install the npm package ${name}@${config.version}; or set ` +
+          `${LIBRARY_PATH_VARIABLE} to a folder with ${libraryFileName(kind)}`,
+        { cause: error },
+      );
+    }
+  }
+}
+
+/** True if this tree contains the sources of the libraries. */
+export function canBuildLibraries(): boolean {
+  return projectRoot !== undefined && isFile(join(projectRoot, "csrc", "forge.h"));
+}
+
+/** Returns the advice with which a missing or wrong library ends. */
+function advice(kind: BackendKind, verb: "build" | "rebuild"): string {
+  return canBuildLibraries()
+    ? `${verb} it with: deno task build`
+    : `install it with: npm install ${libraryPackage(kind)}@${config.version}`;
 }
 
 /** Returns the first existing candidate, or `undefined`. */
@@ -50,27 +121,16 @@ export function findLibrary(kind: BackendKind): string | undefined {
  *
  * @throws {ForgeError} `device` if it cannot be loaded
  */
-export function isOutdated(path: string): boolean {
-  return libraryVersion(path) !== ABI_VERSION;
+export function isOutdated(kind: BackendKind, path: string): boolean {
+  return libraryVersion(kind, path) !== ABI_VERSION;
 }
 
 /** Loads only the version symbol, because a library of another version may lack other symbols. */
-function libraryVersion(path: string): number {
-  const probe = load(path, versionSymbol);
+function libraryVersion(kind: BackendKind, path: string): number {
+  const probe = load(kind, path, versionSymbol);
   const version = probe.symbols.forge_abi_version();
   probe.close();
   return version;
-}
-
-function projectRoot(): string {
-  const folder = import.meta.dirname;
-  if (folder === undefined) {
-    throw new ForgeError(
-      "not_found",
-      `forge was not started from a local folder; set ${LIBRARY_PATH_VARIABLE} to its libraries`,
-    );
-  }
-  return join(folder, "..");
 }
 
 /** Build information of a library. */
@@ -107,19 +167,19 @@ export class Library {
     if (path === undefined) {
       throw new ForgeError(
         "not_found",
-        `the ${kind} library was not found; tried ${libraryCandidates(kind).join(", ")}; ` +
-          `build it with: deno task build`,
+        `the ${kind} library was not found; tried ${[...libraryCandidates(kind)].join(", ")}; ` +
+          advice(kind, "build"),
       );
     }
-    const version = libraryVersion(path);
+    const version = libraryVersion(kind, path);
     if (version !== ABI_VERSION) {
       throw new ForgeError(
         "device",
         `${path} implements ABI version ${version}, this forge needs ${ABI_VERSION}; ` +
-          `rebuild it with: deno task build`,
+          advice(kind, "rebuild"),
       );
     }
-    return new Library(kind, path, load(path, symbols));
+    return new Library(kind, path, load(kind, path, symbols));
   }
 
   /** The library's functions. */
@@ -156,6 +216,7 @@ export class Library {
 }
 
 function load<T extends Deno.ForeignLibraryInterface>(
+  kind: BackendKind,
   path: string,
   interface_: T,
 ): Deno.DynamicLibrary<T> {
@@ -167,7 +228,7 @@ function load<T extends Deno.ForeignLibraryInterface>(
     const reason = message.replace(/^(Could not open library: )+/, "").replace(`${path}: `, "");
     throw new ForgeError(
       "device",
-      `cannot load ${path}: ${reason}; rebuild it with: deno task build`,
+      `cannot load ${path}: ${reason}; ${advice(kind, "rebuild")}`,
       { cause: error },
     );
   }

@@ -1,5 +1,5 @@
 /** Builds the native libraries incrementally; requires only a C++ compiler. */
-import { dirname, join } from "@std/path";
+import { dirname, join } from "node:path";
 import { type Compiler, findCompiler } from "./compiler.ts";
 import { execute } from "./execute.ts";
 import {

@@ -1,5 +1,5 @@
 /** Runs outdated steps, several at a time. */
-import { dirname, isAbsolute, join } from "@std/path";
+import { dirname, isAbsolute, join } from "node:path";
 import { ForgeError } from "../../src/errors.ts";
 import { type ProcessResult, runProcess } from "./compiler.ts";
 import type { Step } from "./graph.ts";

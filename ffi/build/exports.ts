@@ -2,7 +2,7 @@
  * Exported symbols of libraries: only the functions of the C header. Otherwise the statically
  * linked C++ runtime would take part in the symbol resolution of the whole process.
  */
-import { dirname, join } from "@std/path";
+import { dirname, join } from "node:path";
 import type { Platform } from "./targets.ts";
 
 /** Returns the text of a header with its relative includes expanded, each at its first place. */

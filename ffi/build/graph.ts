@@ -2,7 +2,7 @@
  * The build graph of one library: a compilation for every source file and kernel target, and a
  * link. Steps are data; `execute.ts` runs the outdated ones.
  */
-import { basename, dirname, join } from "@std/path";
+import { basename, dirname, join } from "node:path";
 import type { Compiler } from "./compiler.ts";
 import { exportedFunctions, exportFlag, exportList, headerText } from "./exports.ts";
 import {

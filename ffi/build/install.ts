@@ -1,7 +1,7 @@
 /**
  * Installs the command `forge`: links the launcher into a folder of programs (`deno task install`).
  */
-import { join, resolve } from "@std/path";
+import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { ForgeError } from "../../src/errors.ts";
 import { buildLibraries, forgeRoot } from "./build.ts";

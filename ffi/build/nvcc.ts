@@ -1,5 +1,5 @@
 /** Finds nvcc, and builds the graph of libraries of CUDA code. */
-import { join } from "@std/path";
+import { join } from "node:path";
 import { type Compiler, runProcess } from "./compiler.ts";
 import { exportedFunctions, exportList, headerText } from "./exports.ts";
 import {

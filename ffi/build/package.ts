@@ -2,7 +2,7 @@
  * Packs forge for machines without a compiler and without a network: the sources, their npm
  * packages and prebuilt libraries, as `dist/forge-<os>-<arch>.tar.gz` (`deno task package`).
  */
-import { dirname, join } from "@std/path";
+import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import { ForgeError } from "../../src/errors.ts";
 import { buildLibraries, forgeRoot } from "./build.ts";
@@ -58,7 +58,7 @@ interface PackedFile {
 }
 
 /** Returns the file `from`, or all files below this folder; symbolic links are files. */
-function listFiles(from: string, path: string): PackedFile[] {
+export function listFiles(from: string, path: string): PackedFile[] {
   if (leftOut.includes(path)) return [];
   if (!Deno.lstatSync(from).isDirectory) return [{ from, path }];
   return Array.from(Deno.readDirSync(from))
@@ -100,13 +100,13 @@ function packagedConfig(text: string): string {
 }
 
 /** Parses deno.json and removes its test dependencies. */
-function withoutTests(text: string): Record<string, unknown> {
+export function withoutTests(text: string): Record<string, unknown> {
   const { scopes: _, ...config }: Record<string, unknown> = JSON.parse(text);
   return config;
 }
 
 /** Installs the npm packages of deno.json into `folder`/node_modules. */
-async function installNpmPackages(root: string, folder: string): Promise<void> {
+export async function installNpmPackages(root: string, folder: string): Promise<void> {
   const config = withoutTests(Deno.readTextFileSync(join(root, "deno.json")));
   Deno.writeTextFileSync(join(folder, "deno.json"), JSON.stringify(config));
   Deno.copyFileSync(join(root, "deno.lock"), join(folder, "deno.lock"));

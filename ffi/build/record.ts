@@ -3,7 +3,7 @@
  * compiler, and the size and time of every file that was read. Any difference makes the step run
  * again.
  */
-import { join } from "@std/path";
+import { join } from "node:path";
 import type { Step } from "./graph.ts";
 
 /** Record of an output. */

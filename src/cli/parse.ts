@@ -10,7 +10,7 @@ import { COMMAND_ALIASES, FLAG_ALIASES, SHORT_FLAG_ALIASES } from "./options/ali
 import { type OptionName, OPTIONS, type Options } from "./options/options.ts";
 import { longFlag, type OptionSpec } from "./options/types.ts";
 import { parseOptionValue } from "./options/value.ts";
-import { VERSION } from "./version.ts";
+import { describeVersion } from "./version.ts";
 
 /** Result of parsing. */
 type Invocation =
@@ -47,7 +47,7 @@ export function parseCommandLine(args: readonly string[]): Invocation {
       .allowExcessArguments()
       .configureHelp({ formatHelp: help })
       .configureOutput({ writeOut: (part) => text += part, writeErr: () => {} });
-  const program = new Parser("forge").version(`forge ${VERSION}`, "--version");
+  const program = new Parser("forge").version(`forge ${describeVersion()}`, "--version");
   configure(program, programHelp);
   for (const command of COMMANDS) {
     const parser = program.command(command.name);

@@ -1,4 +1,4 @@
-import { join } from "@std/path";
+import { join } from "node:path";
 import { ForgeError } from "../errors.ts";
 import { exists, isFile, listFolder, statPath } from "./file.ts";
 import { type GgufValue, isGgufFile } from "./gguf/gguf.ts";

@@ -1,4 +1,4 @@
-import { join } from "@std/path";
+import { join } from "node:path";
 import { ForgeError } from "../errors.ts";
 import { InputFile } from "./file.ts";
 import {

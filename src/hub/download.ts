@@ -1,4 +1,4 @@
-import { dirname } from "@std/path";
+import { dirname } from "node:path";
 import { createHash } from "node:crypto";
 import { ForgeError } from "../errors.ts";
 import { reasonOf } from "../formats/file.ts";

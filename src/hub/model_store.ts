@@ -1,4 +1,4 @@
-import { dirname, join } from "@std/path";
+import { dirname, join } from "node:path";
 import { ForgeError } from "../errors.ts";
 import { isFile, reasonOf } from "../formats/file.ts";
 import { quote } from "../formats/quote.ts";

@@ -1,4 +1,4 @@
-import { basename } from "@std/path";
+import { basename } from "node:path";
 import { DEFAULT_PARALLEL } from "../engine/limits.ts";
 import type { Model } from "../engine/model.ts";
 import type { GenerateOptions } from "../engine/request/options.ts";

@@ -11,7 +11,9 @@ import { filesBelow, ROOT } from "../support/checkout.ts";
 const ENTRIES = ["src/mod.ts", "src/serve/mod.ts", "main.ts", "build.ts"];
 
 const checked = ["src", "ffi"].flatMap((folder) => filesBelow(folder, ".ts"));
-const importers = ["src", "ffi", "bench", "test"].flatMap((folder) => filesBelow(folder, ".ts"))
+const importers = ["src", "ffi", "npm", "bench", "test"].flatMap((folder) =>
+  filesBelow(folder, ".ts")
+)
   .concat("main.ts", "build.ts");
 
 /** Names in the braces of an import or export: `a, type B, c as d` are a, B and c. */

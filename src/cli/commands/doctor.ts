@@ -1,5 +1,10 @@
 /** `forge doctor`: checks whether forge can run on this machine. */
-import { Library, libraryCandidates, type LibraryInfo } from "../../../ffi/library.ts";
+import {
+  canBuildLibraries,
+  Library,
+  libraryCandidates,
+  type LibraryInfo,
+} from "../../../ffi/library.ts";
 import { NativeBackend } from "../../../ffi/native_backend.ts";
 import type { BackendKind, DeviceInfo } from "../../backend.ts";
 import { BACKEND_KINDS, lacksBuild } from "../../engine/load/open_backend.ts";
@@ -85,11 +90,13 @@ async function examine(): Promise<Report> {
 /** True if the system can have such devices. */
 function isExpected(kind: BackendKind): boolean {
   if (kind === "cuda") return Deno.build.os !== "darwin";
-  return kind !== "metal" || Deno.build.os === "darwin" || libraryCandidates(kind).some(isFile);
+  if (kind === "reference" && !canBuildLibraries()) return false;
+  return kind !== "metal" || Deno.build.os === "darwin" ||
+    [...libraryCandidates(kind)].some(isFile);
 }
 
 function examineLibrary(kind: BackendKind): LibraryReport {
-  const candidates = libraryCandidates(kind);
+  const candidates = [...libraryCandidates(kind)];
   const path = candidates.find(isFile) ?? null;
   if (path === null) {
     return { kind, candidates, path, found: { ok: false, problem: "not built" } };
@@ -110,6 +117,7 @@ function examineLibrary(kind: BackendKind): LibraryReport {
 }
 
 async function findCompiler(): Promise<string> {
+  if (!canBuildLibraries()) return "not needed: the libraries of this package are built";
   const { findCompiler } = await import("../../../ffi/build/compiler.ts");
   const { hostPlatform } = await import("../../../ffi/build/targets.ts");
   return (await findCompiler(hostPlatform(), { cxx: Deno.env.get("CXX") })).identity;

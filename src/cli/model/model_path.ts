@@ -1,4 +1,4 @@
-import { basename, dirname, join } from "@std/path";
+import { basename, dirname, join } from "node:path";
 import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
 import { isModelReference } from "../../hub/model_reference.ts";

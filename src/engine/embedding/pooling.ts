@@ -1,4 +1,4 @@
-import { join } from "@std/path";
+import { join } from "node:path";
 import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
 import { isFile } from "../../formats/file.ts";

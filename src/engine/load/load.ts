@@ -4,7 +4,7 @@ import { fileIdentity } from "../../formats/file.ts";
 import { quote } from "../../formats/quote.ts";
 import { LOAD_OPTIONS, type LoadOptions } from "./options.ts";
 import { Model } from "../model.ts";
-import { openBackend } from "./open_backend.ts";
+import { fetchLibraries, openBackend } from "./open_backend.ts";
 import { checkOptions } from "../request/options.ts";
 
 /**
@@ -23,6 +23,7 @@ export async function load(path: string, options: LoadOptions = {}): Promise<Mod
   checkOptions("load", options, LOAD_OPTIONS);
   const checkpoint = openCheckpoint(path);
   const identities = checkpoint.files.map(fileIdentity);
+  await fetchLibraries();
   const backend = openBackend(options.device ?? "auto", options.threads, options.attention);
   try {
     const model = await Model.open(checkpoint, backend, options);

@@ -1,4 +1,10 @@
-import { builtLibrary, findLibrary, isOutdated, Library } from "../../../ffi/library.ts";
+import {
+  builtLibrary,
+  canBuildLibraries,
+  findLibrary,
+  isOutdated,
+  Library,
+} from "../../../ffi/library.ts";
 import { NativeBackend } from "../../../ffi/native_backend.ts";
 import {
   ATTENTION_KERNELS,
@@ -11,6 +17,8 @@ import {
 import { ForgeError } from "../../errors.ts";
 import { isFile } from "../../formats/file.ts";
 import { MAX_THREADS } from "../limits.ts";
+
+export { fetchLibraries } from "../../../ffi/library.ts";
 
 /** Names of devices, for `--device` and the API. */
 const DEVICE_NAMES = "auto, cpu, cpu:VARIANT, cuda, cuda:N, metal or reference";
@@ -84,14 +92,15 @@ export function neededLibraries(device: string): BackendKind[] {
 
 /**
  * Returns the reason for which a library must be built, if any: no file was found, or the sources
- * of its interface have changed since it was built here.
+ * of its interface have changed since it was built here. A package without the sources has none.
  *
  * @throws {ForgeError} `device` for a file that is not a library.
  */
 export function lacksBuild(kind: BackendKind): "missing" | "outdated" | undefined {
+  if (!canBuildLibraries()) return undefined;
   const path = findLibrary(kind);
   if (path === undefined) return "missing";
-  return path === builtLibrary(kind) && isOutdated(path) ? "outdated" : undefined;
+  return path === builtLibrary(kind) && isOutdated(kind, path) ? "outdated" : undefined;
 }
 
 /** Opens the GPU of this machine, if there is one that forge can use. */

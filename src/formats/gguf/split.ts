@@ -1,4 +1,4 @@
-import { basename, dirname, join } from "@std/path";
+import { basename, dirname, join } from "node:path";
 import { ForgeError } from "../../errors.ts";
 import { isFile } from "../file.ts";
 import { type GgufHeader, type GgufValue, readGguf } from "./gguf.ts";

@@ -11,7 +11,7 @@ async function runTask(program: string, args: readonly string[], variables = {})
   return { code, output: decoder.decode(stdout), errors: decoder.decode(stderr) };
 }
 
-const programs = ["build.ts", "ffi/build/package.ts", "ffi/build/install.ts"];
+const programs = ["build.ts", "ffi/build/package.ts", "ffi/build/install.ts", "npm/pack.ts"];
 
 Deno.test("build, package, install: --help goes to stdout", async () => {
   for (const program of programs) {

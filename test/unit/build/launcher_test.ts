@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { dirname, join } from "@std/path";
+import { denoArguments } from "../../../npm/launcher.ts";
 import { launcherPath, linkLauncher } from "../../../ffi/build/install.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { programPath } from "./fake_tree.ts";
@@ -140,6 +141,33 @@ Deno.test("the launcher: the listening address is permitted, but only for serve"
   assertEquals(await granted("serve", "--host", "a,example.com"), undefined);
   assertEquals(await granted("serve"), undefined);
   assertEquals(await granted("run", "--host", "0.0.0.0"), undefined);
+});
+
+Deno.test("the launcher: gives Deno the same arguments as that of the npm package", async () => {
+  using fixture = new LauncherFixture();
+  fixture.addProgram(join(fixture.path, "deno"), "2.9.6");
+  const cases: readonly (readonly [readonly string[], Record<string, string>])[] = [
+    [["run", "-p", "two words", ""], {}],
+    [["run", "--batch", "in.jsonl"], { FORGE_LIBRARY_PATH: "/some where" }],
+    [["run", "--batch=in.jsonl"], { HF_ENDPOINT: "https://a:b@hub.example:8443/path?x=y" }],
+    [["serve", "--host=::"], { HF_ENDPOINT: "http://127.0.0.1:9000" }],
+    [["serve", "--host", "0.0.0.0", "--host", "[::]"], { FORGE_HUB_HOSTS: "cdn.example" }],
+    [["serve", "--host", "a,b"], { FORGE_HUB_HOSTS: "a b", HF_ENDPOINT: "https://a,b" }],
+    [["run", "--host", "0.0.0.0"], { HF_ENDPOINT: "" }],
+    [[], {}],
+  ];
+  // The shell script permits its own folders of libraries, the npm package those of other packages.
+  const general = (lines: readonly string[], root: string) =>
+    lines.map((line) => line.replace(root, "ROOT").replace(/main\.(js|ts)$/, "main"))
+      .map((line) => line.replace(/^--allow-ffi=.*?,(?=\/some)/, "--allow-ffi="));
+  for (const [args, variables] of cases) {
+    const { lines } = await fixture.run(fixture.launcher, args, variables);
+    assertEquals(
+      general(denoArguments(args, variables, []), ROOT),
+      general(lines.slice(1, -1), fixture.tree),
+      JSON.stringify([args, variables]),
+    );
+  }
 });
 
 Deno.test("the launcher: prefers its own Deno, and uses npx if Deno is too old", async () => {

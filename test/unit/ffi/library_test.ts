@@ -69,10 +69,10 @@ function withLibraryPath<T>(value: string | undefined, body: () => T): T {
 Deno.test("library: search order", () => {
   const name = libraryFileName("cpu");
   const inRoot = [join("/root", "build", platform(), name), join("/root", "lib", platform(), name)];
-  assertEquals(withLibraryPath(undefined, () => libraryCandidates("cpu", "/root")), inRoot);
-  assertEquals(withLibraryPath("", () => libraryCandidates("cpu", "/root")), inRoot);
+  assertEquals(withLibraryPath(undefined, () => [...libraryCandidates("cpu", "/root")]), inRoot);
+  assertEquals(withLibraryPath("", () => [...libraryCandidates("cpu", "/root")]), inRoot);
   assertEquals(
-    withLibraryPath("/elsewhere", () => libraryCandidates("cpu", "/root")),
+    withLibraryPath("/elsewhere", () => [...libraryCandidates("cpu", "/root")]),
     [join("/elsewhere", name), ...inRoot],
   );
 });

@@ -1,0 +1,147 @@
+/**
+ * Starts forge from Node: the command of the npm package, which brings Deno as a dependency. The
+ * arguments for Deno are those of `ffi/build/launcher.sh`; `test/unit/build/launcher_test.ts`
+ * compares both.
+ */
+import { type ChildProcess, spawn, type SpawnOptions } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+
+/** Variables that the launcher reads. */
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Folder of the package. */
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+
+/** The read part of the package's deno.json. */
+interface Config {
+  readonly permissions: { readonly forge: { readonly net: readonly string[] } };
+}
+
+/** Returns the address that `forge serve` listens on, as a permission, if it is unusual. */
+function listeningHost(args: readonly string[]): string | undefined {
+  if (args[0] !== "serve") return undefined;
+  let host: string | undefined;
+  for (const [i, argument] of args.entries()) {
+    if (argument.startsWith("--host=")) host = argument.slice("--host=".length);
+    if (args[i - 1] === "--host") host = argument;
+  }
+  if (!host || host.includes(",")) return undefined;
+  return host.includes(":") && !host.startsWith("[") ? `[${host}]` : host;
+}
+
+/** Returns the hosts of another hub: its address with subdomains, and those it redirects to. */
+function hubHosts({ HF_ENDPOINT = "", FORGE_HUB_HOSTS = "" }: Environment): string[] {
+  const address = HF_ENDPOINT.replace(/^.*?:\/\//, "").replace(/[/?#].*$/s, "")
+    .replace(/^.*@/, "");
+  const hub = /^[A-Za-z0-9.:_-]+$/.test(address) ? [address] : [];
+  if (hub.length > 0 && /[^0-9.:]/.test(address)) hub.push(`*.${address}`);
+  return /^[A-Za-z0-9.:,*_-]+$/.test(FORGE_HUB_HOSTS) ? [...hub, FORGE_HUB_HOSTS] : hub;
+}
+
+/** Returns the arguments with which Deno runs forge with its permissions and no others. */
+export function denoArguments(
+  args: readonly string[],
+  environment: Environment,
+  libraryFolders: readonly string[],
+): string[] {
+  const isBatch = args.some((argument) => /^--batch(=|$)/.test(argument));
+  const config: Config = JSON.parse(readFileSync(join(root, "deno.json"), "utf8"));
+  const host = listeningHost(args);
+  const added = [...hubHosts(environment), ...(host === undefined ? [] : [host])];
+  const { FORGE_LIBRARY_PATH: chosen } = environment;
+  const folders = [...libraryFolders, ...(chosen ? [chosen] : [])];
+  return [
+    "run",
+    "--quiet",
+    "--no-prompt",
+    ...(isBatch ? ["--v8-flags=--optimize-for-size"] : []),
+    "--config",
+    join(root, "deno.json"),
+    "--permission-set=forge",
+    ...(folders.length > 0 ? [`--allow-ffi=${folders.join(",")}`] : []),
+    ...(added.length > 0
+      ? [`--allow-net=${[...config.permissions.forge.net, ...added].join(",")}`]
+      : []),
+    join(root, "main.js"),
+    ...args,
+  ];
+}
+
+const require = createRequire(import.meta.url);
+
+function packageFolder(name: string): string | undefined {
+  try {
+    return dirname(require.resolve(`${name}/package.json`));
+  } catch {
+    return undefined;
+  }
+}
+
+/** True if the C library of this system is musl. */
+function hasMusl(): boolean {
+  try {
+    return readdirSync("/lib").some((name) => /^(libc\.musl|ld-musl)-/.test(name));
+  } catch {
+    return false;
+  }
+}
+
+/** Returns the folders of this platform's libraries, or throws with the reason for their absence. */
+function libraryFolders(): string[] {
+  const platform = `${process.platform}-${process.arch}`;
+  const name = `@forge-llm/${platform}`;
+  const folder = packageFolder(name);
+  if (folder !== undefined) {
+    const cuda = packageFolder(`${name}-cuda`);
+    return cuda === undefined ? [folder] : [folder, cuda];
+  }
+  if (process.env.FORGE_LIBRARY_PATH) return [];
+  const { version, optionalDependencies } = require(join(root, "package.json"));
+  if (!(name in optionalDependencies)) {
+    const valid = Object.keys(optionalDependencies).map((each) => each.replace(/^.*\//, ""))
+      .filter((each) => !each.endsWith("-cuda"));
+    throw new Error(`no libraries for ${platform}; packages exist for ${valid.join(", ")}`);
+  }
+  if (process.platform === "linux" && hasMusl()) {
+    throw new Error(
+      "the C library of this system is musl; forge and Deno need glibc 2.28 or newer, " +
+        "for example an image of Debian instead of Alpine",
+    );
+  }
+  throw new Error(
+    `the package ${name} is missing; install it with: npm install ${name}@${version}`,
+  );
+}
+
+/** Starts forge with the Deno of the npm package `deno`, which may not have been unpacked yet. */
+export function startForge(args: readonly string[], options: SpawnOptions): ChildProcess {
+  const deno: string = require("deno/install_api.cjs").runInstall();
+  return spawn(deno, denoArguments(args, options.env ?? process.env, libraryFolders()), options);
+}
+
+/** Runs forge with the arguments of this process, and ends as it ends. */
+export function main(): void {
+  try {
+    const child = startForge(process.argv.slice(2), { stdio: "inherit" });
+    // Ctrl-C reaches both processes; this one waits for forge.
+    process.on("SIGINT", () => {});
+    process.on("SIGTERM", () => child.kill("SIGTERM"));
+    child.on("error", ({ message }) => fail(`cannot start Deno: ${message}`));
+    child.on("exit", (code, signal) => {
+      process.removeAllListeners();
+      if (signal === null) process.exitCode = code ?? 1;
+      else process.kill(process.pid, signal);
+    });
+  } catch (error) {
+    fail(error instanceof Error ? error.message : String(error));
+  }
+}
+
+function fail(message: string): void {
+  console.error(`forge: error: ${message}`);
+  process.exitCode = 1;
+}

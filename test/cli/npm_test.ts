@@ -1,0 +1,260 @@
+/**
+ * The npm packages: installed from a registry on this machine into empty folders, with nothing on PATH
+ * but Node. The `deno` package is replaced by one that finds the Deno which runs the tests.
+ */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { basename, join } from "@std/path";
+import { DENO_VERSION, libraryPackages, NAME, pack, type WrittenPackage } from "../../npm/pack.ts";
+import { hostPlatform, platformName } from "../../ffi/build/targets.ts";
+import config from "../../deno.json" with { type: "json" };
+import { filesBelow, ROOT } from "../support/checkout.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { programPath, toolAvailable } from "../unit/build/fake_tree.ts";
+import { forge } from "./forge.ts";
+
+const canInstall = await toolAvailable("npm") && await toolAvailable("tar");
+if (!canInstall) console.log("npm packages: skipped, because npm or tar is missing");
+
+const PROMPT = ["run", "-p", "Once upon a time", "--temp", "0", "-n", "12"];
+
+async function tool(program: string, args: readonly string[], cwd: string): Promise<string> {
+  const { success, stdout, stderr } = await new Deno.Command(program, { args: [...args], cwd })
+    .output();
+  assert(success, `${program} ${args.join(" ")}: ${new TextDecoder().decode(stderr)}`);
+  return new TextDecoder().decode(stdout);
+}
+
+/** The read parts of a package.json. */
+interface Manifest {
+  readonly name: string;
+  readonly version: string;
+  readonly os?: readonly string[];
+  readonly cpu?: readonly string[];
+}
+
+/** A registry with forge's packages of this machine, and folders to install them into. */
+class Registry implements AsyncDisposable {
+  readonly folder = new TempFolder();
+  readonly #server: Deno.HttpServer<Deno.NetAddr>;
+  readonly #documents = new Map<string, unknown>();
+  packages: readonly WrittenPackage[] = [];
+
+  constructor() {
+    this.#server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, (request) => {
+      const name = decodeURIComponent(new URL(request.url).pathname.slice(1));
+      const document = this.#documents.get(name);
+      if (document !== undefined) return Response.json(document);
+      try {
+        return new Response(Deno.readFileSync(this.folder.at("packages", basename(name))));
+      } catch {
+        return new Response("no such package", { status: 404 });
+      }
+    });
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${this.#server.addr.port}`;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#server.shutdown();
+    this.folder[Symbol.dispose]();
+  }
+
+  async publish(): Promise<void> {
+    this.packages = await pack({
+      root: ROOT,
+      platform: hostPlatform(),
+      only: ["cpu"],
+      output: this.folder.at("packages"),
+      log: () => {},
+    });
+    for (const { path } of this.packages) {
+      this.#add(JSON.parse(await tool("tar", ["-xzOf", path, "package/package.json"], "/")), path);
+    }
+    for (const { name, fits: { os, cpu } } of libraryPackages) {
+      if (this.#documents.has(name)) continue;
+      await this.#publish({ name, version: config.version, os, cpu }, "");
+    }
+    const deno = JSON.stringify(Deno.execPath());
+    await this.#publish(
+      { name: "deno", version: DENO_VERSION },
+      `exports.runInstall = () => ${deno};`,
+    );
+  }
+
+  /** Publishes a package of one module with the name of that in the package `deno`. */
+  async #publish(manifest: Manifest, module: string): Promise<void> {
+    const folder = this.folder.at(manifest.name);
+    Deno.mkdirSync(join(folder, "package"), { recursive: true });
+    Deno.writeTextFileSync(join(folder, "package", "package.json"), JSON.stringify(manifest));
+    Deno.writeTextFileSync(join(folder, "package", "install_api.cjs"), module);
+    const archive = this.folder.at("packages", `${manifest.name.replace("/", "-")}.tgz`);
+    await tool("tar", ["-czf", archive, "package"], folder);
+    this.#add(manifest, archive);
+  }
+
+  #add(manifest: Manifest, path: string): void {
+    const { name, version } = manifest;
+    const dist = { tarball: `${this.url}/${basename(path)}` };
+    const versions = { [version]: { ...manifest, dist } };
+    this.#documents.set(name, { name, "dist-tags": { latest: version }, versions });
+  }
+
+  /** Runs a program in a folder, with no program on PATH but Node and a shell. */
+  async run(program: string, args: readonly string[], cwd: string, variables = {}) {
+    const path = this.folder.at("path");
+    Deno.mkdirSync(path, { recursive: true });
+    for (const name of ["node", "sh"]) {
+      try {
+        Deno.symlinkSync(programPath(name), join(path, name));
+      } catch (error) {
+        if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
+      }
+    }
+    const { code, stdout, stderr } = await new Deno.Command(program, {
+      args: [...args],
+      cwd,
+      clearEnv: true,
+      env: {
+        PATH: path,
+        HOME: this.folder.at("home"),
+        NO_COLOR: "1",
+        npm_config_registry: this.url,
+        NPM_CONFIG_REGISTRY: this.url,
+        npm_config_cache: this.folder.at("npm"),
+        DENO_DIR: this.folder.at("deno_dir"),
+        ...variables,
+      },
+      stdin: "null",
+    }).output();
+    const decoder = new TextDecoder();
+    return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+  }
+
+  /** Creates an empty project. */
+  project(name: string): string {
+    const folder = this.folder.at(name);
+    Deno.mkdirSync(folder);
+    Deno.writeTextFileSync(join(folder, "package.json"), "{}");
+    return folder;
+  }
+}
+
+Deno.test({
+  name: "npm packages: the command, the client, and the library from Deno",
+  ignore: !canInstall,
+  async fn(t) {
+    await using registry = new Registry();
+    await registry.publish();
+    const expected = await forge(PROMPT);
+    assertEquals(expected.stderr, "");
+    const npm = programPath("npm");
+    const folder = registry.project("installed");
+    const command = join(folder, "node_modules", ".bin", "forge");
+
+    await t.step("they are small", () => {
+      const bytes = registry.packages.reduce((sum, each) => sum + each.bytes, 0);
+      const sizes = registry.packages.map((each) => `${basename(each.path)} ${each.bytes}`);
+      console.log(`${sizes.join(", ")}: ${(bytes / 1e6).toFixed(2)} MB together`);
+      assertEquals(registry.packages.length, 2);
+      assert(bytes < 6e6);
+    });
+    await t.step("npx runs the demo model", async () => {
+      const cwd = registry.project("npx");
+      const args = ["exec", "-y", "--", NAME, ...PROMPT];
+      assertEquals(await registry.run(npm, args, cwd), expected);
+    });
+    await t.step("npm installs the libraries of this platform only", async () => {
+      const { code, stderr } = await registry.run(npm, ["install", NAME], folder);
+      assertEquals([code, stderr], [0, ""]);
+      const scope = join(folder, "node_modules", `@${NAME}`);
+      assertEquals(
+        Array.from(Deno.readDirSync(scope), ({ name }) => name).sort(),
+        libraryPackages.filter(({ platform }) =>
+          platformName(platform) === platformName(hostPlatform())
+        ).map(({ name }) => basename(name)),
+      );
+    });
+    await t.step("the version has a commit and the ABI", async () => {
+      const { stdout } = await registry.run(command, ["--version"], "/");
+      assertMatch(stdout, /^forge \d+\.\d+\.\d+ \(commit [0-9a-f]{10}\+?, ABI \d+\)\n$/);
+    });
+    await t.step("errors and exit codes pass through", async () => {
+      const { code, stderr } = await registry.run(command, ["run", "--no-such"], "/");
+      assertEquals(code, 2);
+      assertStringIncludes(stderr, "unknown option");
+    });
+    await t.step("Node starts a server and asks it", async () => {
+      Deno.writeTextFileSync(
+        join(folder, "ask.mjs"),
+        `import { connect } from "${NAME}/client";
+        const forge = await connect({ args: ["--device", "cpu"] });
+        const options = { temperature: 0, max_tokens: 4 };
+        console.log(await forge.chat([{ role: "user", content: "Hi" }], options));
+        await forge.close();
+        await connect({ model: "./no-such.gguf" }).catch((error) => console.log(error.message));
+        await import("${NAME}").catch((error) => console.log(error.message));`,
+      );
+      const { code, stdout, stderr } = await registry.run("node", ["ask.mjs"], folder);
+      assertEquals([code, stderr], [0, ""]);
+      const [answer, missing, onlyOnDeno] = stdout.trim().split("\n");
+      assertMatch(answer!, /\w/);
+      assertStringIncludes(missing!, "no such file or folder");
+      assertStringIncludes(onlyOnDeno!, "runs on Deno");
+    });
+    await t.step("Deno imports the library", async () => {
+      Deno.writeTextFileSync(
+        join(folder, "library.mjs"),
+        `import { load } from "${NAME}";
+        await using model = await load(Deno.args[0]);
+        const { text } = await model.complete("Hi", { temperature: 0, maxTokens: 4 });
+        console.log(text.length > 0);`,
+      );
+      const args = ["run", "-A", "library.mjs", join(ROOT, "models", "demo")];
+      const { code, stdout, stderr } = await registry.run(Deno.execPath(), args, folder);
+      assertEquals([code, stdout], [0, "true\n"], stderr);
+    });
+    await t.step("Deno runs the command without an installation", async () => {
+      const cwd = registry.folder.at("anywhere");
+      Deno.mkdirSync(cwd);
+      const args = ["run", "-A", "--quiet", `npm:${NAME}/cli`, ...PROMPT];
+      assertEquals(await registry.run(Deno.execPath(), args, cwd), expected);
+    });
+    await t.step("sources from the network use the libraries of npm", async () => {
+      const files = new Set([...filesBelow("src", ".ts"), ...filesBelow("ffi", ".ts")]);
+      await using server = Deno.serve(
+        { hostname: "127.0.0.1", port: 0, onListen: () => {} },
+        (request) => {
+          const path = new URL(request.url).pathname.slice(1);
+          if (!files.has(path) && path !== "deno.json") return new Response("", { status: 404 });
+          const type = path.endsWith(".ts") ? "text/typescript" : "application/json";
+          const text = Deno.readTextFileSync(join(ROOT, path));
+          return new Response(text, { headers: { "content-type": type } });
+        },
+      );
+      const cwd = registry.folder.at("anywhere");
+      Deno.writeTextFileSync(
+        join(cwd, "library.ts"),
+        `import { load } from "http://127.0.0.1:${server.addr.port}/src/mod.ts";
+        await using model = await load(Deno.args[0]!);
+        const { text } = await model.complete("Hi", { temperature: 0, maxTokens: 4 });
+        console.log(text.length > 0);`,
+      );
+      const args = ["run", "-A", "--quiet", "library.ts", join(ROOT, "models", "demo")];
+      const { code, stdout, stderr } = await registry.run(Deno.execPath(), args, cwd);
+      assertEquals([code, stdout], [0, "true\n"], stderr);
+    });
+    await t.step("a missing package is named", async () => {
+      const scope = join(folder, "node_modules", `@${NAME}`);
+      Deno.removeSync(scope, { recursive: true });
+      const { code, stdout, stderr } = await registry.run(command, PROMPT, "/");
+      assertEquals([code, stdout], [1, ""]);
+      assertMatch(
+        stderr,
+        /^forge: error: the package @\S+ is missing; install it with: npm install/,
+      );
+      assertEquals(stderr.trim().split("\n").length, 1);
+    });
+  },
+});
