@@ -88,6 +88,7 @@ async function timeGeneration(
     prompt: new Int32Array(PROMPT).fill(1),
     sampling: resolveSampling({ seed: 1, temperature: 0 }, SAMPLING_DEFAULTS),
     logitBias: undefined,
+    dryBreakers: [],
     stream: 0,
     maxTokens: nGen + 1,
     stop: [],

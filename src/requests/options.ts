@@ -3,7 +3,13 @@ import type { BatchRequest } from "../engine/generation/batch.ts";
 import type { ConstraintOptions, JsonSchema } from "../constrain/spec.ts";
 import { MAX_COMPLETIONS, MAX_COUNT, MAX_LOGPROBS } from "../engine/limits.ts";
 import type { GenerateOptions } from "../engine/request/options.ts";
-import { SAMPLING_RANGES, type SamplingOptions } from "../engine/request/sampling.ts";
+import {
+  describeRange,
+  isInRange,
+  SAMPLING_FIELDS,
+  SAMPLING_RANGES,
+  type SamplingOptions,
+} from "../engine/request/sampling.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../formats/json.ts";
 import { quote } from "../formats/quote.ts";
 import {
@@ -33,15 +39,10 @@ const READERS: Readonly<Record<string, Read>> = {
     }
     return { maxTokens: readTokenLimit(value, name) };
   },
-  temperature: sampling("temperature"),
-  top_k: sampling("topK"),
-  top_p: sampling("topP"),
-  min_p: sampling("minP"),
-  seed: sampling("seed"),
-  presence_penalty: sampling("presencePenalty"),
-  frequency_penalty: sampling("frequencyPenalty"),
-  repetition_penalty: sampling("repeatPenalty"),
-  repeat_last_n: sampling("repeatLastN"),
+  ...Object.fromEntries(
+    Object.entries(SAMPLING_FIELDS).map(([field, option]) => [field, sampling(option)]),
+  ),
+  dry_sequence_breakers: (value, name) => ({ drySequenceBreakers: readBreakers(value, name) }),
   logit_bias: (value, name) => ({ logitBias: readBiases(value, name) }),
   n: (value, name) => ({ n: readNumber(value, name, 1, MAX_COMPLETIONS, true) }),
   stop: (value, name) => ({ stop: readStops(value, name) }),
@@ -74,7 +75,10 @@ export const FIELD_ALIASES: Readonly<Record<string, string>> = {
   n_predict: "max_tokens",
   max_new_tokens: "max_tokens",
   num_predict: "max_tokens",
-  repeat_penalty: "repetition_penalty",
+  typ_p: "typical_p",
+  typical: "typical_p",
+  dynatemp_exp: "dynatemp_exponent",
+  dry_sequence_breaker: "dry_sequence_breakers",
   stop_sequences: "stop",
   guided_json: "json_schema",
   guided_regex: "regex",
@@ -123,13 +127,22 @@ function readTokenLimit(value: JsonValue, name: string): number | undefined {
 }
 
 function sampling(option: keyof SamplingOptions): Read {
-  const { min, max, integer } = SAMPLING_RANGES[option];
-  return (value, name) => ({ [option]: readNumber(value, name, min, max, integer) });
+  const range = SAMPLING_RANGES[option];
+  return (value, name) => {
+    if (!isInRange(range, value)) throw invalid(name, value, describeRange(range));
+    return { [option]: value };
+  };
 }
 
 function topLogprobs({ top_logprobs }: JsonObject): number {
   if (!isGiven(top_logprobs)) return 0;
   return readNumber(top_logprobs, "top_logprobs", 0, MAX_LOGPROBS, true);
+}
+
+/** Reads the list of DRY's sequence breakers, under the limits of stop strings. */
+function readBreakers(value: JsonValue, name: string): readonly string[] {
+  if (Array.isArray(value)) return readStops(value, name);
+  throw invalid(name, value, "a list of texts");
 }
 
 function readStops(value: JsonValue, name: string): readonly string[] {

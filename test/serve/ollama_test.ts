@@ -51,7 +51,7 @@ async function refusal(client: Client, path: string, body: unknown, status = 400
   return error;
 }
 
-const GREEDY = { temperature: 0, num_predict: 12, num_ctx: 4096, num_thread: 2, mirostat: 0 };
+const GREEDY = { temperature: 0, num_predict: 12, num_ctx: 4096, num_thread: 2, tfs_z: 1 };
 
 Deno.test("serve: Ollama's chat and generate give the library's answers", async () => {
   await using client = await Client.open(DEMO, { names: ["demo"] });
@@ -199,7 +199,7 @@ Deno.test("serve: Ollama's endpoints name rejected keys in Ollama's format", asy
       ["/api/chat", { messages, options: [] }, "options is an array; valid is an object"],
       ["/api/chat", { messages, options: { temprature: 1 } }, "did you mean temperature?"],
       ["/api/chat", { messages, options: { temperature: "hot" } }, 'temperature is "hot"'],
-      ["/api/chat", { messages, options: { mirostat: 2 } }, "options.mirostat is 2; valid is 0"],
+      ["/api/chat", { messages, options: { mirostat: 1 } }, "mirostat is 1; valid is 0 or 2"],
       ["/api/chat", { messages, format: "xml" }, 'format is "xml"; valid is "json"'],
       ["/api/chat", { messages, format: { not: {} } }, 'the keyword "not"'],
       ["/api/chat", { messages, think: "hard" }, 'think is "hard"; valid is true'],

@@ -259,6 +259,7 @@ export function fakeRequest(
     maxTokens,
     sampling: resolveSampling({ seed: 1 }, SAMPLING_DEFAULTS),
     logitBias: undefined,
+    dryBreakers: [],
     stream: 0,
     stop: [],
     endTokens: new Set(),

@@ -10,13 +10,19 @@ import type {
 import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { openTokenizer } from "../../src/engine/load/tokenizer.ts";
 import { Runner, type RunnerOptions } from "../../src/engine/runner.ts";
-import { resolveSampling, SAMPLING_DEFAULTS } from "../../src/engine/request/sampling.ts";
+import {
+  isSampledOnHost,
+  resolveSampling,
+  SAMPLING_DEFAULTS,
+  type SamplingOptions,
+} from "../../src/engine/request/sampling.ts";
 import { Scheduler } from "../../src/engine/schedule/scheduler.ts";
 import type { Speculator } from "../../src/engine/speculation/speculator.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { openCheckpoint } from "../../src/formats/checkpoint.ts";
 import { loadModel } from "../../src/models/registry.ts";
 import type { Tokenizer } from "../../src/tokenizer/tokenizer.ts";
+import { PlainHostSampler } from "./plain_host_sampler.ts";
 import type { Random } from "./random.ts";
 import { TempFolder } from "./temp_folder.ts";
 import { EOS, writeRandomLlama } from "./tiny_llama.ts";
@@ -80,11 +86,13 @@ export function randomRequest(random: Random, prompt: Int32Array): GenerationReq
     frequencyPenalty: maybe(-0.2, 0),
     repeatLastN: random.pick([64, -1, 3, 0]),
     seed: random.int(0, 5),
+    ...(random.chance(0.3) ? randomHostSampling(random) : {}),
   }, SAMPLING_DEFAULTS);
   return {
     prompt,
     sampling,
     logitBias: random.chance(0.2) ? new Map([[random.int(2, 96), 3], [5, -Infinity]]) : undefined,
+    dryBreakers: [","],
     stream: random.int(0, 2),
     maxTokens: random.int(1, 90),
     stop: [],
@@ -100,33 +108,58 @@ export function randomRequest(random: Random, prompt: Int32Array): GenerationReq
   };
 }
 
+/** Options of the samplers that run on the host. */
+function randomHostSampling(random: Random): SamplingOptions {
+  const maybe = (value: number, otherwise: number) => random.chance(0.4) ? value : otherwise;
+  return {
+    dryMultiplier: maybe(2, 0),
+    dryAllowedLength: random.int(0, 3),
+    dryPenaltyLastN: random.pick([-1, 0, 40]),
+    topNSigma: maybe(1.5, 0),
+    typicalP: maybe(0.8, 1),
+    xtcProbability: maybe(0.6, 0),
+    xtcThreshold: 0.05,
+    dynatempRange: maybe(0.5, 0),
+    mirostat: random.chance(0.2) ? 2 : 0,
+    mirostatTau: 2,
+  };
+}
+
 /** Returns the result of a request alone, by a simple loop. */
 async function generateAlone(
   runner: Runner,
+  tokenizer: Tokenizer,
   request: GenerationRequest,
 ): Promise<StepOutput[]> {
   const { prompt, sampling, maxTokens, stream } = request;
   using table = runner.newSequence();
   const tokens = Array.from(prompt);
   const outputs: StepOutput[] = [];
+  const host = isSampledOnHost(sampling) ? new PlainHostSampler(request, tokenizer) : undefined;
   const hasPenalties = sampling.repeatPenalty !== 1 || sampling.presencePenalty !== 0 ||
     sampling.frequencyPenalty !== 0;
   const window = sampling.repeatLastN < 0 ? tokens.length + maxTokens : sampling.repeatLastN;
   for (let start = 0; outputs.length < maxTokens; start = tokens.length - 1) {
-    const [[output] = []] = await runner.run([{
+    const [[chosen] = []] = await runner.run([{
       table,
       tokens: tokens.slice(start),
       start,
       outputs: [{
         row: tokens.length - start - 1,
-        sampling: { ...sampling, seed: BigInt(sampling.seed), bias: request.logitBias },
+        sampling: {
+          ...sampling,
+          temperature: host === undefined ? sampling.temperature : 0,
+          seed: BigInt(sampling.seed),
+          bias: request.logitBias,
+        },
         history: hasPenalties && window > 0 ? tokens.slice(-window) : [],
         stream,
         position: tokens.length,
         nTop: request.logprobs ?? 0,
       }],
     }]);
-    assert(output !== undefined && !(output instanceof ForgeError));
+    assert(chosen !== undefined && !(chosen instanceof ForgeError));
+    const output = host?.choose(runner.readLogits(0), chosen, tokens) ?? chosen;
     if (request.endTokens.has(output.token)) break;
     outputs.push(output);
     tokens.push(output.token);
@@ -206,11 +239,15 @@ export async function checkMix(
 }
 
 /** Random requests, each with its result when run alone. */
-export async function randomCases(random: Random, runner: Runner): Promise<MixCase[]> {
+export async function randomCases(
+  random: Random,
+  runner: Runner,
+  tokenizer: Tokenizer,
+): Promise<MixCase[]> {
   const cases = [];
   for (const prompt of randomPrompts(random, 20)) {
     const request = randomRequest(random, prompt);
-    cases.push({ request, alone: await generateAlone(runner, request) });
+    cases.push({ request, alone: await generateAlone(runner, tokenizer, request) });
   }
   return cases;
 }

@@ -31,6 +31,11 @@ export const SHORT_FLAG_ALIASES: Readonly<Record<string, string>> = {
 export const FLAG_ALIASES: Readonly<Record<string, string>> = {
   "--temperature": "--temp",
   "--repetition-penalty": "--repeat-penalty",
+  "--typical": "--typical-p",
+  "--top-nsigma": "--top-n-sigma",
+  "--dynatemp-exp": "--dynatemp-exponent",
+  "--mirostat-ent": "--mirostat-tau",
+  "--mirostat-lr": "--mirostat-eta",
   "--n-predict": "--max-tokens",
   "--max-new-tokens": "--max-tokens",
   "--max-completion-tokens": "--max-tokens",

@@ -1,5 +1,6 @@
 /** Groups of options that commands share. */
 import type { OptionName, Options } from "./options.ts";
+import { SAMPLING_NAMES } from "./tables/generation.ts";
 
 /** Model and device. */
 export const MODEL_FLAGS = [
@@ -21,15 +22,9 @@ export const GENERATION_FLAGS = [
   "maxTokens",
   "stop",
   "seed",
-  "repeatPenalty",
-  "presencePenalty",
-  "frequencyPenalty",
-  "repeatLastN",
+  ...SAMPLING_NAMES,
   "logitBias",
-  "temp",
-  "topK",
-  "topP",
-  "minP",
+  "drySequenceBreakers",
 ] as const satisfies readonly OptionName[];
 
 /** Constraints. */

@@ -4,6 +4,7 @@ import { readTextFile } from "../input/text_source.ts";
 import { resolveModel } from "../model/model_path.ts";
 import type { GenerationFlags, ModelFlags } from "./flags.ts";
 import { logitBias } from "./logit_bias.ts";
+import { SAMPLING_NAMES } from "./tables/generation.ts";
 
 /** Flags that name other files than the model's. */
 type FileFlags = Pick<ModelFlags, "speculate" | "draftModel" | "chatTemplate">;
@@ -43,17 +44,16 @@ export async function fileOptions(
 /** Returns the options that flags set; the model and the library choose the others. */
 export function generationOptions(flags: GenerationFlags, tokenizer: Tokenizer): GenerateOptions {
   return {
-    temperature: flags.temp,
-    topK: flags.topK,
-    topP: flags.topP,
-    minP: flags.minP,
-    repeatPenalty: flags.repeatPenalty,
-    repeatLastN: flags.repeatLastN,
-    presencePenalty: flags.presencePenalty,
-    frequencyPenalty: flags.frequencyPenalty,
+    ...Object.fromEntries(SAMPLING_NAMES.map((name) => [name, flags[name]])),
     logitBias: logitBias(flags.logitBias, tokenizer),
+    drySequenceBreakers: breakers(flags.drySequenceBreakers),
     seed: flags.seed,
     maxTokens: flags.maxTokens,
     stop: flags.stop,
   };
+}
+
+/** Returns DRY's sequence breakers; `none` alone stands for an empty list, as in llama.cpp. */
+function breakers(given: readonly string[] | undefined): readonly string[] | undefined {
+  return given?.length === 1 && given[0] === "none" ? [] : given;
 }

@@ -11,6 +11,7 @@ export const OPTION_GROUPS = [
   "Embedding",
   "Tests",
   "Sampling, in the order it is applied",
+  "Sampling on the processor, which moves the temperature to the end",
   "Constraints, one at most",
   "Input",
   "Output",
@@ -68,6 +69,8 @@ export interface NumberSpec extends OptionBase {
   readonly metavar: string;
   readonly min: number;
   readonly max: number;
+  /** Distance of neighbouring values, if that of the kind does not say it. */
+  readonly step?: number;
 }
 
 /** An option with a number of bytes, such as `512M` or `1.5G`. */

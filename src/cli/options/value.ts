@@ -72,9 +72,10 @@ const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 
 function parseNumber(spec: NumberSpec, text: string): number {
   const value = (spec.kind === "integer" ? INTEGER : NUMBER).test(text) ? Number(text) : NaN;
-  if (value >= spec.min && value <= spec.max) return value;
-  const kind = spec.kind === "integer" ? "whole numbers" : "numbers";
-  throw invalid(spec, text, `${kind} from ${spec.min} to ${spec.max}`);
+  const { kind, min, max, step } = spec;
+  if (value >= min && value <= max && (step !== 2 || value % step === 0)) return value;
+  const kinds = kind === "integer" ? "whole numbers" : "numbers";
+  throw invalid(spec, text, step === 2 ? `${min} and ${max}` : `${kinds} from ${min} to ${max}`);
 }
 
 /** Parses a number of bytes with an optional binary unit: K, M, G or T, also as MB or MiB. */

@@ -9,11 +9,17 @@ import { ForgeError } from "../../errors.ts";
 import { StreamDecoder } from "../../tokenizer/stream_decoder.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import type { FinishReason, GenerationRequest, Piece } from "./request.ts";
-import { historySize, penaltyHistories, samplingParams } from "../request/sampling.ts";
+import {
+  historySize,
+  isSampledOnHost,
+  penaltyHistories,
+  samplingParams,
+} from "../request/sampling.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
 import type { Lookahead } from "../schedule/ahead.ts";
 import { type Progress, SAMPLING, type Task } from "../schedule/sequence.ts";
 import { Draft } from "../speculation/draft.ts";
+import { HostSampler } from "./host_sampler.ts";
 import { StopMatcher } from "./stop_matcher.ts";
 import { Clock } from "./timings.ts";
 import { TokenList } from "../token_list.ts";
@@ -33,6 +39,7 @@ export class Generation implements Task<StepResult>, Lookahead {
   readonly #request: GenerationRequest;
   readonly #tokenizer: Tokenizer;
   readonly #sampling: SamplingParams;
+  readonly #hostSampler: HostSampler | undefined;
   readonly #decoder: StreamDecoder;
   readonly #stops: StopMatcher;
   readonly #clock = new Clock();
@@ -52,6 +59,9 @@ export class Generation implements Task<StepResult>, Lookahead {
     this.#tokenizer = tokenizer;
     this.tokens = new TokenList(request.prompt);
     this.#sampling = samplingParams(request.sampling, request.logitBias);
+    this.#hostSampler = isSampledOnHost(request.sampling)
+      ? new HostSampler(request, tokenizer)
+      : undefined;
     this.#decoder = this.#newDecoder();
     this.#stops = new StopMatcher(request.stop);
     const { constraint, vocabSize, endTokens } = request;
@@ -94,11 +104,12 @@ export class Generation implements Task<StepResult>, Lookahead {
   }
 
   /**
-   * The mask of a constraint depends on the previous token, and limited reasoning may end after any:
-   * one step at a time.
+   * The mask of a constraint depends on the previous token, limited reasoning may end after any, and
+   * the host samples after each step: one step at a time.
    */
   get stride(): number {
-    const isFree = this.draft.mask() === undefined && this.#reasoningLeft === undefined;
+    const isFree = this.draft.mask() === undefined && this.#reasoningLeft === undefined &&
+      this.#hostSampler === undefined;
     return isFree ? this.#request.maxTokens - this.#nTokens : 1;
   }
 
@@ -132,12 +143,13 @@ export class Generation implements Task<StepResult>, Lookahead {
     });
   }
 
-  accept({ computed, results, ahead, milliseconds }: Progress<StepResult>): void {
+  accept(progress: Progress<StepResult>): void {
+    const { computed, results, milliseconds } = progress;
     const { prompt, onPrefill } = this.#request;
     const drafted = this.draft.tokens.length;
     // Before the results: one of them may end the text, and its timings include this step.
     this.#clock.tick(milliseconds, drafted > 0 ? 1 : results.length);
-    const followed = this.#takeResults(results, Array.from(ahead));
+    const followed = this.#takeResults(progress);
     this.#clock.addDraft(drafted, Math.min(drafted, followed));
     if (computed < prompt.length) onPrefill?.(computed, prompt.length);
   }
@@ -146,14 +158,19 @@ export class Generation implements Task<StepResult>, Lookahead {
    * Takes the output after the tokens, and those after tokens computed ahead while they match.
    * Returns how many matched.
    */
-  #takeResults(results: readonly StepResult[], ahead: readonly number[]): number {
+  #takeResults({ results, ahead, readLogits }: Progress<StepResult>): number {
     const first = this.tokens.length;
     let followed = 0;
     for (const [i, result] of results.entries()) {
       // Forced tokens are appended before their outputs arrive.
       if (this.tokens.length === first + i) {
         if (result instanceof ForgeError) throw result;
-        this.#choose(result);
+        this.#choose(
+          this.#hostSampler?.choose(readLogits(i), result, {
+            tokens: this.tokens.view(0),
+            mask: this.draft.mask()?.words,
+          }) ?? result,
+        );
       }
       if (this.tokens.length === first + i || this.tokens.at(first + i) !== ahead[i]) break;
       followed++;

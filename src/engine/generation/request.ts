@@ -7,6 +7,7 @@ import type { Constraint } from "../request/constraint.ts";
 import { checkWholeNumber, type GenerateOptions, type ReasoningLimit } from "../request/options.ts";
 import { type EncodedPrompt, TooLongError } from "../request/prompt.ts";
 import { type ResolvedSampling, resolveLogitBias } from "../request/sampling.ts";
+import { DRY_SEQUENCE_BREAKERS } from "./repetition.ts";
 import type { Runner } from "../runner.ts";
 import type { Timings } from "./timings.ts";
 
@@ -63,6 +64,8 @@ export interface GenerationRequest {
   readonly sampling: ResolvedSampling;
   /** Added to the logits of single tokens. */
   readonly logitBias: ReadonlyMap<number, number> | undefined;
+  /** Strings at which the repetitions of DRY begin again. */
+  readonly dryBreakers: readonly string[];
   /** Distinguishes the random numbers of generations that share a seed. */
   readonly stream: number;
   /** Most tokens to generate. */
@@ -104,6 +107,7 @@ export function resolveRequest(
     shownTokens: new Set(options.shownTokens),
     sampling,
     logitBias: resolveLogitBias(options.logitBias, vocabSize),
+    dryBreakers: options.drySequenceBreakers ?? DRY_SEQUENCE_BREAKERS,
     stream: 0,
     maxTokens: maxTokens(tokens.length, options.maxTokens, contextLength),
     stop: typeof stop === "string" ? [stop] : stop,

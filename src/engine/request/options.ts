@@ -34,6 +34,12 @@ export interface GenerateOptions extends SamplingOptions, PromptOptions, Constra
    * `{ "50256": -100 }`
    */
   readonly logitBias?: Readonly<Record<string, number>> | undefined;
+  /**
+   * Strings across which DRY finds no repetitions; an empty list for none.
+   *
+   * @default ["\n", ":", "\"", "*"]
+   */
+  readonly drySequenceBreakers?: readonly string[] | undefined;
   /** Ends reasoning that is too long. @default no limit */
   readonly reasoningLimit?: ReasoningLimit | undefined;
   /** Custom constraint on the tokens, instead of one of `ConstraintOptions`. */
@@ -107,6 +113,11 @@ export const GENERATE_OPTIONS: OptionChecks<GenerateOptions> = {
   },
   logprobs: undefined,
   logitBias: OBJECT,
+  drySequenceBreakers: {
+    accepts: (value) =>
+      Array.isArray(value) && value.every((text) => typeof text === "string" && text !== ""),
+    valid: "an array of strings of at least one character",
+  },
   reasoningLimit: OBJECT,
   constraint: OBJECT,
   signal: SIGNAL,
@@ -120,6 +131,9 @@ const ALIASES: Readonly<Record<string, string>> = {
   numPredict: "maxTokens",
   temp: "temperature",
   repetitionPenalty: "repeatPenalty",
+  typical: "typicalP",
+  dynamicTemperature: "dynatempRange",
+  drySequenceBreaker: "drySequenceBreakers",
   stopSequences: "stop",
   abortSignal: "signal",
   systemPrompt: "system",

@@ -1,5 +1,6 @@
 /** Options of Ollama's requests, translated for the engine. */
 import type { GenerateOptions } from "../../engine/request/options.ts";
+import { SAMPLING_FIELDS } from "../../engine/request/sampling.ts";
 import type { JsonObject, JsonValue } from "../../formats/json.ts";
 import { readOptions } from "../../requests/options.ts";
 import { quote } from "../../formats/quote.ts";
@@ -18,16 +19,9 @@ import type { Service } from "../service.ts";
 /** Names in OpenAI's or vLLM's API of the keys of `options`. */
 const SAMPLING: Readonly<Record<string, string>> = {
   num_predict: "max_tokens",
-  seed: "seed",
-  temperature: "temperature",
-  top_k: "top_k",
-  top_p: "top_p",
-  min_p: "min_p",
   stop: "stop",
-  repeat_last_n: "repeat_last_n",
-  repeat_penalty: "repetition_penalty",
-  presence_penalty: "presence_penalty",
-  frequency_penalty: "frequency_penalty",
+  dry_sequence_breakers: "dry_sequence_breakers",
+  ...Object.fromEntries(Object.keys(SAMPLING_FIELDS).map((name) => [name, name])),
 };
 
 /** Values that mean the default. */
@@ -44,8 +38,6 @@ const LOADING = [
 
 /** Keys of unsupported samplers, and the values that turn each off. */
 const NEUTRAL: Readonly<Record<string, readonly JsonValue[]>> = {
-  mirostat: [0],
-  typical_p: [1],
   tfs_z: [1],
   penalize_newline: [true],
 };

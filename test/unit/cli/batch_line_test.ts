@@ -30,6 +30,20 @@ Deno.test("batch line: every option under its JSON name", () => {
     frequency_penalty: -0.2,
     repetition_penalty: 1.1,
     repeat_last_n: -1,
+    dry_multiplier: 0.8,
+    dry_base: 2,
+    dry_allowed_length: 3,
+    dry_penalty_last_n: 100,
+    dry_sequence_breakers: ["\n"],
+    top_n_sigma: -1,
+    typical_p: 0.9,
+    xtc_probability: 0.5,
+    xtc_threshold: 0.2,
+    dynatemp_range: 0.4,
+    dynatemp_exponent: 2,
+    mirostat: 2,
+    mirostat_tau: 4,
+    mirostat_eta: 0.2,
     logit_bias: { "5": -100 },
     n: 2,
     stop: ["x", "y"],
@@ -51,6 +65,20 @@ Deno.test("batch line: every option under its JSON name", () => {
     frequencyPenalty: -0.2,
     repeatPenalty: 1.1,
     repeatLastN: -1,
+    dryMultiplier: 0.8,
+    dryBase: 2,
+    dryAllowedLength: 3,
+    dryPenaltyLastN: 100,
+    drySequenceBreakers: ["\n"],
+    topNSigma: -1,
+    typicalP: 0.9,
+    xtcProbability: 0.5,
+    xtcThreshold: 0.2,
+    dynatempRange: 0.4,
+    dynatempExponent: 2,
+    mirostat: 2,
+    mirostatTau: 4,
+    mirostatEta: 0.2,
     logitBias: { "5": -100 },
     n: 2,
     stop: ["x", "y"],
@@ -166,7 +194,15 @@ Deno.test("batch line: errors name the wrong value and the valid ones", () => {
     [{ prompt: "a", maxTokens: 1 }, "did you mean max_tokens"],
     [{ prompt: "a", temprature: 1 }, "did you mean temperature"],
     [{ prompt: "a", n_predict: 1 }, "did you mean max_tokens"],
-    [{ prompt: "a", repeat_penalty: 1 }, "did you mean repetition_penalty"],
+    [{ prompt: "a", mirostat: 1 }, "mirostat is 1; valid is 0 or 2"],
+    [{ prompt: "a", dry_base: 0.5 }, "dry_base is 0.5; valid is a number from 1 to 100"],
+    [
+      { prompt: "a", dry_sequence_breakers: "x" },
+      'dry_sequence_breakers is "x"',
+      "a list of texts",
+    ],
+    [{ prompt: "a", dry_sequence_breakers: [""] }, 'dry_sequence_breakers is ""'],
+    [{ prompt: "a", dynatemp_exp: 1 }, "did you mean dynatemp_exponent"],
     [{ prompt: "a", toString: 1 }, '"toString"', "valid are"],
     ['{"prompt": "a", "__proto__": 1}', '"__proto__"'],
   ];
@@ -174,4 +210,8 @@ Deno.test("batch line: errors name the wrong value and the valid ones", () => {
     const message = refusal(line);
     for (const part of parts) assertStringIncludes(message, part);
   }
+});
+
+Deno.test("batch line: the name that llama.cpp has for the repetition penalty", () => {
+  assertEquals(read({ prompt: "a", repeat_penalty: 1.2 }).repeatPenalty, 1.2);
 });

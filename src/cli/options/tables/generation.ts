@@ -1,16 +1,111 @@
 /** Options of generation: limits, sampling, constraints. */
 import { MAX_COMPLETIONS, MAX_COUNT } from "../../../engine/limits.ts";
-import { SAMPLING_DEFAULTS, SAMPLING_RANGES } from "../../../engine/request/sampling.ts";
-import type { OptionSpec } from "../types.ts";
+import {
+  commonField,
+  SAMPLING_DEFAULTS,
+  SAMPLING_RANGES,
+  type Setting,
+} from "../../../engine/request/sampling.ts";
+import type { NumberSpec, OptionSpec } from "../types.ts";
 
 const SAMPLING = "Sampling, in the order it is applied";
+const ON_HOST = "Sampling on the processor, which moves the temperature to the end";
 const CONSTRAINT = "Constraints, one at most";
 
-/** Returns the kind and the range of a sampling option. */
-function sampled(name: keyof typeof SAMPLING_RANGES) {
-  const { min, max, integer } = SAMPLING_RANGES[name];
-  return { kind: integer ? "integer" : "number", metavar: integer ? "N" : "X", min, max } as const;
+/** Returns the option of a sampling setting. Its flag is the key of requests, with hyphens. */
+function sampled(name: Setting, help: string, group: NumberSpec["group"] = SAMPLING): NumberSpec {
+  const { min, max, step } = SAMPLING_RANGES[name];
+  return {
+    flags: `--${commonField(name).replaceAll("_", "-")}`,
+    kind: step === 0 ? "number" : "integer",
+    metavar: step === 0 ? "X" : "N",
+    min,
+    max,
+    step,
+    group,
+    help,
+    defaultText: `${SAMPLING_DEFAULTS[name]}`,
+  };
 }
+
+/** Every sampling setting, in the order it is applied. */
+const SAMPLING_OPTIONS = {
+  repeatPenalty: sampled(
+    "repeatPenalty",
+    "make recent tokens less likely by this factor; 1 is off",
+  ),
+  presencePenalty: sampled("presencePenalty", "subtract from the logits of recent tokens"),
+  frequencyPenalty: sampled(
+    "frequencyPenalty",
+    "subtract from the logits of recent tokens, for each occurrence",
+  ),
+  repeatLastN: sampled("repeatLastN", "number of tokens that count as recent; -1 for all"),
+  temperature: {
+    ...sampled("temperature", "temperature; 0 always takes the likeliest token"),
+    flags: "--temp",
+  },
+  topK: sampled("topK", "keep the N likeliest tokens; 0 is off"),
+  topP: sampled(
+    "topP",
+    "keep the likeliest tokens that together have this probability; 1 is off",
+  ),
+  minP: sampled(
+    "minP",
+    "keep tokens with at least this share of the probability of the likeliest; 0 is off",
+  ),
+  dryMultiplier: sampled(
+    "dryMultiplier",
+    "DRY: penalty on tokens that continue a repetition; 0 is off",
+    ON_HOST,
+  ),
+  dryBase: sampled("dryBase", "growth of the penalty with each repeated token", ON_HOST),
+  dryAllowedLength: sampled(
+    "dryAllowedLength",
+    "number of tokens that may be repeated without penalty",
+    ON_HOST,
+  ),
+  dryPenaltyLastN: sampled(
+    "dryPenaltyLastN",
+    "number of recent tokens searched for repetitions; -1 for all",
+    ON_HOST,
+  ),
+  topNSigma: sampled(
+    "topNSigma",
+    "keep tokens within X standard deviations below the largest logit, before top-k; 0 is off",
+    ON_HOST,
+  ),
+  typicalP: sampled(
+    "typicalP",
+    "keep the tokens of the most typical surprise with this probability, before top-p; 1 is off",
+    ON_HOST,
+  ),
+  xtcProbability: sampled(
+    "xtcProbability",
+    "XTC: how often to drop the likeliest tokens, after min-p; 0 is off",
+    ON_HOST,
+  ),
+  xtcThreshold: sampled(
+    "xtcThreshold",
+    "drop tokens of at least this probability, but the last of them",
+    ON_HOST,
+  ),
+  dynatempRange: sampled(
+    "dynatempRange",
+    "vary the temperature by this much with the entropy; 0 is off",
+    ON_HOST,
+  ),
+  dynatempExponent: sampled("dynatempExponent", "exponent of the entropy", ON_HOST),
+  mirostat: sampled(
+    "mirostat",
+    "2: keep the surprise near a target, instead of all options from top-k to XTC; 0 is off",
+    ON_HOST,
+  ),
+  mirostatTau: sampled("mirostatTau", "target surprise in bits", ON_HOST),
+  mirostatEta: sampled("mirostatEta", "learning rate of Mirostat", ON_HOST),
+} as const satisfies Record<Setting, OptionSpec>;
+
+/** Names of all sampling settings. */
+export const SAMPLING_NAMES = Object.keys(SAMPLING_OPTIONS) as Setting[];
 
 export const GENERATION_OPTIONS = {
   thinking: {
@@ -42,8 +137,11 @@ export const GENERATION_OPTIONS = {
     help: "stop before this text; may be given more than once",
   },
   seed: {
-    ...sampled("seed"),
     flags: "-s, --seed",
+    kind: "integer",
+    metavar: "N",
+    min: SAMPLING_RANGES.seed.min,
+    max: SAMPLING_RANGES.seed.max,
     group: "Generation",
     help: "seed of the random choices, to repeat them",
     defaultText: "random",
@@ -58,34 +156,7 @@ export const GENERATION_OPTIONS = {
     help: "with --json or --batch: number of answers to each prompt",
     defaultText: "1",
   },
-  repeatPenalty: {
-    ...sampled("repeatPenalty"),
-    flags: "--repeat-penalty",
-    group: SAMPLING,
-    help: "make recent tokens less likely by this factor; 1 is off",
-    defaultText: `${SAMPLING_DEFAULTS.repeatPenalty}`,
-  },
-  presencePenalty: {
-    ...sampled("presencePenalty"),
-    flags: "--presence-penalty",
-    group: SAMPLING,
-    help: "subtract from the logits of recent tokens",
-    defaultText: `${SAMPLING_DEFAULTS.presencePenalty}`,
-  },
-  frequencyPenalty: {
-    ...sampled("frequencyPenalty"),
-    flags: "--frequency-penalty",
-    group: SAMPLING,
-    help: "subtract from the logits of recent tokens, for each occurrence",
-    defaultText: `${SAMPLING_DEFAULTS.frequencyPenalty}`,
-  },
-  repeatLastN: {
-    ...sampled("repeatLastN"),
-    flags: "--repeat-last-n",
-    group: SAMPLING,
-    help: "number of tokens that count as recent; -1 for all",
-    defaultText: `${SAMPLING_DEFAULTS.repeatLastN}`,
-  },
+  ...SAMPLING_OPTIONS,
   logitBias: {
     flags: "--logit-bias",
     kind: "biases",
@@ -94,33 +165,14 @@ export const GENERATION_OPTIONS = {
     help:
       "add X to the logit of a token, named by id or text; -inf bans it; may be given more than once",
   },
-  temp: {
-    ...sampled("temperature"),
-    flags: "--temp",
-    group: SAMPLING,
-    help: "temperature; 0 always takes the likeliest token",
-    defaultText: `${SAMPLING_DEFAULTS.temperature}`,
-  },
-  topK: {
-    ...sampled("topK"),
-    flags: "--top-k",
-    group: SAMPLING,
-    help: "keep the N likeliest tokens; 0 is off",
-    defaultText: `${SAMPLING_DEFAULTS.topK}`,
-  },
-  topP: {
-    ...sampled("topP"),
-    flags: "--top-p",
-    group: SAMPLING,
-    help: "keep the likeliest tokens that together have this probability; 1 is off",
-    defaultText: `${SAMPLING_DEFAULTS.topP}`,
-  },
-  minP: {
-    ...sampled("minP"),
-    flags: "--min-p",
-    group: SAMPLING,
-    help: "keep tokens with at least this share of the probability of the likeliest; 0 is off",
-    defaultText: `${SAMPLING_DEFAULTS.minP}`,
+  drySequenceBreakers: {
+    flags: "--dry-sequence-breaker",
+    kind: "list",
+    metavar: "TEXT",
+    group: ON_HOST,
+    help:
+      "text across which DRY finds no repetition; may be given more than once; none for no such text",
+    defaultText: `newline : " *`,
   },
   jsonSchema: {
     flags: "--json-schema",

@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import {
   describeSampling,
+  isSampledOnHost,
   modelDefaults,
   penaltyHistories,
   type ResolvedSampling,
@@ -40,6 +41,19 @@ Deno.test("every option has a default", () => {
     repeatLastN: 64,
     presencePenalty: 0,
     frequencyPenalty: 0,
+    dryMultiplier: 0,
+    dryBase: 1.75,
+    dryAllowedLength: 2,
+    dryPenaltyLastN: -1,
+    topNSigma: 0,
+    typicalP: 1,
+    xtcProbability: 0,
+    xtcThreshold: 0.1,
+    dynatempRange: 0,
+    dynatempExponent: 1,
+    mirostat: 0,
+    mirostatTau: 5,
+    mirostatEta: 0.1,
   });
 });
 
@@ -56,14 +70,27 @@ Deno.test("a missing seed is drawn and is valid", () => {
 
 Deno.test("options accept the ends of their ranges and nothing beyond", () => {
   for (const name of Object.keys(SAMPLING_RANGES) as (keyof SamplingOptions)[]) {
-    const { min, max, integer } = SAMPLING_RANGES[name];
+    const { min, max, step } = SAMPLING_RANGES[name];
     for (const value of [min, max]) assertEquals(resolved({ [name]: value })[name], value);
-    const bad = [min - 1, max + 1, NaN, Infinity, -Infinity, "1", null, ...(integer ? [0.5] : [])];
+    const bad = [
+      min - 1,
+      max + 1,
+      NaN,
+      Infinity,
+      -Infinity,
+      "1",
+      null,
+      ...(step > 0 ? [step / 2] : []),
+    ];
     for (const value of bad) {
       const error = assertThrows(
         () => resolved({ [name]: value } as SamplingOptions),
         ForgeError,
-        `${name} is ${value}; valid is ${integer ? "a whole number" : "a number"} from ${min} to`,
+        step === 2
+          ? `${name} is ${value}; valid is ${min} or ${max}`
+          : `${name} is ${value}; valid is ${
+            step === 1 ? "a whole number" : "a number"
+          } from ${min} to`,
       );
       assertEquals(error.code, "usage");
     }
@@ -81,6 +108,8 @@ Deno.test("options override the model's defaults, which override forge's", () =>
   });
   const gguf = ggufDefaults({ "general.sampling.temp": 0.6, "general.sampling.min_p": 0.1 });
   assertEquals(gguf, { ...SAMPLING_DEFAULTS, temperature: 0.6, minP: 0.1 });
+  const keys = { "general.sampling.xtc_probability": 0.5, "general.sampling.penalty_last_n": -1 };
+  assertEquals(ggufDefaults(keys), { ...SAMPLING_DEFAULTS, xtcProbability: 0.5, repeatLastN: -1 });
   assertEquals(resolveSampling({ temperature: 1, seed: 1 }, json).temperature, 1);
 });
 
@@ -155,6 +184,60 @@ Deno.test("the chain is described in the order it is applied", () => {
     describeSampling(resolved({ temperature: 0, repeatPenalty: 2, repeatLastN: 0 })),
     "greedy",
   );
+});
+
+Deno.test("the chain of the host is described in the order it is applied", () => {
+  assertEquals(
+    describeSampling(
+      resolved({
+        repeatPenalty: 1.1,
+        dryMultiplier: 0.8,
+        topNSigma: 1,
+        typicalP: 0.9,
+        xtcProbability: 0.5,
+        dynatempRange: 0.3,
+      }),
+      { logitBias: { 7: 1 } },
+    ),
+    "repeat_penalty 1.1 over 64 tokens → dry_multiplier 0.8 with dry_base 1.75 over all tokens → " +
+      "logit_bias of 1 token → top_n_sigma 1 → top_k 40 → typical_p 0.9 → top_p 0.95 → " +
+      "min_p 0.05 → xtc_probability 0.5 with xtc_threshold 0.1 → temperature 0.8 ± 0.3 → " +
+      "draw with seed 1 on the host",
+  );
+  assertEquals(
+    describeSampling(resolved({ mirostat: 2, typicalP: 0.5 })),
+    "temperature 0.8 → mirostat 2 with mirostat_tau 5, mirostat_eta 0.1 → " +
+      "draw with seed 1 on the host",
+  );
+  assertEquals(
+    describeSampling(resolved({ temperature: 0, dryMultiplier: 1, typicalP: 0.5 })),
+    "dry_multiplier 1 with dry_base 1.75 over all tokens → greedy on the host",
+  );
+});
+
+Deno.test("the host samples only with options that no device implements", () => {
+  const isOnHost = (options: SamplingOptions) => isSampledOnHost(resolved(options));
+  for (
+    const on of [
+      { dryMultiplier: 0.1 },
+      { topNSigma: 1 },
+      { typicalP: 0.99 },
+      { xtcProbability: 0.1 },
+      { dynatempRange: 0.1 },
+      { dynatempRange: 0.1, temperature: 0 },
+      { mirostat: 2 },
+      { temperature: 0, dryMultiplier: 0.1 },
+    ]
+  ) assert(isOnHost(on), JSON.stringify(on));
+  for (
+    const off of [
+      {},
+      { dryMultiplier: 1, dryPenaltyLastN: 0 },
+      { topNSigma: -1 },
+      { xtcProbability: 1, xtcThreshold: 0.51 },
+      { temperature: 0, typicalP: 0.1, mirostat: 2, xtcProbability: 1, topNSigma: 1 },
+    ]
+  ) assert(!isOnHost(off), JSON.stringify(off));
 });
 
 Deno.test("logit biases are checked, and named by token", () => {

@@ -34,7 +34,7 @@ for (
       const random = new Random(`mixes ${name}`);
       let preemptions = 0;
       for (let round = 0; round < rounds; round++) {
-        const cases = await randomCases(random, runner);
+        const cases = await randomCases(random, runner, tokenizer);
         preemptions += (await checkMix(random, runner, tokenizer, cases)).preemptions;
       }
       if (name === "with pages for few") assert(preemptions > 0, "nobody had to give way");
@@ -55,7 +55,7 @@ for (
     await withRunner(device, options, async (runner, tokenizer) => {
       const random = new Random(`recurrent mixes ${name}`);
       for (let round = 0; round < rounds; round++) {
-        await checkMix(random, runner, tokenizer, await randomCases(random, runner));
+        await checkMix(random, runner, tokenizer, await randomCases(random, runner, tokenizer));
       }
     }, writeRandomHybrid);
   });

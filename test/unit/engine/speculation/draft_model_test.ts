@@ -46,7 +46,7 @@ for (
       });
       await withRunner("cpu", options, async (runner, tokenizer) => {
         const random = new Random(`draft model: ${name}`);
-        const cases = await randomCases(random, runner);
+        const cases = await randomCases(random, runner, tokenizer);
         const model = new DraftModel(draft);
         const speculator = new Speculator({ length, model, newDrafter: () => UNSURE });
         const { drafted, accepted } = await checkMix(random, runner, tokenizer, cases, speculator);

@@ -59,7 +59,7 @@ for (
       const random = new Random(`drafts ${name}`);
       let drafted = 0, accepted = 0;
       for (let round = 0; round < rounds; round++) {
-        const cases = await randomCases(random, runner);
+        const cases = await randomCases(random, runner, tokenizer);
         const speculator = new Speculator(drafting(random, cases));
         const counts = await checkMix(random, runner, tokenizer, cases, speculator);
         drafted += counts.drafted;
