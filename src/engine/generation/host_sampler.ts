@@ -11,7 +11,7 @@ import type { GenerationRequest } from "./request.ts";
 import { RepetitionPenalty } from "./repetition.ts";
 
 /** Place of one output in its text. */
-export interface DrawPlace {
+interface DrawPlace {
   /** All tokens before the output. */
   readonly tokens: Int32Array;
   /** One bit per token that the constraint allows; `undefined` if it allows all. */

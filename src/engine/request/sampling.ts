@@ -79,7 +79,7 @@ export type ResolvedSampling = {
 export type Setting = Exclude<keyof SamplingOptions, "seed">;
 
 /** Valid values of a sampling option. */
-export interface SamplingRange {
+interface SamplingRange {
   readonly min: number;
   readonly max: number;
   /** Distance of neighbouring values; 0 for any number. */
