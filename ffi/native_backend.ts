@@ -8,6 +8,8 @@ import {
   type KvCache,
   type KvShape,
   type Meter,
+  PRODUCT_NUMBERS,
+  type ProductNumbers,
   type Quantizer,
   Recorder,
   type StateCache,
@@ -51,7 +53,8 @@ interface DeviceOptions {
 /** A device of a native library. */
 export class NativeBackend implements Backend, Meter, Quantizer {
   readonly kind: BackendKind;
-  readonly info: DeviceInfo;
+  /** Facts about the device with its chosen products. */
+  info: DeviceInfo;
   readonly #native: NativeHandles;
   readonly #operations: ReadonlyMap<string, OperationDescription>;
   readonly #device: number;
@@ -63,13 +66,14 @@ export class NativeBackend implements Backend, Meter, Quantizer {
     this.#operations = readOperations(library);
     this.#native = new NativeHandles(library);
     this.#device = this.#native.adopt(device);
-    this.info = JSON.parse(readText((buffer, capacity) => {
-      const { forge_device_info } = this.#native.symbols;
-      this.#native.check(
-        forge_device_info(device, buffer, capacity),
-        "reading device information",
-        device,
-      );
+    this.info = this.#readInfo();
+  }
+
+  #readInfo(): DeviceInfo {
+    const { forge_device_info } = this.#native.symbols;
+    return JSON.parse(readText((buffer, capacity) => {
+      const status = forge_device_info(this.#device, buffer, capacity);
+      this.#native.check(status, "reading device information", this.#device);
     })) as DeviceInfo;
   }
 
@@ -106,6 +110,18 @@ export class NativeBackend implements Backend, Meter, Quantizer {
     const { forge_set_attention } = this.#native.symbols;
     const status = forge_set_attention(this.#device, ATTENTION_KERNELS.indexOf(kernels));
     this.#native.check(status, `attention "${kernels}"`, this.#device);
+  }
+
+  /**
+   * Selects the numbers that products multiply, before the first step is recorded.
+   *
+   * @throws {ForgeError} `unsupported` if the device does not have these products
+   */
+  setProducts(numbers: ProductNumbers): void {
+    const { forge_set_products } = this.#native.symbols;
+    const status = forge_set_products(this.#device, PRODUCT_NUMBERS.indexOf(numbers));
+    this.#native.check(status, `products "${numbers}"`, this.#device);
+    this.info = this.#readInfo();
   }
 
   #mappedFile(path: string): number {

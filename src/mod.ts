@@ -13,7 +13,13 @@
  * @module
  */
 export { type ErrorCode, ForgeError } from "./errors.ts";
-export type { AttentionKernels, DeviceInfo, KvType, TokenLogprob } from "./backend.ts";
+export type {
+  AttentionKernels,
+  DeviceInfo,
+  KvType,
+  ProductNumbers,
+  TokenLogprob,
+} from "./backend.ts";
 export { type Checkpoint, openCheckpoint } from "./formats/checkpoint.ts";
 export type { GgufValue } from "./formats/gguf/gguf.ts";
 export type { JsonObject, JsonValue } from "./formats/json.ts";

@@ -36,6 +36,19 @@ enum {
  */
 FORGE_API forge_status forge_set_attention(uint32_t device, uint32_t attention);
 
+/* The numbers that products with weights in 16-bit floats multiply. */
+enum {
+  FORGE_PRODUCTS_AUTO = 0, /* BF16 weights: activations rounded to BF16 where that is faster */
+  FORGE_PRODUCTS_F32 = 1,  /* float32 */
+  FORGE_PRODUCTS_BF16 = 2  /* as AUTO, also for F16 weights, which are rounded to BF16 */
+};
+
+/*
+ * Chooses the products of a device, before its first step. FORGE_UNSUPPORTED if the device has no
+ * such products.
+ */
+FORGE_API forge_status forge_set_products(uint32_t device, uint32_t products);
+
 /* JSON: {"name", "threads", "features": [...], "kernels", "memory_bytes", "details": [...]}. */
 FORGE_API forge_status forge_device_info(uint32_t device, char *text, uint64_t capacity);
 

@@ -63,6 +63,12 @@ void Backend::set_attention(uint32_t attention) {
        " device has one kind of attention; a choice is for cuda");
 }
 
+void Backend::set_products(uint32_t products) {
+  if (products == FORGE_PRODUCTS_AUTO) return;
+  fail(FORGE_UNSUPPORTED, "the ", backend_name(),
+       " device has one kind of products; a choice is for cpu");
+}
+
 }  // namespace forge
 
 using namespace forge;
@@ -113,6 +119,14 @@ forge_status forge_set_attention(uint32_t device, uint32_t attention) {
     require(attention <= FORGE_ATTENTION_NAIVE, "attention is ", attention, "; valid is 0 to ",
             static_cast<uint32_t>(FORGE_ATTENTION_NAIVE));
     get_device(device)->backend->set_attention(attention);
+  });
+}
+
+forge_status forge_set_products(uint32_t device, uint32_t products) {
+  return on_handle(device, [&] {
+    require(products <= FORGE_PRODUCTS_BF16, "products is ", products, "; valid is 0 to ",
+            static_cast<uint32_t>(FORGE_PRODUCTS_BF16));
+    get_device(device)->backend->set_products(products);
   });
 }
 

@@ -136,6 +136,8 @@ struct Backend {
   virtual std::string info() const = 0;
   // `attention` is one of FORGE_ATTENTION_...: see forge_set_attention.
   virtual void set_attention(uint32_t attention);
+  // `products` is one of FORGE_PRODUCTS_...: see forge_set_products.
+  virtual void set_products(uint32_t products);
   // See forge_device_memory; the memory of the host unless a backend has its own.
   virtual DeviceMemory memory() const;
   // See forge_read_bandwidth.

@@ -29,6 +29,13 @@ class CpuBackend : public Backend {
     return info.str();
   }
 
+  void set_products(uint32_t products) override {
+    // Packed weights have the layout of their products.
+    if (has_steps_) fail(FORGE_INVALID_ARGUMENT, "products are chosen before the first step");
+    const KernelTable& kernels = with_products(device_->kernels, products);
+    device_ = std::make_shared<CpuDevice>(kernels, device_->pool.n_threads());
+  }
+
   uint64_t read_bandwidth() override {
     const auto lock = device_->lock();
     return cpu::read_bandwidth(device_->pool);
@@ -52,11 +59,13 @@ class CpuBackend : public Backend {
   }
 
   std::unique_ptr<Executable> compile(std::shared_ptr<const Program> program) override {
+    has_steps_ = true;
     return std::make_unique<CpuExecutor>(std::move(program), device_);
   }
 
  private:
   std::shared_ptr<CpuDevice> device_;
+  bool has_steps_ = false;
 };
 
 }  // namespace

@@ -170,6 +170,10 @@ const KernelTable& kernels_portable();
 const KernelTable& kernels_avx2();
 const KernelTable& kernels_avx2_vnni();
 const KernelTable& kernels_avx512();
+// Products of BF16 weights with activations rounded to BF16; the other kernels are those of avx512.
+const KernelTable& kernels_avx512_bf16();
+// The same for F16 weights, which are rounded to BF16 while they are packed.
+const KernelTable& kernels_avx512_bf16_f16();
 #elif defined(__aarch64__)
 const KernelTable& kernels_neon_dot();
 #endif

@@ -31,6 +31,13 @@ export const deviceSymbols = {
     ],
     result: "i32",
   },
+  forge_set_products: {
+    parameters: [
+      "u32", // uint32_t device
+      "u32", // uint32_t products
+    ],
+    result: "i32",
+  },
   forge_device_info: {
     parameters: [
       "u32", // uint32_t device

@@ -271,10 +271,16 @@ export function libraryGraph(
     library.kernels !== undefined && source.startsWith(`${library.kernels}/`);
   const targets = kernelTargets.filter((target) => target.arch === platform.arch);
   const common = bundles(sources.filter((source) => !isKernel(source)), context);
-  const kernels = bundles(sources.filter(isKernel), context);
+  const kernels = sources.filter(isKernel);
+  const kernelsOf = ({ base, name }: KernelTarget) => {
+    const folder = base === undefined ? library.kernels : `${library.kernels}/${name}`;
+    return bundles(kernels.filter((source) => dirname(source) === folder), context);
+  };
   const compiles = [
     ...common.map((bundle) => compileStep(context, bundle)),
-    ...targets.flatMap((target) => kernels.map((bundle) => compileStep(context, bundle, target))),
+    ...targets.flatMap((target) =>
+      kernelsOf(target).map((bundle) => compileStep(context, bundle, target))
+    ),
   ];
   const header = headerText(join(root, library.header));
   const exports = {

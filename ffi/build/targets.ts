@@ -12,9 +12,15 @@ export interface KernelTarget {
   readonly name: string;
   readonly arch: Platform["arch"];
   readonly flags: readonly string[];
+  /** Target with the kernels that the folder named as this target lacks. @default none */
+  readonly base?: string;
 }
 
 const avx2 = ["-mavx2", "-mfma", "-mf16c", "-mbmi2"];
+const avx512 = [
+  ...avx2,
+  ...["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"],
+];
 
 /**
  * Instruction sets of each processor, from the least to the most capable; objects are linked in
@@ -24,11 +30,8 @@ export const kernelTargets: readonly KernelTarget[] = [
   { name: "portable", arch: "x86_64", flags: [] },
   { name: "avx2", arch: "x86_64", flags: avx2 },
   { name: "avx2_vnni", arch: "x86_64", flags: [...avx2, "-mavxvnni"] },
-  {
-    name: "avx512",
-    arch: "x86_64",
-    flags: [...avx2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"],
-  },
+  { name: "avx512", arch: "x86_64", flags: avx512 },
+  { name: "avx512_bf16", arch: "x86_64", flags: [...avx512, "-mavx512bf16"], base: "avx512" },
   { name: "portable", arch: "aarch64", flags: [] },
   { name: "neon_dot", arch: "aarch64", flags: ["-march=armv8.2-a+dotprod+fp16"] },
 ];

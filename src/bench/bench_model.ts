@@ -1,4 +1,4 @@
-import type { AttentionKernels, DeviceInfo, KvType } from "../backend.ts";
+import type { AttentionKernels, DeviceInfo, KvType, ProductNumbers } from "../backend.ts";
 import { asLoaded } from "../engine/load/options.ts";
 import { openBackend } from "../engine/load/open_backend.ts";
 import { PAGE_TOKENS, Runner } from "../engine/runner.ts";
@@ -28,6 +28,8 @@ interface BenchModelOptions {
   readonly kvType?: KvType | undefined;
   /** Attention kernels to use. @default "auto" */
   readonly attention?: AttentionKernels | undefined;
+  /** Numbers that products multiply. @default "auto" */
+  readonly products?: ProductNumbers | undefined;
   /** True to measure the read bandwidth of the device before loading. @default false */
   readonly measuresBandwidth?: boolean | undefined;
 }
@@ -61,7 +63,7 @@ export async function openBenchModel(
   const { contextLength } = options;
   const stored = typeof model === "string" ? openCheckpoint(model) : model;
   const checkpoint = asLoaded(stored, options);
-  const backend = openBackend(options.device, options.threads, options.attention);
+  const backend = openBackend(options.device, options.threads, options);
   try {
     const readBandwidth = options.measuresBandwidth ? backend.readBandwidth() : 0;
     const { lm, weights } = loadModel(backend, checkpoint, contextLength);

@@ -14,7 +14,7 @@ const COLS = 256;
 const ROWS_BEFORE = 1 << 16;
 /** Not a multiple of a panel, and more than are multiplied at a time. */
 const ROWS = 32 * 16 + 8;
-const TYPES = ["Q4_0", "Q8_0", "Q4_K", "Q6_K", "MXFP4", "F16", "F32"] as const;
+const TYPES = ["Q4_0", "Q8_0", "Q4_K", "Q6_K", "MXFP4", "F16", "BF16", "F32"] as const;
 
 /** The products with weights of every type in some runs of one step, concatenated. */
 async function runs(device: NativeBackend, x: Matrix, count: number): Promise<Matrix[][]> {

@@ -23,10 +23,10 @@ bool has_f16c() {
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
 
-// Leaf 7.1; later compilers detect it as "avxvnni".
-bool has_avxvnni() {
+// A bit of leaf 7.1, which some compilers cannot detect.
+bool has_extension(unsigned bit) {
   unsigned eax, ebx, ecx, edx;
-  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & 1u << 4) != 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & 1u << bit) != 0;
 }
 
 std::vector<std::string> detect() {
@@ -38,13 +38,14 @@ std::vector<std::string> detect() {
   FORGE_DETECT("fma");
   if (has_f16c()) found.emplace_back("f16c");
   FORGE_DETECT("bmi2");
-  if (has_avxvnni()) found.emplace_back("avxvnni");
+  if (has_extension(4)) found.emplace_back("avxvnni");
   FORGE_DETECT("avx512f");
   FORGE_DETECT("avx512bw");
   FORGE_DETECT("avx512dq");
   FORGE_DETECT("avx512vl");
   FORGE_DETECT("avx512vnni");
 #undef FORGE_DETECT
+  if (has_extension(5)) found.emplace_back("avx512bf16");
   return found;
 }
 
@@ -88,6 +89,7 @@ std::vector<const KernelTable*> available_kernels() {
 #if defined(__x86_64__)
   const bool avx2 = has_all({"avx2", "fma", "f16c", "bmi2"});
   if (avx2 && has_all({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"})) {
+    if (has_all({"avx512bf16"})) tables.push_back(&kernels_avx512_bf16());
     tables.push_back(&kernels_avx512());
   }
   if (avx2 && has_all({"avxvnni"})) tables.push_back(&kernels_avx2_vnni());
@@ -97,6 +99,18 @@ std::vector<const KernelTable*> available_kernels() {
 #endif
   tables.push_back(&kernels_portable());
   return tables;
+}
+
+const KernelTable& with_products(const KernelTable& kernels, uint32_t products) {
+#if defined(__x86_64__)
+  if (&kernels == &kernels_avx512_bf16()) {
+    if (products == FORGE_PRODUCTS_F32) return kernels_avx512();
+    if (products == FORGE_PRODUCTS_BF16) return kernels_avx512_bf16_f16();
+  }
+#endif
+  if (products != FORGE_PRODUCTS_BF16) return kernels;
+  fail(FORGE_UNSUPPORTED, "the CPU's kernels \"", kernels.name,
+       "\" have no products of BF16; those of AVX512-BF16 have");
 }
 
 const KernelTable& choose_kernels(std::string_view name) {

@@ -29,6 +29,10 @@ const std::vector<std::string>& cpu_features();
 // Returns the kernels that this processor can run, the fastest first.
 std::vector<const KernelTable*> available_kernels();
 
+// Returns the kernels with the products FORGE_PRODUCTS_... that go with `kernels`. Throws
+// FORGE_UNSUPPORTED if there are none.
+const KernelTable& with_products(const KernelTable& kernels, uint32_t products);
+
 // Returns the kernels called `name`, or the fastest for "". Throws FORGE_INVALID_ARGUMENT, with the
 // valid names, for an unknown name.
 const KernelTable& choose_kernels(std::string_view name);

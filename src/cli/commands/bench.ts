@@ -35,6 +35,7 @@ type BenchOptions = Options<
   | "quantize"
   | "kvType"
   | "attention"
+  | "products"
   | "nPrompt"
   | "nGen"
   | "pair"
@@ -187,7 +188,7 @@ class Bench {
     const contextLength = Math.max(...this.#tests.map(workloadLength));
     for (const threads of this.#options.benchThreads ?? [0]) {
       progress.update(`loading ${name}`);
-      const { quantize, kvType, attention } = this.#options;
+      const { quantize, kvType, attention, products } = this.#options;
       using model = await openBenchModel(source, {
         name,
         device: this.#device,
@@ -197,6 +198,7 @@ class Bench {
         quantize,
         kvType,
         attention,
+        products,
         measuresBandwidth: true,
       });
       progress.clear();

@@ -32,6 +32,7 @@ type EmbedFlags = Options<
     | "kvType"
     | "kvMemory"
     | "attention"
+    | "products"
   )
   | ("pooling" | "dimensions" | "normalize" | "embeddingOutput")
 >;

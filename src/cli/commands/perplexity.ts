@@ -24,6 +24,7 @@ type PerplexityOptions = Options<
   | "kvType"
   | "kvMemory"
   | "attention"
+  | "products"
   | "json"
 >;
 

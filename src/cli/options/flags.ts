@@ -12,6 +12,7 @@ export const MODEL_FLAGS = [
   "kvType",
   "kvMemory",
   "attention",
+  "products",
   "speculate",
   "draftModel",
   "chatTemplate",

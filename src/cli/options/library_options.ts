@@ -19,6 +19,7 @@ export function loadOptions(flags: Omit<ModelFlags, keyof FileFlags>): LoadOptio
     kvType: flags.kvType,
     kvMemory: flags.kvMemory,
     attention: flags.attention,
+    products: flags.products,
   };
 }
 

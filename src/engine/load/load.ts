@@ -24,7 +24,7 @@ export async function load(path: string, options: LoadOptions = {}): Promise<Mod
   const checkpoint = openCheckpoint(path);
   const identities = checkpoint.files.map(fileIdentity);
   await fetchLibraries();
-  const backend = openBackend(options.device ?? "auto", options.threads, options.attention);
+  const backend = openBackend(options.device ?? "auto", options.threads, options);
   try {
     const model = await Model.open(checkpoint, backend, options);
     // Headers and weights are read at different times: those of two files must not be mixed.

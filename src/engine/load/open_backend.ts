@@ -12,6 +12,8 @@ import {
   type Backend,
   type BackendKind,
   type Meter,
+  PRODUCT_NUMBERS,
+  type ProductNumbers,
   type Quantizer,
 } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
@@ -40,19 +42,26 @@ const DRIVER_FOLDERS = [
   "/run/opengl-driver/lib",
 ];
 
+/** Choices of a device's kernels. */
+interface KernelChoices {
+  /** @default "auto" */
+  readonly attention?: AttentionKernels | undefined;
+  /** @default "auto" */
+  readonly products?: ProductNumbers | undefined;
+}
+
 /**
  * Opens a device: `auto` for the fastest one, or a kind with an optional variant after a colon,
  * such as `cpu:avx2` or `cuda:1`.
  *
  * @param threads threads that compute; 0 for one per core
  * @throws {ForgeError} `usage` for an unknown device, or threads out of range; `not_found` or
- * `device` if its library is missing or fails; `unsupported` if it has no choice of attention
- * kernels.
+ * `device` if its library is missing or fails; `unsupported` if it does not have the kernels.
  */
 export function openBackend(
   device: string,
   threads = 0,
-  attention: AttentionKernels = "auto",
+  { attention = "auto", products = "auto" }: KernelChoices = {},
 ): Backend & Quantizer & Meter {
   if (!Number.isInteger(threads) || threads < 0 || threads > MAX_THREADS) {
     throw new ForgeError(
@@ -66,11 +75,18 @@ export function openBackend(
       `attention is "${attention}"; valid are ${ATTENTION_KERNELS.join(", ")}`,
     );
   }
+  if (!PRODUCT_NUMBERS.includes(products)) {
+    throw new ForgeError(
+      "usage",
+      `products is "${products}"; valid are ${PRODUCT_NUMBERS.join(", ")}`,
+    );
+  }
   const backend = device === "auto"
     ? openUsableGpu(threads) ?? NativeBackend.open({ kind: "cpu", threads })
     : NativeBackend.open({ ...parseDevice(device), threads });
   try {
     backend.setAttention(attention);
+    if (products !== "auto") backend.setProducts(products);
     return backend;
   } catch (error) {
     backend.close();

@@ -1,4 +1,4 @@
-import type { AttentionKernels, KvType } from "../../backend.ts";
+import type { AttentionKernels, KvType, ProductNumbers } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
 import { quantized, QUANTIZED_TYPES, type QuantizedType } from "../../formats/quantized.ts";
@@ -38,6 +38,12 @@ export interface LoadOptions {
    */
   readonly attention?: AttentionKernels | undefined;
   /**
+   * Numbers that products with BF16 and F16 weights multiply on a CPU with instructions for BF16:
+   * `f32` is float32; `bf16` rounds activations and F16 weights to BF16, which is twice as fast;
+   * `auto` rounds activations for BF16 weights, as PyTorch does. @default "auto"
+   */
+  readonly products?: ProductNumbers | undefined;
+  /**
    * Speculative decoding: `on` drafts as many tokens as pay, `off` none, a number from 1 to 32
    * always that many per sequence. On the CPU it changes no token; on a GPU it may change the last
    * digits of logits and, rarely, a token. `auto` is `on` where nothing changes.
@@ -62,6 +68,7 @@ export const LOAD_OPTIONS: OptionChecks<LoadOptions> = {
   chatTemplate: STRING,
   kvType: undefined,
   attention: undefined,
+  products: undefined,
   speculate: undefined,
   draftModel: undefined,
 };

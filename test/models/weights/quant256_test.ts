@@ -37,7 +37,11 @@ for (const [type, reference] of Object.entries(models)) {
   });
   for (const { name } of devices.filter(({ kind }) => kind === "cpu")) {
     Deno.test(`quant256 ${type} is as accurate on ${name} as in llama.cpp`, async () => {
-      await check(reference, { device: name }, reference.llama_cpp_relative_error);
+      const error = reference.llama_cpp_relative_error;
+      if (type !== "BF16") return check(reference, { device: name }, error);
+      // llama.cpp rounds activations to BF16 too, but not the same ones.
+      await check(reference, { device: name }, 1.5 * error);
+      await check(reference, { device: name, products: "f32" }, 0.5 * error);
     });
   }
 }

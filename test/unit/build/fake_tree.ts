@@ -69,6 +69,9 @@ const files: Readonly<Record<string, string>> = {
     #include "../lanes.h"
     namespace FORGE_TARGET { int lanes() { return shared_lanes(); } }
   `,
+  "csrc/cpu/kernels/avx512_bf16/pairs.cpp": `
+    namespace FORGE_TARGET { int pairs() { return 32; } }
+  `,
 };
 
 /** A source tree in a temporary folder, removed on disposal. */

@@ -26,7 +26,7 @@ const linux: Platform = { os: "linux", arch: "x86_64" };
 const linuxArm: Platform = { os: "linux", arch: "aarch64" };
 const mac: Platform = { os: "darwin", arch: "aarch64" };
 
-Deno.test("libraryGraph: kernels are compiled once for every instruction set", () => {
+Deno.test("libraryGraph: kernels are compiled once for every instruction set, a folder of one for it alone", () => {
   const labels = (platform: Platform) =>
     graphOf("cpu", platform).compiles.map((step) => step.label);
   assertEquals(labels(linux), [
@@ -36,6 +36,7 @@ Deno.test("libraryGraph: kernels are compiled once for every instruction set", (
     "csrc/cpu/kernels/lanes.cpp (avx2)",
     "csrc/cpu/kernels/lanes.cpp (avx2_vnni)",
     "csrc/cpu/kernels/lanes.cpp (avx512)",
+    "csrc/cpu/kernels/avx512_bf16/pairs.cpp (avx512_bf16)",
   ]);
   assertEquals(labels(linuxArm).slice(2), [
     "csrc/cpu/kernels/lanes.cpp (portable)",
@@ -45,8 +46,9 @@ Deno.test("libraryGraph: kernels are compiled once for every instruction set", (
 
 Deno.test("libraryGraph: only the kernels of a target use its instructions", () => {
   for (const { label, command } of graphOf("cpu", linux).compiles) {
-    assertEquals(command.includes("-mavx512f"), label.endsWith("(avx512)"), label);
-    assertEquals(command.includes("-mavx2"), /\(avx(2|2_vnni|512)\)$/.test(label), label);
+    assertEquals(command.includes("-mavx512bf16"), label.endsWith("(avx512_bf16)"), label);
+    assertEquals(command.includes("-mavx512f"), /\(avx512(_bf16)?\)$/.test(label), label);
+    assertEquals(command.includes("-mavx2"), /\(avx(2|2_vnni|512|512_bf16)\)$/.test(label), label);
     assertEquals(command.includes("-DFORGE_TARGET=portable"), label.endsWith("(portable)"), label);
   }
 });
@@ -62,6 +64,7 @@ Deno.test("libraryGraph: objects are linked from the least to the most capable",
     "avx2",
     "avx2_vnni",
     "avx512",
+    "avx512_bf16",
   ]);
 });
 
@@ -100,7 +103,7 @@ Deno.test("libraryGraph: small files of a folder are compiled together, slow one
   }
 
   // Alone, a file with a missing include does not compile.
-  assertEquals(compiles({ ...release, debug: true }).length, 16 + 4 * 3);
+  assertEquals(compiles({ ...release, debug: true }).length, 16 + 4 * 3 + 1);
 });
 
 Deno.test("libraryGraph: the reference contracts nothing", () => {

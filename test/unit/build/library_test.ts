@@ -48,7 +48,7 @@ function* kernelObjects(folder: string): Generator<string> {
   for (const entry of Deno.readDirSync(folder)) {
     const path = join(folder, entry.name);
     if (entry.isDirectory) yield* kernelObjects(path);
-    else if (/\.(avx2|avx2_vnni|avx512|neon_dot)\.o$/.test(entry.name)) yield path;
+    else if (/\.(avx2|avx2_vnni|avx512|avx512_bf16|neon_dot)\.o$/.test(entry.name)) yield path;
   }
 }
 

@@ -93,6 +93,15 @@ export const MODEL_OPTIONS = {
     help: "attention kernels on a CUDA device",
     defaultText: "auto: the fastest that fit",
   },
+  products: {
+    flags: "--products",
+    kind: "choice",
+    metavar: "NUMBERS",
+    choices: ["auto", "f32", "bf16"],
+    group: "Model",
+    help: "numbers multiplied with BF16 and F16 weights on a CPU; bf16 rounds F16 weights",
+    defaultText: "auto: BF16 for BF16 weights, if the CPU has it",
+  },
   speculate: {
     flags: "--speculate",
     kind: "choice_or_integer",
