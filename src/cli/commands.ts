@@ -8,6 +8,7 @@ import {
   BATCH_FLAGS,
   CONSTRAINT_FLAGS,
   GENERATION_FLAGS,
+  LOADING_FLAGS,
   MODEL_FLAGS,
   SERVE_FLAGS,
 } from "./options/flags.ts";
@@ -106,17 +107,19 @@ export const COMMANDS: readonly Command[] = [
   }, () => import("./commands/chat.ts")),
   defineCommand({
     name: "serve",
-    summary: "serve a model over HTTP, with OpenAI's API",
+    summary: "serve models over HTTP, with the APIs of OpenAI, Anthropic and Ollama",
     description: [
-      "Serves a model over HTTP, with a page for browsers. Endpoints of OpenAI's API: " +
+      "Serves one or several models over HTTP, with a page for browsers. Endpoints of OpenAI's API: " +
       "/v1/chat/completions, /v1/responses, /v1/completions, /v1/embeddings, /v1/models, /tokenize, " +
       "/detokenize, /props, /health. Of Anthropic's API: /v1/messages. Of Ollama's API: /api/chat, " +
-      "/api/generate, /api/embed, /api/tags, /api/show, " +
-      "/api/version. Requests are batched together.",
+      "/api/generate, /api/embed, /api/tags, /api/ps, /api/show, /api/version. Requests are batched together.",
     ],
     operands: [MODEL],
-    options: [...SERVE_FLAGS, ...MODEL_FLAGS, ...GENERATION_FLAGS, "verbose"],
+    options: ["serveModel", ...SERVE_FLAGS, ...LOADING_FLAGS, ...GENERATION_FLAGS, "verbose"],
     notes: [
+      "The first of several models is loaded at the start and answers requests that name none; the others " +
+      "are loaded when a request names them. A short name, with options for its model, is a key of " +
+      '"models" in ~/.config/forge/config.json.',
       "Generation and sampling options are defaults for requests that do not set them. A request with an " +
       "unknown or unsupported key is an error that names the key.",
       "Without an API key, a server on a loopback address accepts only requests for localhost, 127.0.0.1 " +
@@ -127,6 +130,7 @@ export const COMMANDS: readonly Command[] = [
     examples: [
       "forge serve -m model.gguf",
       "forge serve -m Qwen/Qwen3-0.6B --port 8000 --alias qwen",
+      "forge serve -m small.gguf -m large.gguf --keep-alive 10m",
       "FORGE_API_KEY=secret forge serve -m model.gguf --host 0.0.0.0",
     ],
   }, () => import("./commands/serve.ts")),

@@ -1,4 +1,4 @@
-import type { Backend, DeviceInfo, Meter } from "../backend.ts";
+import type { Backend, DeviceInfo, DeviceMemory, Meter } from "../backend.ts";
 import type { ConstraintCost } from "../constrain/compiled_constraint.ts";
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
@@ -129,7 +129,14 @@ export class Model implements AsyncDisposable {
     const shape = { contextLength, maxSequences, kvType };
     const weightBytes = weights.mappedBytes;
     // The tokenizer is read while the device prepares the step.
-    const opening = openRunner(backend, lm, shape, weightBytes, options.kvMemory);
+    const opening = openRunner(
+      backend,
+      lm,
+      shape,
+      weightBytes,
+      options.kvMemory,
+      options.modelsInMemory,
+    );
     const reading = Promise.try(openTokenizer, checkpoint);
     const [tokenizer, runner] = await Promise.all([reading, opening]);
     const target = { ...shape, backend, lm, weightBytes, tokenizer };
@@ -182,6 +189,16 @@ export class Model implements AsyncDisposable {
   get kvTokens(): { readonly total: number; readonly free: number } {
     const { nPages, freePages } = this.#runner.pages;
     return { total: nPages * PAGE_TOKENS, free: freePages * PAGE_TOKENS };
+  }
+
+  /** Memory of the device as it is now. */
+  get deviceMemory(): DeviceMemory {
+    return this.#backend.memory();
+  }
+
+  /** True if a GPU runs the model. */
+  get usesGpu(): boolean {
+    return this.#backend.kind === "cuda" || this.#backend.kind === "metal";
   }
 
   /** Bytes of the keys and values of each token. */

@@ -37,7 +37,7 @@ export class Answer implements Disposable {
    */
   constructor(service: Service, count: number) {
     this.#service = service;
-    this.#place = service.admission.enter(count);
+    this.#place = service.enter(count);
   }
 
   /** Signal for the generations. */
@@ -84,7 +84,7 @@ export class Answer implements Disposable {
       yield* format.closing();
     } catch (error) {
       // The status has been sent, so the error is a message.
-      if (isFault(error)) this.#service.onError(error);
+      if (isFault(error)) this.#service.server.onError(error);
       yield format.error(error);
     } finally {
       this.#end();
@@ -95,7 +95,7 @@ export class Answer implements Disposable {
   async *#pieces(
     generations: readonly AsyncGenerator<Piece>[],
   ): AsyncGenerator<readonly [index: number, piece: Piece]> {
-    const timers = generations.map(() => this.#service.metrics.startGeneration());
+    const timers = generations.map(() => this.#service.server.metrics.startGeneration());
     for await (const next of merge(generations, () => this.#controller.abort())) {
       timers[next[0]]!.take(next[1]);
       if (next[1].end?.finishReason === "cancelled") {

@@ -5,9 +5,9 @@ import { countTokens, messages } from "./anthropic/messages.ts";
 import { Guard } from "./http/guard.ts";
 import { errorResponse, HttpError, isFault } from "./http/http_error.ts";
 import { chat, generate } from "./ollama/chat.ts";
-import { embed } from "./ollama/embed.ts";
-import { ollamaError } from "./ollama/endpoint.ts";
-import { show, tags, version } from "./ollama/models.ts";
+import { embed, embedOne } from "./ollama/embed.ts";
+import { ollamaError } from "./ollama/format.ts";
+import { loadedModels, show, tags, version } from "./ollama/models.ts";
 import { chatCompletions } from "./openai/chat_completions.ts";
 import { completions } from "./openai/completions.ts";
 import { embeddings } from "./openai/embeddings.ts";
@@ -15,23 +15,13 @@ import { listModels, showModel } from "./openai/models.ts";
 import { deleteResponse, responses, showResponse } from "./openai/responses.ts";
 import { checkOptions, type ServeOptions } from "./options.ts";
 import { metrics, slots } from "./metrics.ts";
+import type { ModelPool } from "./model_pool.ts";
 import { page, pageFile, props } from "./page.ts";
-import { Service } from "./service.ts";
+import { type Endpoint, Server, withModel } from "./service.ts";
 import { detokenize, tokenize } from "./tokens.ts";
 
 /** Answers one HTTP request; it never rejects. */
 export type Handler = (request: Request) => Promise<Response>;
-
-/**
- * Answers the requests of a route.
- *
- * @param rest part of the path that the `*` of the route matches
- */
-type Endpoint = (
-  service: Service,
-  request: Request,
-  rest: string,
-) => Response | Promise<Response>;
 
 interface Route {
   readonly method: "GET" | "POST" | "DELETE";
@@ -43,27 +33,29 @@ interface Route {
 }
 
 const ROUTES: readonly Route[] = [
-  { method: "POST", path: "/v1/chat/completions", endpoint: chatCompletions },
-  { method: "POST", path: "/v1/responses", endpoint: responses },
+  { method: "POST", path: "/v1/chat/completions", endpoint: withModel(chatCompletions) },
+  { method: "POST", path: "/v1/responses", endpoint: withModel(responses) },
   { method: "GET", path: "/v1/responses/*", endpoint: showResponse },
   { method: "DELETE", path: "/v1/responses/*", endpoint: deleteResponse },
-  { method: "POST", path: "/v1/messages", endpoint: messages },
-  { method: "POST", path: "/v1/messages/count_tokens", endpoint: countTokens },
-  { method: "POST", path: "/v1/completions", endpoint: completions },
-  { method: "POST", path: "/v1/embeddings", endpoint: embeddings },
+  { method: "POST", path: "/v1/messages", endpoint: withModel(messages) },
+  { method: "POST", path: "/v1/messages/count_tokens", endpoint: withModel(countTokens) },
+  { method: "POST", path: "/v1/completions", endpoint: withModel(completions) },
+  { method: "POST", path: "/v1/embeddings", endpoint: withModel(embeddings) },
   { method: "GET", path: "/v1/models", endpoint: listModels },
   { method: "GET", path: "/v1/models/*", endpoint: showModel },
-  { method: "POST", path: "/tokenize", endpoint: tokenize },
-  { method: "POST", path: "/detokenize", endpoint: detokenize },
+  { method: "POST", path: "/tokenize", endpoint: withModel(tokenize) },
+  { method: "POST", path: "/detokenize", endpoint: withModel(detokenize) },
   { method: "GET", path: "/", endpoint: page, isOpen: true },
   { method: "GET", path: "/page/*", endpoint: pageFile, isOpen: true },
-  { method: "GET", path: "/props", endpoint: props },
+  { method: "GET", path: "/props", endpoint: withModel(props) },
   { method: "GET", path: "/slots", endpoint: slots },
   { method: "GET", path: "/metrics", endpoint: metrics },
   { method: "GET", path: "/health", endpoint: health, isOpen: true },
   { method: "POST", path: "/api/chat", endpoint: chat },
   { method: "POST", path: "/api/generate", endpoint: generate },
-  { method: "POST", path: "/api/embed", endpoint: embed },
+  { method: "POST", path: "/api/embed", endpoint: withModel(embed) },
+  { method: "POST", path: "/api/embeddings", endpoint: withModel(embedOne) },
+  { method: "GET", path: "/api/ps", endpoint: loadedModels },
   { method: "GET", path: "/api/tags", endpoint: tags },
   { method: "POST", path: "/api/show", endpoint: show },
   { method: "GET", path: "/api/version", endpoint: version },
@@ -76,29 +68,32 @@ const ERROR_FORMS = [
 ] as const;
 
 /**
- * Creates a handler of HTTP requests that serves a model with OpenAI's API and Ollama's endpoints.
+ * Creates a handler of HTTP requests that serves models with the APIs of OpenAI, Anthropic and Ollama.
  *
- * The caller keeps ownership of the model and closes it. An invalid request gets a response with the
+ * The caller keeps ownership of the model, or of the pool, and closes it. An invalid request gets a response with the
  * error and the status that OpenAI's API gives it.
  *
  * @throws {ForgeError} `usage` for an invalid option
  */
-export function createHandler(model: Model, options: ServeOptions = {}): Handler {
+export function createHandler(
+  models: Model | ModelPool,
+  options: ServeOptions = {},
+): Handler {
   checkOptions(options);
-  const service = new Service(model, options);
+  const server = new Server(models, options);
   const guard = new Guard(options);
   return async (request) => {
-    const response = guard.addHeaders(await respond(service, guard, request));
-    service.metrics.countRequest(request.method, routePath(request), response.status);
+    const response = guard.addHeaders(await respond(server, guard, request));
+    server.metrics.countRequest(request.method, routePath(request), response.status);
     return response;
   };
 }
 
-async function respond(service: Service, guard: Guard, request: Request): Promise<Response> {
+async function respond(server: Server, guard: Guard, request: Request): Promise<Response> {
   try {
-    return await dispatch(service, guard, request);
+    return await dispatch(server, guard, request);
   } catch (error) {
-    if (isFault(error)) service.onError(error);
+    if (isFault(error)) server.onError(error);
     const path = pathOf(request);
     const [, form] = ERROR_FORMS.find(([start]) => path.startsWith(start)) ?? [];
     return errorResponse(error, form?.(error));
@@ -116,7 +111,7 @@ function routePath(request: Request): string {
   return ROUTES.find((route) => restOf(path, route) !== undefined)?.path ?? "other";
 }
 
-async function dispatch(service: Service, guard: Guard, request: Request): Promise<Response> {
+async function dispatch(server: Server, guard: Guard, request: Request): Promise<Response> {
   guard.checkSource(request);
   if (request.method === "OPTIONS") return guard.preflight(request);
   const path = new URL(request.url).pathname;
@@ -125,7 +120,7 @@ async function dispatch(service: Service, guard: Guard, request: Request): Promi
   const method = request.method === "HEAD" ? "GET" : request.method;
   const route = routes.find((candidate) => candidate.method === method);
   if (!route?.isOpen) guard.checkKey(request);
-  if (route !== undefined) return await route.endpoint(service, request, restOf(path, route)!);
+  if (route !== undefined) return await route.endpoint(server, request, restOf(path, route)!);
   const [other] = routes;
   if (other === undefined) {
     const valid = ROUTES.map((known) => `${known.method} ${known.path}`).join(", ");
@@ -146,6 +141,6 @@ function restOf(path: string, route: Route): string | undefined {
 }
 
 /** `GET /health`: reports that the server accepts requests, and the number of answers in progress. */
-function health({ admission }: Service): Response {
+function health({ admission }: Server): Response {
   return Response.json({ status: "ok", answers: admission.inProgress });
 }

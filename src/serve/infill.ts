@@ -38,7 +38,7 @@ const GGUF_KEYS = {
  * @throws {ForgeError} `bad_input` for texts far beyond the context; `cancelled` by the signal
  */
 export async function infillPrompt(
-  { model, slices }: Service,
+  { model, server: { slices } }: Service,
   prefix: string,
   suffix: string,
   signal: AbortSignal,

@@ -1,6 +1,6 @@
 /** Counters and histograms of the server, in the text format of Prometheus. */
 import type { Piece } from "../engine/generation/request.ts";
-import type { Service } from "./service.ts";
+import type { Server } from "./service.ts";
 
 /** Upper bounds of the buckets of times, in seconds. */
 const TIME_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
@@ -75,9 +75,11 @@ export class Metrics {
     };
   }
 
-  /** Returns all metrics, with the state of the service. */
-  text({ admission, model }: Service): string {
-    const { free, total } = model.kvTokens;
+  /** Returns all metrics, with the state of the server. */
+  text({ admission, models }: Server): string {
+    const caches = models.loaded.map(({ model }) => model.kvTokens);
+    const total = caches.reduce((sum, cache) => sum + cache.total, 0);
+    const free = caches.reduce((sum, cache) => sum + cache.free, 0);
     const metric = (name: string, type: string, help: string, lines: readonly string[]) =>
       `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join("\n")}\n`;
     const plain = (name: string, type: string, help: string, value: number) =>
@@ -90,6 +92,12 @@ export class Metrics {
         "counter",
         "Responses by method, path and status.",
         [...this.#requests].map(([labels, count]) => `forge_requests_total{${labels}} ${count}`),
+      ),
+      plain(
+        "forge_models_loaded",
+        "gauge",
+        "Models in memory.",
+        caches.length,
       ),
       plain("forge_answers", "gauge", "Answers computed or queued.", admission.inProgress),
       plain(
@@ -134,18 +142,22 @@ export class Metrics {
 }
 
 /** `GET /metrics`. */
-export function metrics(service: Service): Response {
-  return new Response(service.metrics.text(service), {
+export function metrics(server: Server): Response {
+  return new Response(server.metrics.text(server), {
     headers: { "content-type": "text/plain; version=0.0.4; charset=utf-8" },
   });
 }
 
-/** `GET /slots`: the places for answers that are computed at a time. */
-export function slots({ admission, model }: Service): Response {
-  const { parallel, contextLength } = model;
-  return Response.json(Array.from({ length: parallel }, (_, id) => ({
-    id,
-    n_ctx: contextLength,
-    is_processing: id < admission.inProgress,
-  })));
+/** `GET /slots`: the places for answers that are computed at a time, of all loaded models. */
+export function slots({ models }: Server): Response {
+  return Response.json(
+    models.loaded.flatMap(({ name, users, model }) =>
+      Array.from({ length: model.parallel }, (_, id) => ({
+        id,
+        model: name,
+        n_ctx: model.contextLength,
+        is_processing: id < users,
+      }))
+    ),
+  );
 }

@@ -16,4 +16,5 @@
  * @module
  */
 export { createHandler, type Handler } from "./handler.ts";
+export { ModelPool, type ModelSource, type PoolOptions } from "./model_pool.ts";
 export type { ServeOptions } from "./options.ts";

@@ -15,7 +15,8 @@ export const DEFAULT_QUEUE = 256;
 /** Options of {@linkcode createHandler}. Every member has a default. */
 export interface ServeOptions {
   /**
-   * Names of the model. Requests for another name are rejected; responses use the first.
+   * Names of a single model. Requests for another name are rejected; responses use the first. The models
+   * of a {@linkcode ModelPool} have their own.
    *
    * @default the name of its file or folder
    */
@@ -36,7 +37,7 @@ export interface ServeOptions {
    * @default false
    */
   readonly anyHost?: boolean | undefined;
-  /** Options of generations where a request sets none. */
+  /** Options of generations with a single model where a request sets none. */
   readonly defaults?: GenerateOptions | undefined;
   /** Limit of answers in progress, computed or queued; more are rejected. @default 288 */
   readonly maxAnswers?: number | undefined;

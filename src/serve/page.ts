@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { stripTypeScriptTypes } from "node:module";
 import { quote } from "../formats/quote.ts";
 import { HttpError } from "./http/http_error.ts";
-import type { Service } from "./service.ts";
+import type { Server, Service } from "./service.ts";
 
 const HTML = "text/html; charset=utf-8";
 const CSS = "text/css; charset=utf-8";
@@ -41,7 +41,7 @@ export async function page(): Promise<Response> {
  *
  * @throws {HttpError} 404 for another name
  */
-export async function pageFile(_: Service, __: Request, name: string): Promise<Response> {
+export async function pageFile(_: Server, __: Request, name: string): Promise<Response> {
   const type = Object.hasOwn(FILES, name) ? FILES[name] : undefined;
   if (type === undefined) {
     const valid = Object.keys(FILES).join(", ");
@@ -64,11 +64,12 @@ function respond(text: string, type: string): Response {
 }
 
 /** `GET /props`: facts about the model and the server, under llama.cpp's names where it has them. */
-export function props({ model, name, names, defaults }: Service): Response {
+export function props({ model, name, names, defaults, server }: Service): Response {
   const { checkpoint, contextLength, device, memory, hasChatTemplate, generates } = model;
   return Response.json({
     model_alias: name,
     model_aliases: names,
+    models: server.models.names,
     model_path: checkpoint.path,
     model_type: checkpoint.modelType,
     chat_template: checkpoint.chatTemplate ?? null,

@@ -3,63 +3,134 @@ import { DEFAULT_PARALLEL } from "../engine/limits.ts";
 import type { Model } from "../engine/model.ts";
 import type { GenerateOptions } from "../engine/request/options.ts";
 import { Slices } from "../engine/request/prompt.ts";
+import { ForgeError } from "../errors.ts";
 import type { JsonObject } from "../formats/json.ts";
-import { quote, quoteList } from "../formats/quote.ts";
+import { quote } from "../formats/quote.ts";
 import { isGiven, readString } from "../requests/values.ts";
-import { EnforceableTools } from "./chat/tools.ts";
+import type { EnforceableTools } from "./chat/tools.ts";
 import { HttpError } from "./http/http_error.ts";
+import { readBody } from "./http/request_body.ts";
 import { Metrics } from "./metrics.ts";
 import { KeptResponses } from "./openai/kept_responses.ts";
+import { ModelPool, type ModelUse, type OfferedModel, readKeepAlive } from "./model_pool.ts";
 import { DEFAULT_QUEUE, type ServeOptions } from "./options.ts";
 
-/** State that all endpoints share. */
-export class Service {
+/** State that all requests share. */
+export class Server {
+  readonly models: ModelPool;
+  readonly admission: Admission;
+  /** Encoding of texts that are not prompts. */
+  readonly slices = new Slices();
+  readonly responses = new KeptResponses();
+  readonly metrics = new Metrics();
+  /** Start of the server, in seconds since 1970. */
+  readonly created = Math.floor(Date.now() / 1000);
+  readonly onError: (error: unknown) => void;
+
+  constructor(models: Model | ModelPool, options: ServeOptions) {
+    const { names: [name, ...others] = [], defaults = {}, maxAnswers, onError } = options;
+    this.models = models instanceof ModelPool
+      ? models
+      : ModelPool.of(models, [name ?? modelName(models.checkpoint.path), ...others], defaults);
+    this.admission = new Admission(maxAnswers ?? DEFAULT_PARALLEL + DEFAULT_QUEUE);
+    this.onError = onError ?? ((error) => console.error(error));
+  }
+
+  /** Returns the model that a request names; the first one if it names none. */
+  findModel({ model }: JsonObject): OfferedModel {
+    return this.models.find(isGiven(model) ? readString(model, "model") : undefined);
+  }
+
+  /**
+   * Opens the view of a request, loading its model if necessary.
+   *
+   * @throws {HttpError} 404 for an unknown model, 500 if it cannot be loaded
+   */
+  async open(body: JsonObject): Promise<Service> {
+    const offered = this.findModel(body);
+    const keepAliveMs = readKeepAlive(body.keep_alive);
+    try {
+      return new Service(this, await this.models.use(offered, keepAliveMs));
+    } catch (error) {
+      if (!(error instanceof ForgeError)) throw error;
+      const message = `cannot load ${quote(offered.name)}: ${error.message}`;
+      throw new HttpError(500, message, { code: "model_load_failed" });
+    }
+  }
+}
+
+/** View of a request: the server, and the model that the request uses. */
+export class Service implements Disposable {
+  readonly server: Server;
   readonly model: Model;
   /** Names of the model; responses use the first. */
   readonly names: readonly [string, ...string[]];
   /** Options of generations where a request sets none. */
   readonly defaults: GenerateOptions;
-  readonly admission: Admission;
-  readonly enforceable = new EnforceableTools();
-  /** Encoding of texts that are not prompts. */
-  readonly slices = new Slices();
-  readonly responses = new KeptResponses();
-  readonly metrics = new Metrics();
-  /** Start of the service, in seconds since 1970. */
-  readonly created = Math.floor(Date.now() / 1000);
-  readonly onError: (error: unknown) => void;
+  readonly enforceable: EnforceableTools;
+  /** Time that the request waited for the model, in milliseconds. */
+  readonly loadMs: number;
+  readonly #use: ModelUse;
 
-  constructor(model: Model, options: ServeOptions) {
-    const { names: [name, ...others] = [], defaults = {}, maxAnswers, onError } = options;
-    this.model = model;
-    this.names = [name ?? nameOf(model.checkpoint.path), ...others];
-    this.defaults = defaults;
-    this.admission = new Admission(maxAnswers ?? DEFAULT_PARALLEL + DEFAULT_QUEUE);
-    this.onError = onError ?? ((error) => console.error(error));
+  constructor(server: Server, use: ModelUse) {
+    const { source, enforceable } = use.offered;
+    this.server = server;
+    this.model = use.model;
+    this.names = source.names;
+    this.defaults = source.defaults?.(use.model) ?? {};
+    this.enforceable = enforceable;
+    this.loadMs = use.loadMs;
+    this.#use = use;
   }
 
   get name(): string {
     return this.names[0];
   }
 
-  /** @throws {HttpError} 404 if the request names another model */
-  checkModel({ model }: JsonObject): void {
-    if (isGiven(model)) this.findModel(readString(model, "model"));
+  /** Takes a place for answers, and keeps the model loaded until the result is disposed of. */
+  enter(answers: number): Disposable {
+    const stack = new DisposableStack();
+    stack.use(this.server.admission.enter(answers));
+    stack.use(this.#use.share());
+    return stack;
   }
 
-  /** @throws {HttpError} 404 if the model has no such name */
-  findModel(name: string): string {
-    if (this.names.includes(name)) return name;
-    throw new HttpError(
-      404,
-      `the model ${quote(name)} is not served here; valid is ${quoteList(this.names)}`,
-      { param: "model", code: "model_not_found" },
-    );
+  [Symbol.dispose](): void {
+    this.#use[Symbol.dispose]();
   }
 }
 
+/**
+ * Answers the requests of a route.
+ *
+ * @param rest part of the path that the `*` of the route matches
+ */
+export type Endpoint = (
+  server: Server,
+  request: Request,
+  rest: string,
+) => Response | Promise<Response>;
+
+/** Answers requests with the model that they name. */
+type ModelEndpoint = (
+  service: Service,
+  request: Request,
+  body: JsonObject,
+) => Response | Promise<Response>;
+
+/** Makes an endpoint that uses a model: the one named in the body, or in the query of a GET. */
+export function withModel(endpoint: ModelEndpoint): Endpoint {
+  return async (server, request) => {
+    const body = request.method === "POST"
+      ? await readBody(request)
+      : Object.fromEntries(new URL(request.url).searchParams);
+    using service = await server.open(body);
+    return await endpoint(service, request, body);
+  };
+}
+
 /** Returns the base name of a path without the extension .gguf. */
-function nameOf(path: string): string {
+export function modelName(path: string): string {
   return basename(path).replace(/^\.+$|\.gguf$/i, "") || "model";
 }
 

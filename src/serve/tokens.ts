@@ -11,23 +11,24 @@ import {
   readString,
   RequestError,
 } from "../requests/values.ts";
-import { readBody } from "./http/request_body.ts";
 import type { Service } from "./service.ts";
 
 const TEXT_FIELDS = ["model", "content", "messages", "add_special", "parse_special"];
 const ALIASES = { prompt: "content", add_special_tokens: "add_special" };
 
 /** Returns the token ids of a text, or of a conversation rendered by the model's template. */
-export async function tokenize(service: Service, request: Request): Promise<Response> {
-  const body = await readBody(request);
+export async function tokenize(
+  service: Service,
+  request: Request,
+  body: JsonObject,
+): Promise<Response> {
   checkKeys(body, TEXT_FIELDS, ALIASES);
-  service.checkModel(body);
   const tokens = await encode(service, body, request.signal);
   return Response.json({ tokens: [...tokens], count: tokens.length });
 }
 
 async function encode(
-  { model, slices }: Service,
+  { model, server: { slices } }: Service,
   body: JsonObject,
   signal: AbortSignal,
 ): Promise<Int32Array> {
@@ -48,10 +49,8 @@ async function encode(
 }
 
 /** Returns the text of token ids. */
-export async function detokenize(service: Service, request: Request): Promise<Response> {
-  const body = await readBody(request);
+export function detokenize(service: Service, _: Request, body: JsonObject): Response {
   checkKeys(body, ["model", "tokens"]);
-  service.checkModel(body);
   const { tokens } = body;
   if (!isTokenIds(tokens)) throw invalid("tokens", tokens, "a list of token ids");
   const { tokenizer } = service.model;

@@ -30,7 +30,7 @@ class Server implements AsyncDisposable {
     env: Readonly<Record<string, string>> = {},
   ): Promise<Server> {
     const server = new Server(args, env);
-    await server.waitFor("\n");
+    await server.waitFor("listening on");
     const [, url] = /listening on (\S+)/.exec(server.shown) ?? [];
     assert(url !== undefined, server.shown);
     server.url = url;
@@ -164,5 +164,41 @@ Deno.test("serve: invalid addresses and options are rejected", async () => {
     const { stdout, stderr, ...rest } = await forge(["serve", ...args]);
     assertEquals([rest.code, stdout, stderr.trim().split("\n").length], [code, "", 1], stderr);
     assertStringIncludes(stderr, message);
+  }
+});
+
+Deno.test("serve: several models, of flags and of a folder", async () => {
+  using folder = new TempFolder();
+  for (const name of ["one", "two"]) {
+    Deno.mkdirSync(`${folder.path}/${name}`);
+    writeEndlessLlama(`${folder.path}/${name}`);
+  }
+  Deno.writeTextFileSync(`${folder.path}/notes.txt`, "not a model");
+  const [first, second] = ["one", "two"].map((name) => `${folder.path}/${name}`) as [
+    string,
+    string,
+  ];
+  for (const args of [["-m", first, "-m", second], ["--models-dir", folder.path]]) {
+    await using server = await Server.start([...args, "--keep-alive", "10m", "-n", "2"]);
+    assertStringIncludes(server.shown, "(models one, two, 32 at a time)");
+    const get = async (path: string) => await (await fetch(server.url + path)).json();
+    assertEquals((await get("/api/ps")).models.length, args[0] === "-m" ? 1 : 0);
+    const body = JSON.stringify({ model: "two", prompt: "a" });
+    const answer = await fetch(`${server.url}/v1/completions`, { method: "POST", body });
+    assertEquals((await answer.json()).model, "two");
+    server.kill("SIGTERM");
+    assertEquals(await server.end(), 0);
+  }
+  for (
+    const [args, message] of [
+      [["-m", first, "-m", second, "--alias", "x"], "--alias names a single model"],
+      [["-m", first, "-m", first], 'two models have the name "one"'],
+      [["-m", first, "--keep-alive", "soon"], '--keep-alive is "soon"; valid are seconds'],
+      [["--models-dir", `${folder.path}/none`], "cannot read"],
+      [["--models-dir", first], "has no models; valid are"],
+    ] as const
+  ) {
+    const { code, stderr } = await forge(["serve", "--port", "0", ...args]);
+    assert(code > 0 && stderr.includes(message), stderr);
   }
 });

@@ -218,6 +218,6 @@ Deno.test("serve: Ollama's endpoints name rejected keys in Ollama's format", asy
     ] as const
   ) assertStringIncludes(await refusal(client, path, body), message);
   const other = await refusal(client, "/api/show", { model: "other" }, 404);
-  assertStringIncludes(other, 'the model "other" is not served here');
+  assertEquals(other, "model 'other' not found");
   assertEquals((await (await client.get("/health")).json()).answers, 0);
 });

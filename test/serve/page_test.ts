@@ -3,8 +3,9 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import axe from "axe-core";
 import type { Page } from "puppeteer-core";
-import { load, type Model } from "../../src/mod.ts";
-import { createHandler, type Handler, type ServeOptions } from "../../src/serve/mod.ts";
+import { load } from "../../src/mod.ts";
+import { openCheckpoint } from "../../src/formats/checkpoint.ts";
+import { createHandler, type Handler, ModelPool, type ServeOptions } from "../../src/serve/mod.ts";
 import { browserUnavailable, TestBrowser } from "../support/browser.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeScriptedLlama } from "../support/tiny_llama.ts";
@@ -26,11 +27,11 @@ class OpenPage implements AsyncDisposable {
     this.#stack = stack;
   }
 
-  static async open(path: string, options: ServeOptions = {}): Promise<OpenPage> {
+  static async open(model: string | ModelPool, options: ServeOptions = {}): Promise<OpenPage> {
     const stack = new AsyncDisposableStack();
     const { browser } = stack.use(await TestBrowser.start());
-    const model: Model = stack.use(await load(path, { threads: 1 }));
-    const handler: Handler = createHandler(model, options);
+    const served = typeof model === "string" ? await load(model, { threads: 1 }) : model;
+    const handler: Handler = createHandler(stack.use(served), options);
     const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, handler);
     stack.defer(() => server.shutdown());
     const page = await browser.newPage();
@@ -124,6 +125,32 @@ pageTest("a message is answered as a stream, and stays after a reload", async ()
   await open.click("New conversation");
   assertEquals(await page.$$("article"), []);
   assertEquals((await page.$$("#conversations li")).length, 2);
+});
+
+pageTest("one of several models is chosen, and the choice stays", async () => {
+  using folder = new TempFolder();
+  writeScriptedLlama(folder.path, ["I am ", "the other."], {
+    chatTemplate: "{{ messages[-1].content }}",
+  });
+  const sources = [["demo", DEMO], ["other", folder.path]].map(([name, path]) => ({
+    names: [name!] as [string],
+    checkpoint: () => openCheckpoint(path!),
+    load: () => load(path!, { threads: 1 }),
+    leastMemory: () => 0,
+  }));
+  await using open = await OpenPage.open(new ModelPool(sources));
+  const { page } = open;
+  await page.waitForSelector("#models:not([hidden])");
+  const options = await page.$$eval("#models option", (all) => all.map((e) => e.textContent));
+  assertEquals(options, ["demo", "other"]);
+  await page.select("#models", "other");
+  await page.waitForFunction(() => document.title.startsWith("other"));
+  await open.send("Who are you?");
+  assertStringIncludes(await open.answer(), "I am the other.");
+  await open.check();
+  await page.reload();
+  await page.waitForFunction(() => document.title.startsWith("other"));
+  assertEquals(await page.$eval("#models", (e) => (e as HTMLSelectElement).value), "other");
 });
 
 pageTest("an answer is stopped, edited and asked for again", async () => {

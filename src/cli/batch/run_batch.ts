@@ -8,6 +8,7 @@ import { parseShard, type Shard } from "./shard.ts";
 import type { Context } from "../command.ts";
 import { completionJson } from "../output/completion_json.ts";
 import { formatRows } from "../output/format.ts";
+import { withModelDefaults } from "../model/config_file.ts";
 import { resolveModel } from "../model/model_path.ts";
 import { openModel } from "../model/open_model.ts";
 import { constraintOptions } from "../options/constraint_options.ts";
@@ -42,9 +43,10 @@ const WHOLE: Shard = { index: 1, count: 1 };
  */
 export async function runBatchFile(
   path: string,
-  options: BatchFlags,
+  given: BatchFlags,
   context: Context,
 ): Promise<number> {
+  const options = withModelDefaults(given, given.model);
   const signal = context.interruptSignal();
   const { resume, overwrite, ordered, shard: shardText } = options;
   if (resume && overwrite) throw new ForgeError("usage", "give --resume or --overwrite, not both");

@@ -15,6 +15,7 @@ import { MessageBuilder } from "../chat/message.ts";
 import type { Context } from "../command.ts";
 import { errorText, INTERRUPTED } from "../output/error_text.ts";
 import { formatRows, plural } from "../output/format.ts";
+import { withModelDefaults } from "../model/config_file.ts";
 import { resolveModel } from "../model/model_path.ts";
 import { openModel } from "../model/open_model.ts";
 import { constraintOptions } from "../options/constraint_options.ts";
@@ -46,18 +47,20 @@ type ChatOptions =
   & ConstraintFlags;
 
 export async function run(
-  options: ChatOptions,
+  given: ChatOptions,
   [operand]: readonly string[],
   context: Context,
 ): Promise<number> {
-  if (options.web) return await chatInBrowser(options, operand, context);
+  if (given.web) return await chatInBrowser(given, operand, context);
   const isTerminal = Deno.stdin.isTerminal() && Deno.stderr.isTerminal();
-  const signal = context.interruptSignal();
-  const constraint = await constraintOptions(options, signal);
-  if (operand !== undefined && options.model !== undefined) {
+  if (operand !== undefined && given.model !== undefined) {
     throw new ForgeError("usage", "give the model once: as an argument or with -m");
   }
-  const path = await resolveModel(operand ?? options.model, signal);
+  const name = operand ?? given.model;
+  const options = withModelDefaults(given, name);
+  const signal = context.interruptSignal();
+  const constraint = await constraintOptions(options, signal);
+  const path = await resolveModel(name, signal);
   const settings = {
     ...loadOptions(options),
     ...await fileOptions(options, signal),
@@ -109,6 +112,10 @@ async function chatInBrowser(
   }
   const { serveModel } = await import("./serve.ts");
   const server = {
+    serveModel: options.model === undefined ? undefined : [options.model],
+    modelsDir: undefined,
+    maxModels: undefined,
+    keepAlive: undefined,
     host: undefined,
     port: 0,
     serveParallel: undefined,

@@ -7,6 +7,7 @@ import { floatsOf } from "../../requests/values.ts";
 import type { Context } from "../command.ts";
 import { formatRows } from "../output/format.ts";
 import { readLines } from "../input/jsonl_lines.ts";
+import { withModelDefaults } from "../model/config_file.ts";
 import { resolveModel } from "../model/model_path.ts";
 import { openModel } from "../model/open_model.ts";
 import { textOperands } from "../input/operands.ts";
@@ -44,17 +45,18 @@ interface Source {
 }
 
 export async function run(
-  options: EmbedFlags,
+  given: EmbedFlags,
   operands: readonly string[],
   context: Context,
 ): Promise<number> {
   const signal = context.interruptSignal();
   const { model: name, text } = textOperands(operands, {
-    model: options.model,
-    hasText: options.wholeText !== undefined || options.lines !== undefined,
+    model: given.model,
+    hasText: given.wholeText !== undefined || given.lines !== undefined,
     noun: "text",
     takesWords: true,
   });
+  const options = withModelDefaults(given, name);
   const path = await resolveModel(name, signal);
   using input = await openTexts(options, text, signal);
 

@@ -3,6 +3,7 @@ import { ForgeError } from "../../errors.ts";
 import type { Tokenizer } from "../../mod.ts";
 import type { Context } from "../command.ts";
 import { formatRows, plural } from "../output/format.ts";
+import { withModelDefaults } from "../model/config_file.ts";
 import { resolveModel } from "../model/model_path.ts";
 import { openModel } from "../model/open_model.ts";
 import { loadOptions } from "../options/library_options.ts";
@@ -41,7 +42,8 @@ export async function run(
   const text = await readTextFile(options.text, signal);
 
   using progress = new Progress();
-  const settings = loadOptions({ ...options, ctx: options.windowSize });
+  const defaults = withModelDefaults(options, options.model);
+  const settings = loadOptions({ ...defaults, ctx: options.windowSize });
   await using model = await openModel(path, { ...settings, parallel: 1 }, progress);
   if (context.verbose) await writeStderr(formatRows(describeDevice(model)));
   const windowSize = Math.min(model.contextLength, options.windowSize ?? DEFAULT_WINDOW);

@@ -6,9 +6,10 @@ import type { BatchFlags } from "../batch/run_batch.ts";
 import type { Context } from "../command.ts";
 import { completionJson } from "../output/completion_json.ts";
 import { INTERRUPTED } from "../output/error_text.ts";
+import { withModelDefaults } from "../model/config_file.ts";
 import { resolveModel } from "../model/model_path.ts";
 import { openModel } from "../model/open_model.ts";
-import { type TextOperands, textOperands } from "../input/operands.ts";
+import { textOperands } from "../input/operands.ts";
 import { constraintOptions } from "../options/constraint_options.ts";
 import { BATCH_FLAGS } from "../options/flags.ts";
 import { fileOptions, generationOptions, loadOptions } from "../options/library_options.ts";
@@ -31,23 +32,24 @@ type RunOptions =
   & BatchFlags;
 
 export async function run(
-  options: RunOptions,
+  given: RunOptions,
   operands: readonly string[],
   context: Context,
 ): Promise<number> {
-  const { prompt: text, file, batch } = options;
-  const given = textOperands(operands, {
-    model: options.model,
+  const { prompt: text, file, batch } = given;
+  const { model: name, text: operand } = textOperands(operands, {
+    model: given.model,
     hasText: text !== undefined || file !== undefined || batch !== undefined,
     noun: "prompt",
     takesWords: false,
   });
   if (batch !== undefined) {
-    checkNoPrompt(options, given);
+    checkNoPrompt(given, operand);
     const { runBatchFile } = await import("../batch/run_batch.ts");
-    return await runBatchFile(batch, { ...options, model: given.model }, context);
+    return await runBatchFile(batch, { ...given, model: name }, context);
   }
-  checkNoBatchFlags(options);
+  checkNoBatchFlags(given);
+  const options = withModelDefaults(given, name);
   const { logprobs, completions = 1, json } = options;
   if (logprobs !== undefined && !json) throw needsJson("--logprobs");
   if (completions > 1 && !json) throw needsJson("--completions");
@@ -56,13 +58,13 @@ export async function run(
   }
   const signal = context.interruptSignal();
   const constraint = await constraintOptions(options, signal);
-  const path = await resolveModel(given.model, signal);
+  const path = await resolveModel(name, signal);
   const files = await fileOptions(options, signal);
   const { promptCache } = options;
   const isSaved = promptCache !== undefined && isFile(promptCache);
   if (promptCache !== undefined && !isSaved) checkWritable(promptCache);
   if (options.profile) checkWritable(options.profile);
-  const prompt = await readPrompt(options, given.text, signal);
+  const prompt = await readPrompt(options, operand, signal);
 
   using progress = new Progress();
   await using model = await openModel(
@@ -121,7 +123,7 @@ function needsJson(flag: string): ForgeError {
   return new ForgeError("usage", `${flag} needs --json`);
 }
 
-function checkNoPrompt(options: RunOptions, { text }: TextOperands): void {
+function checkNoPrompt(options: RunOptions, text: string | undefined): void {
   const single = (["colour", "profile", "thinking"] as const).find((name) =>
     options[name] !== undefined && options[name] !== false
   );

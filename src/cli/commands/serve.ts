@@ -1,24 +1,45 @@
-/** `forge serve`: serves a model over HTTP. */
+/** `forge serve`: serves models over HTTP. */
+import { join } from "@std/path";
 import { DEFAULT_PARALLEL } from "../../engine/limits.ts";
+import { leastMemory } from "../../engine/load/load.ts";
+import { asLoaded } from "../../engine/load/options.ts";
 import { ForgeError } from "../../errors.ts";
+import { openCheckpoint } from "../../formats/checkpoint.ts";
+import { reasonOf } from "../../formats/file.ts";
 import { quote } from "../../formats/quote.ts";
-import type { Model } from "../../mod.ts";
 import { errorResponse, HttpError } from "../../serve/http/http_error.ts";
 import { createHandler, type Handler } from "../../serve/mod.ts";
+import {
+  ModelPool,
+  type ModelSource,
+  type OfferedModel,
+  parseDuration,
+  type PoolOptions,
+  VALID_DURATIONS,
+} from "../../serve/model_pool.ts";
 import { checkOptions, DEFAULT_QUEUE, type ServeOptions } from "../../serve/options.ts";
+import { modelName } from "../../serve/service.ts";
 import type { Context } from "../command.ts";
 import { errorText, INTERRUPTED } from "../output/error_text.ts";
 import { HttpServer } from "../http_server.ts";
-import { resolveModel } from "../model/model_path.ts";
+import { isModel, resolveModel } from "../model/model_path.ts";
+import { withModelDefaults } from "../model/config_file.ts";
 import { openModel } from "../model/open_model.ts";
-import type { GenerationFlags, ModelFlags, SERVE_FLAGS } from "../options/flags.ts";
+import type { GenerationFlags, LOADING_FLAGS, SERVE_FLAGS } from "../options/flags.ts";
 import { fileOptions, generationOptions, loadOptions } from "../options/library_options.ts";
 import type { Options } from "../options/options.ts";
-import { API_KEY_VARIABLE, DEFAULT_HOST, DEFAULT_PORT } from "../options/tables/server.ts";
+import {
+  API_KEY_VARIABLE,
+  DEFAULT_HOST,
+  DEFAULT_MODELS,
+  DEFAULT_PORT,
+} from "../options/tables/server.ts";
 import { writeStderr } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 
-export type ServeFlags = Options<(typeof SERVE_FLAGS)[number]> & ModelFlags & GenerationFlags;
+export type ServeFlags =
+  & Options<"serveModel" | (typeof SERVE_FLAGS)[number] | (typeof LOADING_FLAGS)[number]>
+  & GenerationFlags;
 
 /** Time after which a graceful stop is reported. */
 const STOP_NOTICE_MS = 300;
@@ -32,9 +53,9 @@ export async function run(
 }
 
 /**
- * Serves a model until the program is stopped.
+ * Serves models until the program is stopped.
  *
- * @param onReady called with the address when the model answers
+ * @param onReady called with the address when the first model answers
  */
 export async function serveModel(
   flags: ServeFlags,
@@ -42,16 +63,13 @@ export async function serveModel(
   context: Context,
   onReady: (url: string) => void,
 ): Promise<number> {
-  if (operand !== undefined && flags.model !== undefined) {
-    throw new ForgeError("usage", "give the model once: with -m or as an argument");
-  }
   const interrupted = context.interruptSignal();
   const stop = AbortSignal.any([interrupted, context.terminateSignal()]);
   const settings = serveOptions(flags, context.verbose);
   checkOptions(settings);
-  const given = operand ?? flags.model;
-  const path = await resolveModel(given, stop);
-  const files = await fileOptions(flags, stop);
+  const pool = poolOptions(flags, context.verbose);
+  using progress = new Progress();
+  const sources = await findSources(flags, operand, progress, stop);
 
   // Loading takes time, so an address in use is reported before it.
   let handler: Handler = rejectUntilLoaded;
@@ -62,23 +80,92 @@ export async function serveModel(
     port,
     context.verbose ? logged(handle) : handle,
   );
-  using progress = new Progress();
-  const parallel = flags.serveParallel ?? DEFAULT_PARALLEL;
-  const load = { ...loadOptions(flags), ...files, parallel };
-  await using model = await openModel(path, load, progress);
-  handler = createHandler(model, {
-    ...settings,
-    // A hub model keeps its name.
-    names: flags.alias ?? (given === undefined || given === path ? undefined : [given]),
-    defaults: generationOptions(flags, model.tokenizer),
-  });
-  await writeStderr(describe(server.url, model, parallel, settings));
+  await using models = new ModelPool(sources, pool);
+  // A model of a folder is loaded when it is asked for.
+  const isNamed = operand !== undefined || flags.serveModel !== undefined ||
+    flags.modelsDir === undefined;
+  if (isNamed) (await models.use(models.offered[0]!))[Symbol.dispose]();
+  handler = createHandler(models, settings);
+  await writeStderr(describe(server.url, models, flags.serveParallel, settings));
   onReady(server.url);
   if (!stop.aborted) {
     await new Promise((resolve) => stop.addEventListener("abort", resolve, { once: true }));
   }
   await end(server);
   return interrupted.aborted ? INTERRUPTED : 0;
+}
+
+/** Returns the models that the flags name, in their order. */
+async function findSources(
+  flags: ServeFlags,
+  operand: string | undefined,
+  progress: Progress,
+  stop: AbortSignal,
+): Promise<ModelSource[]> {
+  const { alias, modelsDir, serveModel = [], maxModels = DEFAULT_MODELS } = flags;
+  const named = [...(operand === undefined ? [] : [operand]), ...serveModel];
+  const inFolder = modelsDir === undefined ? [] : modelsIn(modelsDir);
+  const given = named.length + inFolder.length === 0 ? [undefined] : [...named, ...inFolder];
+  if (alias !== undefined && given.length > 1) {
+    throw new ForgeError("usage", "--alias names a single model; name several in a config file");
+  }
+  const parallel = flags.serveParallel ?? DEFAULT_PARALLEL;
+  const modelsInMemory = Math.min(maxModels, given.length);
+  const sources: ModelSource[] = [];
+  for (const name of given) {
+    const own = withModelDefaults(flags, name);
+    const path = await resolveModel(name, stop);
+    const files = await fileOptions(own, stop);
+    const options = { ...loadOptions(own), ...files, parallel, modelsInMemory };
+    // A hub model and a short name keep their name.
+    const isPath = name === undefined || name === path;
+    const [first = isPath ? modelName(path) : name, ...others] = alias ?? [];
+    sources.push({
+      names: [first, ...others],
+      checkpoint: () => asLoaded(openCheckpoint(path), options),
+      load: () => openModel(path, options, progress),
+      leastMemory: () => leastMemory(path, options),
+      defaults: (model) => generationOptions(own, model.tokenizer),
+    });
+  }
+  return sources;
+}
+
+/** Returns the paths of the models in a folder. @throws {ForgeError} `not_found` without any */
+function modelsIn(folder: string): string[] {
+  let names: string[];
+  try {
+    names = [...Deno.readDirSync(folder)].map(({ name }) => name).sort();
+  } catch (error) {
+    throw new ForgeError("not_found", `cannot read ${quote(folder)}: ${reasonOf(error)}`);
+  }
+  const models = names
+    // Only the first part of a model in several files names it; mmproj files are parts of others.
+    .filter((name) => !/^mmproj|-(?!00001)\d{5}-of-\d{5}\.gguf$/i.test(name))
+    .map((name) => join(folder, name))
+    .filter((path) => isModel(path) && !path.endsWith(".safetensors"));
+  if (models.length > 0) return models;
+  throw new ForgeError(
+    "not_found",
+    `${quote(folder)} has no models; valid are .gguf files and folders with config.json`,
+  );
+}
+
+function poolOptions({ keepAlive, maxModels }: ServeFlags, verbose: boolean): PoolOptions {
+  const keepAliveMs = keepAlive === undefined ? Infinity : parseDuration(keepAlive);
+  if (keepAliveMs === undefined) {
+    throw new ForgeError(
+      "usage",
+      `--keep-alive is ${quote(keepAlive!)}; valid are ${VALID_DURATIONS}`,
+    );
+  }
+  return {
+    maxLoaded: maxModels ?? DEFAULT_MODELS,
+    keepAliveMs,
+    onChange: (line) => {
+      if (verbose) void writeStderr(`forge: ${line}\n`);
+    },
+  };
 }
 
 function serveOptions(flags: ServeFlags, verbose: boolean): ServeOptions {
@@ -115,15 +202,18 @@ function logged(handler: Handler): Handler {
 
 function describe(
   url: string,
-  model: Model,
-  parallel: number,
+  { offered, names }: ModelPool,
+  parallel: number = DEFAULT_PARALLEL,
   { apiKey, anyHost }: ServeOptions,
 ): string {
   const open = anyHost && apiKey === undefined
     ? `; without an API key anyone who reaches this address can use it, see --api-key`
     : "";
-  return `forge: listening on ${url} (${model.checkpoint.path}, context ${model.contextLength}, ` +
-    `${parallel} at a time${open})\n`;
+  const [{ model }] = offered as readonly [OfferedModel];
+  const what = offered.length === 1 && model !== undefined
+    ? `${model.checkpoint.path}, context ${model.contextLength}`
+    : `models ${names.join(", ")}`;
+  return `forge: listening on ${url} (${what}, ${parallel} at a time${open})\n`;
 }
 
 /** Stops accepting requests and waits for those in progress. */

@@ -3,9 +3,10 @@ import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
 import { isModelReference } from "../../hub/model_reference.ts";
 import { nearestName } from "../../formats/suggest.ts";
+import { configuredModel } from "./config_file.ts";
 
 /**
- * Resolves the name of a model to a path: an existing path, a model on the hub, which is downloaded if
+ * Resolves the name of a model to a path: a short name of the config file, an existing path, a model on the hub, which is downloaded if
  * necessary, or the bundled model without a name.
  *
  * @throws {ForgeError} `not_found` if there is no such model; as `pull` if the download fails.
@@ -15,6 +16,8 @@ export async function resolveModel(
   signal: AbortSignal,
 ): Promise<string> {
   if (name === undefined) return bundledModel();
+  const configured = configuredModel(name);
+  if (configured !== undefined) name = configured.model;
   if (exists(name)) return name;
   if (looksLikePath(name)) {
     throw new ForgeError("not_found", `no such file or folder: ${quote(name)}${advice(name)}`);
@@ -63,7 +66,8 @@ export function isModel(path: string): boolean {
 
 /** True if a text may be the name of a model: a path, or a model on the hub. */
 export function namesModel(text: string): boolean {
-  return exists(text) || (!/\s/.test(text) && (looksLikePath(text) || isModelReference(text)));
+  return configuredModel(text) !== undefined || exists(text) ||
+    (!/\s/.test(text) && (looksLikePath(text) || isModelReference(text)));
 }
 
 function looksLikePath(name: string): boolean {

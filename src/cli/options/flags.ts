@@ -2,9 +2,8 @@
 import type { OptionName, Options } from "./options.ts";
 import { SAMPLING_NAMES } from "./tables/generation.ts";
 
-/** Model and device. */
-export const MODEL_FLAGS = [
-  "model",
+/** Device and memory of a model. */
+export const LOADING_FLAGS = [
   "device",
   "threads",
   "ctx",
@@ -17,6 +16,9 @@ export const MODEL_FLAGS = [
   "draftModel",
   "chatTemplate",
 ] as const satisfies readonly OptionName[];
+
+/** Model and device. */
+export const MODEL_FLAGS = ["model", ...LOADING_FLAGS] as const satisfies readonly OptionName[];
 
 /** Limits and sampling. */
 export const GENERATION_FLAGS = [
@@ -56,6 +58,9 @@ export const SERVE_FLAGS = [
   "alias",
   "apiKey",
   "cors",
+  "modelsDir",
+  "maxModels",
+  "keepAlive",
 ] as const satisfies readonly OptionName[];
 
 export type ModelFlags = Options<(typeof MODEL_FLAGS)[number]>;

@@ -10,7 +10,7 @@ import { SAMPLING_NAMES } from "./tables/generation.ts";
 type FileFlags = Pick<ModelFlags, "speculate" | "draftModel" | "chatTemplate">;
 
 /** Returns the options of `load` except those of {@linkcode fileOptions}. */
-export function loadOptions(flags: Omit<ModelFlags, keyof FileFlags>): LoadOptions {
+export function loadOptions(flags: Omit<ModelFlags, "model" | keyof FileFlags>): LoadOptions {
   return {
     device: flags.device,
     threads: flags.threads,

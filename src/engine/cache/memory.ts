@@ -72,6 +72,7 @@ interface CacheChoice {
  *
  * @param weightBytes bytes of weights that the device does not count as taken yet
  * @param asked the most bytes of the caches
+ * @param sharers number of models that share the device, this one included
  * @throws {ForgeError} `usage` if the bytes asked for do not hold one context
  */
 export function chooseCaches(
@@ -79,6 +80,7 @@ export function chooseCaches(
   weightBytes: number,
   needs: CacheNeeds,
   asked?: number,
+  sharers = 1,
 ): CacheChoice {
   const smallest = sizeCaches(needs, 0);
   if (asked !== undefined) {
@@ -88,7 +90,7 @@ export function chooseCaches(
   }
   const { free, total } = backend.memory();
   const left = Math.max(0, (total > 0 ? free : UNKNOWN_MEMORY) - weightBytes);
-  return { size: sizeCaches(needs, left * CACHE_SHARES[backend.kind]), smallest };
+  return { size: sizeCaches(needs, left * CACHE_SHARES[backend.kind] / sharers), smallest };
 }
 
 /**

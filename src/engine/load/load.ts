@@ -2,9 +2,11 @@ import { ForgeError } from "../../errors.ts";
 import { openCheckpoint } from "../../formats/checkpoint.ts";
 import { fileIdentity } from "../../formats/file.ts";
 import { quote } from "../../formats/quote.ts";
-import { LOAD_OPTIONS, type LoadOptions } from "./options.ts";
+import { asLoaded, LOAD_OPTIONS, type LoadOptions, resolveContext } from "./options.ts";
 import { Model } from "../model.ts";
 import { fetchLibraries, openBackend } from "./open_backend.ts";
+import { kvBytesPerToken, planModel } from "./plan_model.ts";
+import { KV_ELEMENT_BYTES } from "../cache/memory.ts";
 import { checkOptions } from "../request/options.ts";
 
 /**
@@ -39,4 +41,18 @@ export async function load(path: string, options: LoadOptions = {}): Promise<Mod
     backend.close();
     throw error;
   }
+}
+
+/**
+ * Estimates the fewest bytes of the device that loading a model takes: its weights, and the keys and
+ * values of one context.
+ *
+ * @throws {ForgeError} as {@linkcode load}, for files that cannot be used
+ */
+export function leastMemory(path: string, options: LoadOptions = {}): number {
+  const checkpoint = asLoaded(openCheckpoint(path), options);
+  const { weightBytes, contextLength, kvLayers } = planModel(checkpoint);
+  const tokens = resolveContext(options.contextLength, contextLength);
+  return weightBytes +
+    tokens * kvBytesPerToken(kvLayers, KV_ELEMENT_BYTES[options.kvType ?? "F16"]);
 }

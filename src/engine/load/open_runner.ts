@@ -22,6 +22,7 @@ export interface SessionShape {
  *
  * @param weightBytes bytes of weights that the device does not count as taken yet
  * @param kvMemory the most bytes of the caches
+ * @param sharers number of models that share the device
  */
 export async function openRunner(
   backend: Backend,
@@ -29,10 +30,11 @@ export async function openRunner(
   shape: SessionShape,
   weightBytes: number,
   kvMemory?: number,
+  sharers?: number,
 ): Promise<Runner> {
   const { kvLayers, stateLayers } = lm;
   const needs = { ...shape, kvLayers, stateLayers };
-  const { size, smallest } = chooseCaches(backend, weightBytes, needs, kvMemory);
+  const { size, smallest } = chooseCaches(backend, weightBytes, needs, kvMemory, sharers);
   try {
     return await Runner.open(backend, lm, { ...shape, ...size });
   } catch (error) {

@@ -27,6 +27,11 @@ export interface LoadOptions {
    */
   readonly kvMemory?: number | undefined;
   /**
+   * Number of models that share the device: the share of memory above is divided by it.
+   * @default 1
+   */
+  readonly modelsInMemory?: number | undefined;
+  /**
    * Chat template, in Jinja's language, in place of the one in the model's files. @default theirs
    */
   readonly chatTemplate?: string | undefined;
@@ -65,6 +70,7 @@ export const LOAD_OPTIONS: OptionChecks<LoadOptions> = {
   parallel: undefined,
   quantize: undefined,
   kvMemory: undefined,
+  modelsInMemory: undefined,
   chatTemplate: STRING,
   kvType: undefined,
   attention: undefined,

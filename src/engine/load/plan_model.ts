@@ -16,6 +16,9 @@ import { loadModel } from "../../models/registry.ts";
 /** Facts of a checkpoint that loading would find. */
 export interface ModelPlan {
   readonly vocabSize: number;
+  readonly hiddenSize: number;
+  /** True if the model generates; one without an output matrix only embeds texts. */
+  readonly hasHead: boolean;
   /** Longest sequence that the model was trained for. */
   readonly contextLength: number;
   readonly kvLayers: readonly LayerKvShape[];
@@ -35,6 +38,8 @@ export function planModel(checkpoint: Checkpoint): ModelPlan {
   const { lm, weights } = loadModel(new PlanBackend(), checkpoint);
   return {
     vocabSize: lm.vocabSize,
+    hiddenSize: lm.hiddenSize,
+    hasHead: lm.hasHead,
     contextLength: lm.contextLength,
     kvLayers: lm.kvLayers,
     stateLayers: lm.stateLayers,

@@ -22,7 +22,6 @@ import { splitBegun } from "../chat/conversation.ts";
 import { endsInReasoning, findMarks, reasoningLimit, withEffort } from "../chat/reasoning.ts";
 import { resolveDialect } from "../chat/resolve_dialect.ts";
 import { readTools } from "../chat/tools.ts";
-import { readBody } from "../http/request_body.ts";
 import type { Service } from "../service.ts";
 import { MessageFormat } from "./format.ts";
 
@@ -42,10 +41,12 @@ const FIELDS = [
 ];
 
 /** Answers a conversation. */
-export async function messages(service: Service, request: Request): Promise<Response> {
-  const body = await readBody(request);
+export async function messages(
+  service: Service,
+  request: Request,
+  body: JsonObject,
+): Promise<Response> {
   checkKeys(body, FIELDS);
-  service.checkModel(body);
   const { model } = service;
   const isStream = isGiven(body.stream) && readBoolean(body.stream, "stream");
   const chat = readChat(service, body, readSampling(service, body));
@@ -63,10 +64,12 @@ export async function messages(service: Service, request: Request): Promise<Resp
 }
 
 /** Counts the tokens of a conversation. */
-export async function countTokens(service: Service, request: Request): Promise<Response> {
-  const body = await readBody(request);
+export async function countTokens(
+  service: Service,
+  request: Request,
+  body: JsonObject,
+): Promise<Response> {
   checkKeys(body, PROMPT_FIELDS);
-  service.checkModel(body);
   const chat = readChat(service, body, service.defaults);
   const { options } = await resolveDialect(service.model, chat, service.enforceable);
   const { tokens } = await service.model.encodePromptInSlices(chat.messages, {

@@ -1,45 +1,49 @@
 /** `POST /api/chat` and `POST /api/generate`. */
 import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
 import { readMessages } from "../../requests/messages.ts";
-import { invalid, isGiven, readBoolean, readString } from "../../requests/values.ts";
+import { checkKeys, invalid, isGiven, readBoolean, readString } from "../../requests/values.ts";
 import type { ChatMessage } from "../../tokenizer/chat_template.ts";
 import { Answer } from "../answer.ts";
 import { ContentReader } from "../chat/call_reader.ts";
 import type { Dialect } from "../chat/dialect.ts";
 import { resolveDialect } from "../chat/resolve_dialect.ts";
 import { readTools, type ToolUse } from "../chat/tools.ts";
+import { readBody } from "../http/request_body.ts";
 import { infillPrompt } from "../infill.ts";
-import type { Service } from "../service.ts";
-import { readRequest } from "./endpoint.ts";
+import { readKeepAlive } from "../model_pool.ts";
+import type { Server, Service } from "../service.ts";
 import { type Contents, type ContentsForm, line, NOTHING, OllamaFormat } from "./format.ts";
 import { readSettings, type Settings } from "./options.ts";
 
-const COMMON = ["format", "options", "stream", "think", "keep_alive"];
+const COMMON = ["model", "format", "options", "stream", "think", "keep_alive"];
 
 /** Unsupported keys of `/api/generate`, which may be empty. */
 const EMPTY = ["template", "images", "context"];
 
-/** Answers a conversation. */
-export async function chat(service: Service, request: Request): Promise<Response> {
-  const body = await readRequest(service, request, [...COMMON, "messages", "tools"]);
+/** Answers a conversation. An empty one loads or unloads the model. */
+export async function chat(server: Server, request: Request): Promise<Response> {
+  const body = await readBody(request);
+  checkKeys(body, [...COMMON, "messages", "tools"]);
+  const isEmpty = Array.isArray(body.messages) && body.messages.length === 0;
+  if (isEmpty) return await loadOrUnload(server, body, messageForm);
+  using service = await server.open(body);
   const settings = readSettings(service, body);
-  if (Array.isArray(body.messages) && body.messages.length === 0) {
-    return loaded(service, messageForm);
-  }
   const messages = readOllamaMessages(body.messages);
   return await respond(service, request, messages, settings, messageForm, readTools(body));
 }
 
-/** Answers a prompt as a conversation of one message, or continues it with `raw`. */
-export async function generate(service: Service, request: Request): Promise<Response> {
-  const body = await readRequest(service, request, [
-    ...[...COMMON, ...EMPTY],
-    ...["prompt", "suffix", "system", "raw"],
-  ]);
+/**
+ * Answers a prompt as a conversation of one message, or continues it with `raw`. An empty one loads or
+ * unloads the model.
+ */
+export async function generate(server: Server, request: Request): Promise<Response> {
+  const body = await readBody(request);
+  checkKeys(body, [...COMMON, ...EMPTY, "prompt", "suffix", "system", "raw"]);
   for (const name of EMPTY) checkEmpty(body[name], name);
-  const settings = readSettings(service, body);
   const prompt = isGiven(body.prompt) ? readString(body.prompt, "prompt") : "";
-  if (prompt === "") return loaded(service, responseForm);
+  if (prompt === "") return await loadOrUnload(server, body, responseForm);
+  using service = await server.open(body);
+  const settings = readSettings(service, body);
   const system = isGiven(body.system) && body.system !== ""
     ? readString(body.system, "system")
     : undefined;
@@ -97,9 +101,23 @@ function responseForm({ content, thinking }: Contents): JsonObject {
   return { response: content, ...(thinking === "" ? {} : { thinking }) };
 }
 
-/** Responds to an empty request, which loads the model in Ollama; here it is always loaded. */
-function loaded(service: Service, form: ContentsForm): Response {
-  return Response.json(line(service, { ...form(NOTHING), done: true, done_reason: "load" }));
+/** Loads a model, or unloads it if `keep_alive` is 0. Answers in progress end first. */
+async function loadOrUnload(
+  server: Server,
+  body: JsonObject,
+  form: ContentsForm,
+): Promise<Response> {
+  const offered = server.findModel(body);
+  const isUnloaded = readKeepAlive(body.keep_alive) === 0;
+  if (isUnloaded) {
+    const isUnused = offered.users === 0;
+    const unloading = server.models.unload(offered).catch((error) => server.onError(error));
+    if (isUnused) await unloading;
+  } else {
+    (await server.open(body))[Symbol.dispose]();
+  }
+  const reason = { done: true, done_reason: isUnloaded ? "unload" : "load" };
+  return Response.json(line(offered, { ...form(NOTHING), ...reason }));
 }
 
 /** Reads messages and renames Ollama's keys to those of templates. */

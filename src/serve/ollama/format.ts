@@ -3,10 +3,11 @@ import type { GenerationEnd, Piece } from "../../engine/generation/request.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
 import type { AnswerFormat } from "../answer.ts";
 import type { Part, PartReader } from "../chat/dialect.ts";
+import { errorBody } from "../http/http_error.ts";
 import { LINES } from "../http/text_stream.ts";
+import { UnknownModel } from "../model_pool.ts";
 import { finishReason } from "../openai/response.ts";
 import type { Service } from "../service.ts";
-import { ollamaError } from "./endpoint.ts";
 
 /** Contents of an answer, or of a part of it. */
 export interface Contents {
@@ -83,7 +84,7 @@ export class OllamaFormat implements AnswerFormat {
       done: true,
       done_reason: finishReason(end.finishReason),
       total_duration: nanoseconds(performance.now() - this.#start),
-      load_duration: 0,
+      load_duration: nanoseconds(this.#service.loadMs),
       prompt_eval_count: end.promptTokens,
       prompt_eval_duration: nanoseconds(end.timings.prefillMs),
       eval_count: end.completionTokens,
@@ -92,9 +93,15 @@ export class OllamaFormat implements AnswerFormat {
   }
 }
 
+/** Returns an error in Ollama's form. */
+export function ollamaError(error: unknown): JsonObject {
+  if (error instanceof UnknownModel) return { error: `model '${error.model}' not found` };
+  return { error: errorBody(error).error.message };
+}
+
 /** Returns a line of a stream, or a whole response. */
-export function line(service: Service, members: JsonObject): JsonObject {
-  return { model: service.name, created_at: new Date().toISOString(), ...members };
+export function line({ name }: { readonly name: string }, members: JsonObject): JsonObject {
+  return { model: name, created_at: new Date().toISOString(), ...members };
 }
 
 /** Collects the parts of calls: Ollama sends only complete calls, with their arguments as an object. */

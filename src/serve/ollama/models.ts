@@ -1,13 +1,20 @@
-/** `GET /api/version`, `GET /api/tags` and `POST /api/show`: describe the model as Ollama does. */
-import type { Model } from "../../engine/model.ts";
+/** `GET /api/version`, `/api/tags`, `/api/ps` and `POST /api/show`: describe the models as Ollama does. */
 import { modelIdentity } from "../../engine/cache/prompt_cache_key.ts";
+import { planModel } from "../../engine/load/plan_model.ts";
+import { openTokenizer } from "../../engine/load/tokenizer.ts";
+import type { Checkpoint } from "../../formats/checkpoint.ts";
 import type { JsonObject } from "../../formats/json.ts";
 import type { TensorInfo } from "../../formats/tensor_info.ts";
+import { checkKeys } from "../../requests/values.ts";
 import { findCallFormat } from "../chat/call_formats.ts";
 import { isHarmony } from "../chat/harmony.ts";
 import { findMarks } from "../chat/reasoning.ts";
-import type { Service } from "../service.ts";
-import { readRequest } from "./endpoint.ts";
+import { readBody } from "../http/request_body.ts";
+import { bytesOf, type OfferedModel } from "../model_pool.ts";
+import type { Server } from "../service.ts";
+
+/** Distance of an expiry that stands for none, 100 years. */
+const FOREVER_MS = 100 * 365 * 86_400_000;
 
 /** Version of Ollama that the endpoints follow; clients check it for features. */
 const VERSION = "0.9.6";
@@ -16,64 +23,111 @@ export function version(): Response {
   return Response.json({ version: VERSION });
 }
 
-/** Lists each name of the model as a model of its own. */
-export function tags(service: Service): Response {
-  const { checkpoint } = service.model;
-  const tensors = [...checkpoint.tensors.values()];
-  const facts = {
-    modified_at: new Date(service.created * 1000).toISOString(),
-    size: tensors.reduce((sum, { bytes }) => sum + bytes, 0),
-    digest: modelIdentity(checkpoint),
-    details: details(service.model),
-  };
-  return Response.json({ models: service.names.map((name) => ({ name, model: name, ...facts })) });
+/** `GET /api/tags`: lists each name of a model as a model of its own. Files that cannot be read are left out. */
+export function tags({ models, created }: Server): Response {
+  const entries = models.offered.flatMap((offered) => {
+    let summary: Summary;
+    try {
+      summary = summaryOf(offered);
+    } catch {
+      // A request for the model gets the reason.
+      return [];
+    }
+    const facts = { modified_at: new Date(created * 1000).toISOString(), ...summary };
+    return offered.source.names.map((name) => ({ name, model: name, ...facts }));
+  });
+  return Response.json({ models: entries });
 }
 
-export async function show(service: Service, request: Request): Promise<Response> {
-  await readRequest(service, request, ["name", "verbose"]);
-  const { model } = service;
-  const { modelType, chatTemplate = "" } = model.checkpoint;
+/** `GET /api/ps`: lists the models in memory. */
+export function loadedModels({ models }: Server): Response {
   return Response.json({
-    modified_at: new Date(service.created * 1000).toISOString(),
-    parameters: "",
-    template: chatTemplate,
-    details: details(model),
-    model_info: {
-      "general.architecture": modelType,
-      "general.parameter_count": parameters(model),
-      [`${modelType}.context_length`]: model.contextLength,
-      [`${modelType}.embedding_length`]: model.embeddingSize,
-    },
-    capabilities: capabilities(model),
+    models: models.loaded.map((offered) => {
+      const { name, model, expiresAt } = offered;
+      const size = bytesOf(model);
+      return {
+        name,
+        model: name,
+        ...summaryOf(offered),
+        size,
+        size_vram: model.usesGpu ? size : 0,
+        context_length: model.contextLength,
+        expires_at: new Date(Math.min(expiresAt, Date.now() + FOREVER_MS)).toISOString(),
+      };
+    }),
   });
 }
 
-function details(model: Model): JsonObject {
-  const { kind, modelType } = model.checkpoint;
-  return {
-    parent_model: "",
-    format: kind,
-    family: modelType,
-    families: [modelType],
-    parameter_size: abbreviated(parameters(model)),
-    quantization_level: mainType([...model.checkpoint.tensors.values()]),
-  };
+/** `POST /api/show`: describes a model by its files, without loading it. */
+export async function show(server: Server, request: Request): Promise<Response> {
+  const body = await readBody(request);
+  checkKeys(body, ["model", "name", "verbose"]);
+  const offered = server.findModel({ model: body.model ?? body.name ?? null });
+  const checkpoint = offered.model?.checkpoint ?? offered.source.checkpoint();
+  const { modelType, chatTemplate = "" } = checkpoint;
+  const plan = planModel(checkpoint);
+  return Response.json({
+    modified_at: new Date(server.created * 1000).toISOString(),
+    parameters: "",
+    template: chatTemplate,
+    details: summaryOf(offered).details,
+    model_info: {
+      "general.architecture": modelType,
+      "general.parameter_count": parameters(checkpoint),
+      [`${modelType}.context_length`]: offered.model?.contextLength ?? plan.contextLength,
+      [`${modelType}.embedding_length`]: plan.hiddenSize,
+    },
+    capabilities: capabilities(checkpoint, plan.hasHead),
+  });
 }
 
-function capabilities(model: Model): string[] {
-  const { chatTemplate = "" } = model.checkpoint;
-  const thinks = isHarmony(chatTemplate) || findMarks(chatTemplate, model.tokenizer) !== undefined;
+/** Facts that lists of models have. */
+interface Summary {
+  /** Bytes of the weights in the files. */
+  readonly size: number;
+  readonly digest: string;
+  readonly details: JsonObject;
+}
+
+/** Facts about models by their files, which are read once. */
+const SUMMARIES = new WeakMap<OfferedModel, Summary>();
+
+function summaryOf(offered: OfferedModel): Summary {
+  const known = SUMMARIES.get(offered);
+  if (known !== undefined) return known;
+  const checkpoint = offered.model?.checkpoint ?? offered.source.checkpoint();
+  const { kind, modelType, tensors } = checkpoint;
+  const summary = {
+    size: [...tensors.values()].reduce((sum, { bytes }) => sum + bytes, 0),
+    digest: modelIdentity(checkpoint),
+    details: {
+      parent_model: "",
+      format: kind,
+      family: modelType,
+      families: [modelType],
+      parameter_size: abbreviated(parameters(checkpoint)),
+      quantization_level: mainType([...tensors.values()]),
+    },
+  };
+  SUMMARIES.set(offered, summary);
+  return summary;
+}
+
+function capabilities(checkpoint: Checkpoint, generates: boolean): string[] {
+  const { chatTemplate = "" } = checkpoint;
+  const thinks = isHarmony(chatTemplate) ||
+    findMarks(chatTemplate, openTokenizer(checkpoint)) !== undefined;
   const calls = isHarmony(chatTemplate) || findCallFormat(chatTemplate) !== undefined;
   return [
-    ...(model.generates ? ["completion"] : []),
+    ...(generates ? ["completion"] : []),
     "embedding",
-    ...(model.generates && calls ? ["tools"] : []),
-    ...(model.generates && thinks ? ["thinking"] : []),
+    ...(generates && calls ? ["tools"] : []),
+    ...(generates && thinks ? ["thinking"] : []),
   ];
 }
 
-function parameters({ checkpoint }: Model): number {
-  return [...checkpoint.tensors.values()]
+function parameters({ tensors }: Checkpoint): number {
+  return [...tensors.values()]
     .reduce((sum, { shape }) => sum + shape.reduce((product, size) => product * size, 1), 0);
 }
 

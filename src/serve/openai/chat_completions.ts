@@ -8,7 +8,6 @@ import { splitBegun, withKnownRoles } from "../chat/conversation.ts";
 import { withEffort } from "../chat/reasoning.ts";
 import { resolveDialect } from "../chat/resolve_dialect.ts";
 import { readTools } from "../chat/tools.ts";
-import { readBody } from "../http/request_body.ts";
 import type { Service } from "../service.ts";
 import { ChatChoice } from "./chat_choice.ts";
 import { checkFields, readStream } from "./request_fields.ts";
@@ -29,10 +28,12 @@ const FIELDS = [
   ...OPTION_FIELDS.filter((name) => name !== "system" && name !== "raw"),
 ];
 
-export async function chatCompletions(service: Service, request: Request): Promise<Response> {
-  const body = await readBody(request);
+export async function chatCompletions(
+  service: Service,
+  request: Request,
+  body: JsonObject,
+): Promise<Response> {
   checkFields(body, FIELDS);
-  service.checkModel(body);
   const { model } = service;
   const { chatTemplate } = model.checkpoint;
   const { messages, begun } = readConversation(body, chatTemplate);

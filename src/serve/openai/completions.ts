@@ -7,7 +7,6 @@ import { isGiven, readString, readTexts, RequestError } from "../../requests/val
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import { Answer } from "../answer.ts";
 import { infillPrompt } from "../infill.ts";
-import { readBody } from "../http/request_body.ts";
 import type { Service } from "../service.ts";
 import { LogprobColumns } from "./logprobs.ts";
 import { checkFields, readStream } from "./request_fields.ts";
@@ -25,10 +24,12 @@ const FIELDS = [
   ...OPTION_FIELDS.filter((name) => !CHAT_FIELDS.includes(name)),
 ];
 
-export async function completions(service: Service, request: Request): Promise<Response> {
-  const body = await readBody(request);
+export async function completions(
+  service: Service,
+  request: Request,
+  body: JsonObject,
+): Promise<Response> {
   checkFields(body, FIELDS);
-  service.checkModel(body);
   const { model } = service;
   const prompts = await readPrompts(service, body, request.signal);
   const stream = readStream(body);

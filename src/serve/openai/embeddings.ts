@@ -10,7 +10,6 @@ import {
   readTexts,
   RequestError,
 } from "../../requests/values.ts";
-import { readBody } from "../http/request_body.ts";
 import type { Service } from "../service.ts";
 import { checkFields } from "./request_fields.ts";
 
@@ -19,10 +18,12 @@ const FIELDS = ["model", "input", "encoding_format", "dimensions"];
 /** Limit of OpenAI's API for the texts of a request. */
 const MAX_TEXTS = 2048;
 
-export async function embeddings(service: Service, request: Request): Promise<Response> {
-  const body = await readBody(request);
+export async function embeddings(
+  service: Service,
+  request: Request,
+  body: JsonObject,
+): Promise<Response> {
   checkFields(body, FIELDS);
-  service.checkModel(body);
   const encode = readFormat(body.encoding_format);
   const embedded = await embedInput(service, request, body);
   const items = embedded.map(({ vector }, index) => () =>
@@ -42,7 +43,7 @@ export async function embeddings(service: Service, request: Request): Promise<Re
  * @throws {HttpError} 503 when too many answers are in progress
  */
 export async function embedInput(
-  { admission, model }: Service,
+  service: Service,
   { signal }: Request,
   { input, dimensions }: JsonObject,
   truncate?: boolean,
@@ -57,8 +58,8 @@ export async function embedInput(
   const size = isGiven(dimensions)
     ? readNumber(dimensions, "dimensions", 1, MAX_COUNT, true)
     : undefined;
-  using _place = admission.enter(1);
-  return await model.embed(texts, { dimensions: size, truncate, signal });
+  using _place = service.enter(1);
+  return await service.model.embed(texts, { dimensions: size, truncate, signal });
 }
 
 /**

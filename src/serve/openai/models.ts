@@ -1,21 +1,25 @@
-/** `GET /v1/models` and `GET /v1/models/NAME`: describe the model under each of its names. */
+/** `GET /v1/models` and `GET /v1/models/NAME`: describe the models under each of their names. */
 import { HttpError } from "../http/http_error.ts";
-import type { Service } from "../service.ts";
+import type { OfferedModel } from "../model_pool.ts";
+import type { Server } from "../service.ts";
 
-export function listModels(service: Service): Response {
-  return Response.json({
-    object: "list",
-    data: service.names.map((name) => describe(service, name)),
-  });
+export function listModels({ created, models }: Server): Response {
+  const data = models.offered.flatMap((offered) =>
+    offered.source.names.map((name) => describe(offered, name, created))
+  );
+  return Response.json({ object: "list", data });
 }
 
 /** @throws {HttpError} 404 for an unknown name */
-export function showModel(service: Service, _request: Request, path: string): Response {
-  return Response.json(describe(service, service.findModel(decode(path))));
+export function showModel({ created, models }: Server, _: Request, path: string): Response {
+  const name = decode(path);
+  return Response.json(describe(models.find(name), name, created));
 }
 
-function describe({ created, model }: Service, id: string) {
-  return { id, object: "model", created, owned_by: "forge", max_model_len: model.contextLength };
+/** The context length is known once the model is loaded. */
+function describe({ model }: OfferedModel, id: string, created: number) {
+  const loaded = model === undefined ? {} : { max_model_len: model.contextLength };
+  return { id, object: "model", created, owned_by: "forge", ...loaded };
 }
 
 function decode(path: string): string {

@@ -10,16 +10,16 @@ import {
   RequestError,
 } from "../../requests/values.ts";
 
-/** Keys that have no effect on an answer, and are ignored. */
+/** Keys that have no effect on an answer. `keep_alive` is read where the model is chosen. */
 const IGNORED = [
+  "keep_alive",
   "user",
   "metadata",
   "safety_identifier",
   "prompt_cache_key",
   "prompt_cache_retention",
-  // Nothing is stored, the model stays loaded, and prompts are always cached.
+  // Nothing is stored, and prompts are always cached.
   "store",
-  "keep_alive",
   "cache_prompt",
   // A wish about style.
   "verbosity",

@@ -19,8 +19,7 @@ import { withKnownRoles } from "../chat/conversation.ts";
 import { withEffort } from "../chat/reasoning.ts";
 import { resolveDialect } from "../chat/resolve_dialect.ts";
 import { readTools } from "../chat/tools.ts";
-import { readBody } from "../http/request_body.ts";
-import type { Service } from "../service.ts";
+import type { Server, Service } from "../service.ts";
 import { ResponseFormat } from "./response_format.ts";
 
 const FIELDS = [
@@ -62,8 +61,11 @@ const LOGPROBS = "message.output_text.logprobs";
 const ENCRYPTED = "reasoning.encrypted_content";
 
 /** Answers an input, or continues an earlier response. */
-export async function responses(service: Service, request: Request): Promise<Response> {
-  const body = await readBody(request);
+export async function responses(
+  service: Service,
+  request: Request,
+  body: JsonObject,
+): Promise<Response> {
   checkKeys(body, FIELDS);
   for (const name of ["background", "conversation", "max_tool_calls", "prompt"]) {
     const value = body[name];
@@ -74,13 +76,12 @@ export async function responses(service: Service, request: Request): Promise<Res
   if (isGiven(body.truncation) && body.truncation !== "disabled") {
     throw invalid("truncation", body.truncation, '"disabled"');
   }
-  service.checkModel(body);
   const { model } = service;
   const { chatTemplate } = model.checkpoint;
   const isStream = isGiven(body.stream) && readBoolean(body.stream, "stream");
   const isStored = !isGiven(body.store) || readBoolean(body.store, "store");
   const previous = isGiven(body.previous_response_id)
-    ? service.responses.get(readString(body.previous_response_id, "previous_response_id"))
+    ? service.server.responses.get(readString(body.previous_response_id, "previous_response_id"))
     : undefined;
   const items = [...previous?.items ?? [], ...readInput(body.input)];
   const instructions = isGiven(body.instructions)
@@ -102,21 +103,21 @@ export async function responses(service: Service, request: Request): Promise<Res
   const blocks = new Blocks(dialect.newReader(promptTokens));
   const format = new ResponseFormat(blocks, model.tokenizer, echo(service, body), (response) => {
     if (!isStored) return;
-    service.responses.add(response, [...items, ...response.output as JsonObject[]]);
+    service.server.responses.add(response, [...items, ...response.output as JsonObject[]]);
   });
   return await answer.respond(request, pieces, format, isStream);
 }
 
 /** `GET /v1/responses/ID`: a response that is kept. */
-export function showResponse(service: Service, _: Request, id: string): Response {
-  return Response.json(service.responses.get(decodeURIComponent(id)).response);
+export function showResponse(server: Server, _: Request, id: string): Response {
+  return Response.json(server.responses.get(decodeURIComponent(id)).response);
 }
 
 /** `DELETE /v1/responses/ID`. */
-export function deleteResponse(service: Service, _: Request, id: string): Response {
+export function deleteResponse(server: Server, _: Request, id: string): Response {
   const name = decodeURIComponent(id);
-  service.responses.get(name);
-  service.responses.delete(name);
+  server.responses.get(name);
+  server.responses.delete(name);
   return Response.json({ id: name, object: "response", deleted: true });
 }
 

@@ -6,6 +6,8 @@ import type { AnswerStats, Message, TokenProbability, ToolCall } from "./convers
 /** Facts about the model, from `GET /props`. */
 export interface ModelFacts {
   readonly name: string;
+  /** Names of all models of the server. */
+  readonly models: readonly string[];
   /** Most tokens of a conversation. */
   readonly contextLength: number;
   /** Bytes of keys and values of each token. */
@@ -43,11 +45,13 @@ async function request(path: string, init: RequestInit = {}): Promise<Response> 
   throw new ServerError(response.status, body?.error?.message ?? `status ${response.status}`);
 }
 
-/** Asks for the facts about the model. */
-export async function fetchFacts(): Promise<ModelFacts> {
-  const props = await (await request("/props")).json();
+/** Asks for the facts about a model, or about the server's first one. The server loads it first. */
+export async function fetchFacts(model?: string): Promise<ModelFacts> {
+  const query = model === undefined ? "" : `?model=${encodeURIComponent(model)}`;
+  const props = await (await request(`/props${query}`)).json();
   return {
     name: props.model_alias,
+    models: props.models,
     contextLength: props.default_generation_settings.n_ctx,
     kvBytesPerToken: props.kv_bytes_per_token,
   };

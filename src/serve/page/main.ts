@@ -1,5 +1,5 @@
 /// <reference lib="dom" />
-/** The page: conversations with the model that the server has. */
+/** The page: conversations with the models that the server has. */
 import { fetchFacts, type ModelFacts, ServerError, setKey, streamAnswer } from "./api.ts";
 import {
   apiMessages,
@@ -29,6 +29,7 @@ class Page implements MessageActions {
   readonly #stop = byId<HTMLButtonElement>("stop");
   readonly #status = byId("status");
   readonly #settings = new SettingsDialog(byId<HTMLDialogElement>("settings"));
+  readonly #models = byId<HTMLSelectElement>("models");
   readonly #keyDialog = byId<HTMLDialogElement>("key");
   #facts: ModelFacts | undefined;
   /** All conversations, the current one first. */
@@ -99,6 +100,11 @@ class Page implements MessageActions {
     byId("import").addEventListener("click", () => file.click());
     file.addEventListener("change", () => void this.#import(file));
     byId("theme").addEventListener("click", switchTheme);
+    this.#models.addEventListener("change", () => {
+      localStorage.setItem(MODEL_KEY, this.#models.value);
+      this.#say(`Loading ${this.#models.value}`);
+      void this.#connect();
+    });
     byId("menu").addEventListener("click", () => this.#setMenu(!this.#isMenuOpen));
   }
 
@@ -112,9 +118,11 @@ class Page implements MessageActions {
   }
 
   async #connect(): Promise<ModelFacts | undefined> {
+    const chosen = localStorage.getItem(MODEL_KEY) ?? undefined;
+    this.#facts = undefined;
     try {
-      this.#facts = await fetchFacts();
-      byId("model").textContent = this.#facts.name;
+      this.#facts = await fetchFacts(chosen);
+      this.#showModels(this.#facts);
       document.title = `${this.#facts.name} · forge`;
       this.#say(`Context: ${this.#facts.contextLength} tokens`);
     } catch (error) {
@@ -122,9 +130,23 @@ class Page implements MessageActions {
         await this.#askForKey();
         return await this.#connect();
       }
-      this.#say(`The server cannot be reached: ${(error as Error).message}`, true);
+      if (error instanceof ServerError && error.status === 404 && chosen !== undefined) {
+        // The server no longer has the model that was chosen.
+        localStorage.removeItem(MODEL_KEY);
+        return await this.#connect();
+      }
+      const reason = error instanceof ServerError ? "" : "The server cannot be reached: ";
+      this.#say(`${reason}${(error as Error).message}`, true);
     }
     return this.#facts;
+  }
+
+  /** Shows the name of the model, or a choice if the server has several. */
+  #showModels({ name, models }: ModelFacts): void {
+    byId("model").textContent = models.length > 1 ? "forge" : name;
+    this.#models.hidden = models.length < 2;
+    this.#models.replaceChildren(...models.map((model) => new Option(model)));
+    this.#models.value = name;
   }
 
   #askForKey(): Promise<void> {
@@ -199,6 +221,7 @@ class Page implements MessageActions {
     try {
       const body = {
         ...requestKeys(this.#settings.settings),
+        model: facts.name,
         messages: apiMessages(this.#current),
       };
       for await (message of streamAnswer(body, facts, this.#answering.signal)) {
@@ -298,6 +321,7 @@ function usedTokens({ stats }: Message): number {
   return stats === undefined ? 0 : stats.promptTokens + stats.answerTokens;
 }
 
+const MODEL_KEY = "forge.model";
 const THEME_KEY = "forge.theme";
 
 /** Changes from the theme on the screen to the other one. */

@@ -9,7 +9,43 @@ export const DEFAULT_PORT = 8080;
 /** Environment variable with the API key, used without --api-key. */
 export const API_KEY_VARIABLE = "FORGE_API_KEY";
 
+/** Default number of models in memory at a time. */
+export const DEFAULT_MODELS = 3;
+
 export const SERVER_OPTIONS = {
+  serveModel: {
+    flags: "-m, --model",
+    kind: "list",
+    metavar: "MODEL",
+    group: "Model",
+    help: "model folder, .gguf file, hub name or short name; given again, one server has several",
+    defaultText: "the bundled demo model",
+  },
+  modelsDir: {
+    flags: "--models-dir",
+    kind: "text",
+    metavar: "DIR",
+    group: "Server",
+    help: "serve every model of a folder, by the names of its files and folders",
+  },
+  maxModels: {
+    flags: "--max-models",
+    kind: "integer",
+    metavar: "N",
+    min: 1,
+    max: MAX_COUNT,
+    group: "Server",
+    help: "models in memory at a time; the least recently used makes room",
+    defaultText: `${DEFAULT_MODELS}`,
+  },
+  keepAlive: {
+    flags: "--keep-alive",
+    kind: "text",
+    metavar: "TIME",
+    group: "Server",
+    help: "time for which an unused model stays loaded, such as 5m; negative for ever",
+    defaultText: "until another model needs its memory",
+  },
   host: {
     flags: "--host",
     kind: "text",
@@ -53,7 +89,7 @@ export const SERVER_OPTIONS = {
     kind: "list",
     metavar: "NAME",
     group: "Server",
-    help: "name of the model for clients; may be given more than once",
+    help: "name of a single model for clients; may be given more than once",
     defaultText: "the name of its file or folder",
   },
   apiKey: {

@@ -1,0 +1,220 @@
+/** Several models on one server: loaded on demand, unloaded for room or after their time. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { openCheckpoint } from "../../src/formats/checkpoint.ts";
+import { ForgeError, load } from "../../src/mod.ts";
+import {
+  createHandler,
+  type Handler,
+  ModelPool,
+  type ModelSource,
+  type PoolOptions,
+} from "../../src/serve/mod.ts";
+import { parseDuration } from "../../src/serve/model_pool.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { writeEndlessLlama } from "../support/tiny_llama.ts";
+
+/** A server with the models `a`, `b` and `c`, and `broken`, which cannot be loaded. */
+class Models implements AsyncDisposable {
+  readonly handler: Handler;
+  /** Names in the order in which they were loaded. */
+  readonly loads: string[] = [];
+  readonly #pool: ModelPool;
+  readonly #folder = new TempFolder();
+
+  /** @param leastMemory bytes that each model is said to need */
+  constructor(options: PoolOptions = {}, leastMemory = 0) {
+    const sources = ["a", "b", "c"].map((name): ModelSource => {
+      const path = `${this.#folder.path}/${name}`;
+      Deno.mkdirSync(path);
+      writeEndlessLlama(path);
+      return {
+        names: [name],
+        checkpoint: () => openCheckpoint(path),
+        load: async () => {
+          this.loads.push(name);
+          return await load(path, { device: "cpu", contextLength: 20_000, parallel: 2 });
+        },
+        leastMemory: () => leastMemory,
+      };
+    });
+    const broken = {
+      names: ["broken"] as const,
+      checkpoint: () => openCheckpoint("/nowhere"),
+      load: () => Promise.reject(new ForgeError("bad_model", "its weights are missing")),
+      leastMemory: () => 0,
+    };
+    this.#pool = new ModelPool([...sources, broken], options);
+    this.handler = createHandler(this.#pool, { onError: () => {} });
+  }
+
+  request(path: string, body?: object, init: RequestInit = {}): Promise<Response> {
+    const post = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
+    return this.handler(new Request(`http://localhost${path}`, { ...post, ...init }));
+  }
+
+  // deno-lint-ignore no-explicit-any
+  async json(path: string, body?: object, status = 200): Promise<any> {
+    const response = await this.request(path, body);
+    const text = await response.text();
+    assertEquals(response.status, status, text);
+    return JSON.parse(text);
+  }
+
+  complete(model: string | undefined, more: object = {}) {
+    return this.json("/v1/completions", { model, prompt: "a", max_tokens: 2, ...more });
+  }
+
+  /** Begins a stream that does not end by itself. */
+  async stream(model: string): Promise<ReadableStreamDefaultReader<Uint8Array>> {
+    const response = await this.request("/v1/completions", { model, prompt: "a", stream: true });
+    const reader = response.body!.getReader();
+    await reader.read();
+    return reader;
+  }
+
+  async loaded(): Promise<string[]> {
+    const { models } = await this.json("/api/ps");
+    return models.map(({ name }: { name: string }) => name);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#pool[Symbol.asyncDispose]();
+    this.#folder[Symbol.dispose]();
+  }
+}
+
+/** Waits until a condition holds. */
+async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
+  while (!await condition()) await new Promise((resolve) => setTimeout(resolve, 5));
+}
+
+Deno.test("models: requests choose one, which is loaded once and listed", async () => {
+  await using models = new Models();
+  assertEquals(await models.loaded(), []);
+  const names = (await models.json("/v1/models")).data.map(({ id }: { id: string }) => id);
+  assertEquals(names, ["a", "b", "c", "broken"]);
+  const { models: tags } = await models.json("/api/tags");
+  assertEquals(tags.map(({ name }: { name: string }) => name), ["a", "b", "c"]);
+  assertEquals((await models.json("/api/show", { model: "c" })).capabilities[0], "completion");
+  assertEquals(models.loads, []);
+
+  const answers = await Promise.all(
+    ["b", "b:latest", "b", undefined].map((name) => models.complete(name)),
+  );
+  assertEquals(answers.map(({ model }) => model), ["b", "b", "b", "a"]);
+  assertEquals(models.loads.toSorted(), ["a", "b"]);
+  const { models: [first] } = await models.json("/api/ps");
+  assertEquals([first.name, first.size_vram, first.context_length], ["a", 0, 20_000]);
+  assert(first.size > 1000 && Date.parse(first.expires_at) > Date.now() + 1e12);
+  const { embedding } = await models.json("/api/embeddings", { model: "b", prompt: "text" });
+  assert(embedding.length > 4 && embedding.every(Number.isFinite));
+  assertEquals((await models.json("/props?model=b")).model_alias, "b");
+});
+
+Deno.test("models: unknown and broken ones are errors, and the others still answer", async () => {
+  await using models = new Models();
+  const { error } = await models.json("/v1/completions", { model: "x", prompt: "a" }, 404);
+  assertEquals([error.code, error.param], ["model_not_found", "model"]);
+  const messages = [{ role: "user", content: "a" }];
+  for (
+    const [path, body] of [
+      ["/api/show", {}],
+      ["/api/chat", { messages }],
+      ["/api/generate", {}],
+      ["/api/generate", { prompt: "a" }],
+      ["/api/embed", { input: "a" }],
+    ] as const
+  ) {
+    const refused = await models.json(path, { model: "x", ...body }, 404);
+    assertEquals(refused, { error: "model 'x' not found" });
+  }
+  for (let i = 0; i < 2; i++) {
+    const failed = await models.json("/v1/completions", { model: "broken", prompt: "a" }, 500);
+    assertEquals(failed.error.code, "model_load_failed");
+    assertEquals(failed.error.message, 'cannot load "broken": its weights are missing');
+  }
+  assertEquals((await models.complete("a")).model, "a");
+});
+
+Deno.test("models: the least recently used makes room, but none that is answering", async () => {
+  await using models = new Models({ maxLoaded: 2 });
+  await models.complete("a");
+  await models.complete("b");
+  await models.complete("a");
+  await models.complete("c");
+  assertEquals(await models.loaded(), ["a", "c"]);
+
+  const streams = [await models.stream("a"), await models.stream("c")];
+  const waiting = models.complete("b");
+  const again = models.complete("a");
+  // Both are busy: one of them takes no new request, and goes when its answer has ended.
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  assertEquals(models.loads, ["a", "b", "c"]);
+  for (const reader of streams) assertEquals((await reader.read()).done, false);
+  for (const reader of streams) await reader.cancel();
+  assertEquals((await waiting).model, "b");
+  assertEquals((await again).model, "a");
+  assertEquals((await models.loaded()).length, 2);
+});
+
+Deno.test("models: those that do not fit the memory of the device replace each other", async () => {
+  const { MemTotal = 0 } = Object.fromEntries(
+    Deno.readTextFileSync("/proc/meminfo").split("\n").map((line) => line.split(/:\s+/))
+      .map(([name, value]) => [name, parseInt(value ?? "") * 1024]),
+  );
+  await using models = new Models({}, MemTotal + 1);
+  await models.complete("a");
+  assertEquals(await models.loaded(), ["a"]);
+  await models.complete("b");
+  assertEquals(await models.loaded(), ["b"]);
+});
+
+Deno.test("models: keep_alive says when one is unloaded", async () => {
+  await using models = new Models({ keepAliveMs: 30 });
+  await models.complete("a");
+  await until(async () => (await models.loaded()).length === 0);
+  await models.complete("a", { keep_alive: "1h" });
+  await models.complete("b", { keep_alive: -1 });
+  await new Promise((resolve) => setTimeout(resolve, 60));
+  const { models: [first] } = await models.json("/api/ps");
+  assertEquals(await models.loaded(), ["a", "b"]);
+  const hours = (Date.parse(first.expires_at) - Date.now()) / 3.6e6;
+  assert(hours > 0.9 && hours <= 1, first.expires_at);
+
+  const stream = await models.stream("b");
+  const unload = { model: "b", keep_alive: 0 };
+  assertEquals((await models.json("/api/generate", unload)).done_reason, "unload");
+  assertEquals((await stream.read()).done, false);
+  await stream.cancel();
+  await until(async () => !(await models.loaded()).includes("b"));
+  const load = { model: "c", messages: [], keep_alive: "5m" };
+  assertEquals((await models.json("/api/chat", load)).done_reason, "load");
+  assertEquals(await models.loaded(), ["a", "c"]);
+  const refused = await models.json("/api/generate", { model: "a", keep_alive: "soon" }, 400);
+  assertStringIncludes(refused.error, 'keep_alive is "soon"; valid is seconds, or a duration');
+  for (
+    const [text, ms] of [["90", 9e4], ["1h30m", 54e5], ["1.5s", 1500], ["-5m", Infinity]] as const
+  ) {
+    assertEquals(parseDuration(text), ms);
+  }
+  for (const text of ["", "m", "5 m", "5x", "1h5"]) assertEquals(parseDuration(text), undefined);
+});
+
+Deno.test("models: two of one name, or none, are refused", () => {
+  const source: ModelSource = {
+    names: ["a"],
+    checkpoint: () => openCheckpoint("/nowhere"),
+    load: () => load("/nowhere"),
+    leastMemory: () => 0,
+  };
+  for (
+    const [sources, message] of [[[], /no model/], [[source, source], /two models .*"a"/]] as const
+  ) {
+    try {
+      new ModelPool(sources);
+      assert(false, "it was accepted");
+    } catch (error) {
+      assertMatch((error as Error).message, message);
+    }
+  }
+});
