@@ -16,6 +16,7 @@ export { type ErrorCode, ForgeError } from "./errors.ts";
 export type {
   AttentionKernels,
   DeviceInfo,
+  DeviceMemory,
   KvType,
   ProductNumbers,
   TokenLogprob,

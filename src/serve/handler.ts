@@ -15,7 +15,7 @@ import { listModels, showModel } from "./openai/models.ts";
 import { deleteResponse, responses, showResponse } from "./openai/responses.ts";
 import { checkOptions, type ServeOptions } from "./options.ts";
 import { metrics, slots } from "./metrics.ts";
-import type { ModelPool } from "./model_pool.ts";
+import type { OfferedModels } from "./model_pool.ts";
 import { page, pageFile, props } from "./page.ts";
 import { type Endpoint, Server, withModel } from "./service.ts";
 import { detokenize, tokenize } from "./tokens.ts";
@@ -70,13 +70,13 @@ const ERROR_FORMS = [
 /**
  * Creates a handler of HTTP requests that serves models with the APIs of OpenAI, Anthropic and Ollama.
  *
- * The caller keeps ownership of the model, or of the pool, and closes it. An invalid request gets a response with the
+ * The caller keeps ownership of the models and closes them. An invalid request gets a response with the
  * error and the status that OpenAI's API gives it.
  *
  * @throws {ForgeError} `usage` for an invalid option
  */
 export function createHandler(
-  models: Model | ModelPool,
+  models: Model | OfferedModels,
   options: ServeOptions = {},
 ): Handler {
   checkOptions(options);

@@ -16,5 +16,10 @@
  * @module
  */
 export { createHandler, type Handler } from "./handler.ts";
-export { ModelPool, type ModelSource, type PoolOptions } from "./model_pool.ts";
+export {
+  type ModelSource,
+  type OfferedModels,
+  offerModels,
+  type PoolOptions,
+} from "./model_pool.ts";
 export type { ServeOptions } from "./options.ts";

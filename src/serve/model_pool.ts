@@ -1,4 +1,5 @@
 /** The models that a server offers: loaded when a request needs them, unloaded to make room. */
+import { basename } from "node:path";
 import type { DeviceMemory } from "../backend.ts";
 import type { Model } from "../engine/model.ts";
 import type { GenerateOptions } from "../engine/request/options.ts";
@@ -16,6 +17,7 @@ export interface ModelSource {
   readonly names: readonly [string, ...string[]];
   /** Reads the headers of the model's files. */
   readonly checkpoint: () => Checkpoint;
+  /** Loads the model. It may be loaded again after it was closed. */
   readonly load: () => Promise<Model>;
   /** Returns the fewest bytes of the device that loading takes. */
   readonly leastMemory: () => number;
@@ -23,7 +25,7 @@ export interface ModelSource {
   readonly defaults?: (model: Model) => GenerateOptions;
 }
 
-/** Options of a {@linkcode ModelPool}. */
+/** Options of {@linkcode offerModels}. */
 export interface PoolOptions {
   /** Most models in memory at a time. @default no limit but the memory */
   readonly maxLoaded?: number;
@@ -31,6 +33,25 @@ export interface PoolOptions {
   readonly keepAliveMs?: number;
   /** Receives a line about each model that is loaded or unloaded. */
   readonly onChange?: (line: string) => void;
+}
+
+/** Models for `createHandler`. Disposal closes those that are loaded. */
+export interface OfferedModels extends AsyncDisposable {
+  /** Names of all models. */
+  readonly names: readonly string[];
+}
+
+/**
+ * Offers several models, which are loaded when a request needs them and unloaded to make room.
+ *
+ * @param sources the first is used by requests that name none
+ * @throws {ForgeError} `usage` without a source, or if two have the same name
+ */
+export function offerModels(
+  sources: readonly ModelSource[],
+  options: PoolOptions = {},
+): OfferedModels {
+  return new ModelPool(sources, options);
 }
 
 /** An error about a model that is not on offer, with status 404. */
@@ -96,7 +117,7 @@ export interface ModelUse extends Disposable {
  * Loads models on demand. Two requests for a model load it once, and one model is loaded at a time. If
  * memory is short, the least recently used models are unloaded first, each after its last answer.
  */
-export class ModelPool implements AsyncDisposable {
+export class ModelPool implements OfferedModels {
   readonly offered: readonly OfferedModel[];
   readonly #options: PoolOptions;
   /** The model of a caller, which is never unloaded. */
@@ -128,12 +149,12 @@ export class ModelPool implements AsyncDisposable {
   /** Offers one loaded model, which the caller closes. */
   static of(
     model: Model,
-    names: readonly [string, ...string[]],
+    names: readonly [string, ...string[]] | undefined,
     defaults: GenerateOptions,
   ): ModelPool {
     const { checkpoint } = model;
     const source = {
-      names,
+      names: names ?? [modelName(checkpoint.path)] as const,
       checkpoint: () => checkpoint,
       load: () => Promise.resolve(model),
       leastMemory: () => 0,
@@ -142,6 +163,7 @@ export class ModelPool implements AsyncDisposable {
     return new ModelPool([source], {}, model);
   }
 
+  /** Names of all models. */
   get names(): string[] {
     return this.offered.flatMap(({ source }) => source.names);
   }
@@ -292,6 +314,11 @@ export class ModelPool implements AsyncDisposable {
     await model?.[Symbol.asyncDispose]();
     this.#options.onChange?.(`unloaded ${offered.name}`);
   }
+}
+
+/** Returns the base name of a path without the extension .gguf. */
+export function modelName(path: string): string {
+  return basename(path).replace(/^\.+$|\.gguf$/i, "") || "model";
 }
 
 /** Returns the bytes that a loaded model takes. */

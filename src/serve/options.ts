@@ -16,7 +16,7 @@ export const DEFAULT_QUEUE = 256;
 export interface ServeOptions {
   /**
    * Names of a single model. Requests for another name are rejected; responses use the first. The models
-   * of a {@linkcode ModelPool} have their own.
+   * of a {@linkcode offerModels} have their own.
    *
    * @default the name of its file or folder
    */

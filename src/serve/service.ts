@@ -1,4 +1,3 @@
-import { basename } from "node:path";
 import { DEFAULT_PARALLEL } from "../engine/limits.ts";
 import type { Model } from "../engine/model.ts";
 import type { GenerateOptions } from "../engine/request/options.ts";
@@ -12,7 +11,13 @@ import { HttpError } from "./http/http_error.ts";
 import { readBody } from "./http/request_body.ts";
 import { Metrics } from "./metrics.ts";
 import { KeptResponses } from "./openai/kept_responses.ts";
-import { ModelPool, type ModelUse, type OfferedModel, readKeepAlive } from "./model_pool.ts";
+import {
+  ModelPool,
+  type ModelUse,
+  type OfferedModel,
+  type OfferedModels,
+  readKeepAlive,
+} from "./model_pool.ts";
 import { DEFAULT_QUEUE, type ServeOptions } from "./options.ts";
 
 /** State that all requests share. */
@@ -27,11 +32,11 @@ export class Server {
   readonly created = Math.floor(Date.now() / 1000);
   readonly onError: (error: unknown) => void;
 
-  constructor(models: Model | ModelPool, options: ServeOptions) {
+  constructor(models: Model | OfferedModels, options: ServeOptions) {
     const { names: [name, ...others] = [], defaults = {}, maxAnswers, onError } = options;
     this.models = models instanceof ModelPool
       ? models
-      : ModelPool.of(models, [name ?? modelName(models.checkpoint.path), ...others], defaults);
+      : ModelPool.of(models as Model, name === undefined ? undefined : [name, ...others], defaults);
     this.admission = new Admission(maxAnswers ?? DEFAULT_PARALLEL + DEFAULT_QUEUE);
     this.onError = onError ?? ((error) => console.error(error));
   }
@@ -127,11 +132,6 @@ export function withModel(endpoint: ModelEndpoint): Endpoint {
     using service = await server.open(body);
     return await endpoint(service, request, body);
   };
-}
-
-/** Returns the base name of a path without the extension .gguf. */
-export function modelName(path: string): string {
-  return basename(path).replace(/^\.+$|\.gguf$/i, "") || "model";
 }
 
 /** Counts the answers in progress, computed or queued, and limits them. */

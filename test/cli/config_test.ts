@@ -1,6 +1,6 @@
 /** The config file: short names of models, and defaults for their options. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { join } from "@std/path";
+import { join } from "node:path";
 import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { forge } from "./forge.ts";

@@ -1,6 +1,6 @@
 /** Tests `forge serve` as a process: its output, its address and its end. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { basename } from "@std/path";
+import { basename } from "node:path";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeEndlessLlama } from "../support/tiny_llama.ts";
 import { denoArgs, forge } from "./forge.ts";

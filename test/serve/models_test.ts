@@ -5,8 +5,9 @@ import { ForgeError, load } from "../../src/mod.ts";
 import {
   createHandler,
   type Handler,
-  ModelPool,
   type ModelSource,
+  type OfferedModels,
+  offerModels,
   type PoolOptions,
 } from "../../src/serve/mod.ts";
 import { parseDuration } from "../../src/serve/model_pool.ts";
@@ -18,7 +19,7 @@ class Models implements AsyncDisposable {
   readonly handler: Handler;
   /** Names in the order in which they were loaded. */
   readonly loads: string[] = [];
-  readonly #pool: ModelPool;
+  readonly #pool: OfferedModels;
   readonly #folder = new TempFolder();
 
   /** @param leastMemory bytes that each model is said to need */
@@ -43,7 +44,7 @@ class Models implements AsyncDisposable {
       load: () => Promise.reject(new ForgeError("bad_model", "its weights are missing")),
       leastMemory: () => 0,
     };
-    this.#pool = new ModelPool([...sources, broken], options);
+    this.#pool = offerModels([...sources, broken], options);
     this.handler = createHandler(this.#pool, { onError: () => {} });
   }
 
@@ -211,7 +212,7 @@ Deno.test("models: two of one name, or none, are refused", () => {
     const [sources, message] of [[[], /no model/], [[source, source], /two models .*"a"/]] as const
   ) {
     try {
-      new ModelPool(sources);
+      offerModels(sources);
       assert(false, "it was accepted");
     } catch (error) {
       assertMatch((error as Error).message, message);

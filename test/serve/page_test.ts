@@ -5,7 +5,13 @@ import axe from "axe-core";
 import type { Page } from "puppeteer-core";
 import { load } from "../../src/mod.ts";
 import { openCheckpoint } from "../../src/formats/checkpoint.ts";
-import { createHandler, type Handler, ModelPool, type ServeOptions } from "../../src/serve/mod.ts";
+import {
+  createHandler,
+  type Handler,
+  type OfferedModels,
+  offerModels,
+  type ServeOptions,
+} from "../../src/serve/mod.ts";
 import { browserUnavailable, TestBrowser } from "../support/browser.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeScriptedLlama } from "../support/tiny_llama.ts";
@@ -27,7 +33,7 @@ class OpenPage implements AsyncDisposable {
     this.#stack = stack;
   }
 
-  static async open(model: string | ModelPool, options: ServeOptions = {}): Promise<OpenPage> {
+  static async open(model: string | OfferedModels, options: ServeOptions = {}): Promise<OpenPage> {
     const stack = new AsyncDisposableStack();
     const { browser } = stack.use(await TestBrowser.start());
     const served = typeof model === "string" ? await load(model, { threads: 1 }) : model;
@@ -138,7 +144,7 @@ pageTest("one of several models is chosen, and the choice stays", async () => {
     load: () => load(path!, { threads: 1 }),
     leastMemory: () => 0,
   }));
-  await using open = await OpenPage.open(new ModelPool(sources));
+  await using open = await OpenPage.open(offerModels(sources));
   const { page } = open;
   await page.waitForSelector("#models:not([hidden])");
   const options = await page.$$eval("#models option", (all) => all.map((e) => e.textContent));

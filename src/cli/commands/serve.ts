@@ -1,5 +1,5 @@
 /** `forge serve`: serves models over HTTP. */
-import { join } from "@std/path";
+import { join } from "node:path";
 import { DEFAULT_PARALLEL } from "../../engine/limits.ts";
 import { leastMemory } from "../../engine/load/load.ts";
 import { asLoaded } from "../../engine/load/options.ts";
@@ -10,6 +10,7 @@ import { quote } from "../../formats/quote.ts";
 import { errorResponse, HttpError } from "../../serve/http/http_error.ts";
 import { createHandler, type Handler } from "../../serve/mod.ts";
 import {
+  modelName,
   ModelPool,
   type ModelSource,
   type OfferedModel,
@@ -18,7 +19,6 @@ import {
   VALID_DURATIONS,
 } from "../../serve/model_pool.ts";
 import { checkOptions, DEFAULT_QUEUE, type ServeOptions } from "../../serve/options.ts";
-import { modelName } from "../../serve/service.ts";
 import type { Context } from "../command.ts";
 import { errorText, INTERRUPTED } from "../output/error_text.ts";
 import { HttpServer } from "../http_server.ts";

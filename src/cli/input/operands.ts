@@ -4,7 +4,7 @@ import { quote } from "../../formats/quote.ts";
 import { isModel, namesModel } from "../model/model_path.ts";
 
 /** Operands by meaning. */
-export interface TextOperands {
+interface TextOperands {
   readonly model: string | undefined;
   /** `-` for stdin. */
   readonly text: string | undefined;

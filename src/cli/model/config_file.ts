@@ -5,7 +5,7 @@
  * { "models": { "qwen": { "model": "Qwen/Qwen3-0.6B", "ctx": 8192, "temp": 0.6 } } }
  * ```
  */
-import { dirname, join } from "@std/path";
+import { dirname, join } from "node:path";
 import { ForgeError } from "../../errors.ts";
 import { isJsonObject, type JsonObject, type JsonValue, parseJson } from "../../formats/json.ts";
 import { quote, quoteList } from "../../formats/quote.ts";
@@ -126,7 +126,11 @@ function readOption(path: string, place: string, key: string, value: JsonValue):
     throw invalidKey(path, `${place}.${key}`, ["model", ...VALID_OPTIONS.keys()]);
   }
   const spec = OPTIONS[name];
-  if (spec.kind === "flag") throw new Error(`${key} is a flag without a value`);
+  if (spec.kind === "flag") {
+    if (typeof value === "boolean") return value;
+    const problem = `${place}.${key} is ${JSON.stringify(value)}; valid is true or false`;
+    throw new ForgeError("usage", `${quote(path)}: ${problem}`);
+  }
   let parsed: unknown;
   for (const one of Array.isArray(value) ? value : [value]) {
     const isScalar = typeof one === "string" || typeof one === "number";
