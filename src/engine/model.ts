@@ -58,7 +58,11 @@ import {
   type Piece,
   resolveRequest,
 } from "./generation/request.ts";
-import { type OpenSpeculator, openSpeculator } from "./speculation/open_speculator.ts";
+import {
+  draftsTokens,
+  type OpenSpeculator,
+  openSpeculator,
+} from "./speculation/open_speculator.ts";
 
 /** A device that may measure its bandwidth. */
 type MeasuredBackend = Backend & Partial<Meter>;
@@ -126,7 +130,8 @@ export class Model implements AsyncDisposable {
     const contextLength = resolveContext(asked, lm.contextLength);
     const maxSequences = resolveParallel(options.parallel);
     const kvType = options.kvType ?? (backend.kind === "reference" ? "F32" : "F16");
-    const shape = { contextLength, maxSequences, kvType };
+    const savesStates = draftsTokens(options, backend);
+    const shape = { contextLength, maxSequences, kvType, savesStates };
     const weightBytes = weights.mappedBytes;
     // The tokenizer is read while the device prepares the step.
     const opening = openRunner(

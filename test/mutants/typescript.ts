@@ -39,8 +39,15 @@ export const TYPESCRIPT: readonly Mutant[] = [
     [
       "state-ahead-is-published",
       "engine/cache/sequence_cache",
-      "if (accepted < ahead.length) this.invalidateState();",
+      "if (accepted < ahead.length) this.#stateInvalid = true;",
       "",
+      "engine/cache/recurrent_state",
+    ],
+    [
+      "rejected-state-is-kept",
+      "engine/cache/sequence_cache",
+      "const isRestored = accepted < ahead.length && this.table.restoreState();",
+      "const isRestored = false;",
       "engine/cache/recurrent_state",
     ],
     [

@@ -33,6 +33,8 @@ export class PageTable implements Disposable {
   readonly #slots: Pool | undefined;
   readonly #pages: number[] = [];
   #slot: number | undefined;
+  /** Slot with the state that {@linkcode restoreState} returns to. */
+  #saved: number | undefined;
 
   /** @param slots slots of recurrent state, if the model has any */
   constructor(pool: KvPages, slots?: Pool) {
@@ -73,6 +75,34 @@ export class PageTable implements Disposable {
     return true;
   }
 
+  /**
+   * Copies the recurrent state, if the model has any, so that {@linkcode restoreState} can return to
+   * it. Returns false if no slot is free for the copy.
+   *
+   * @param copySlot copies a slot onto another, in every layer
+   */
+  saveState(copySlot: (from: number, to: number) => void): boolean {
+    if (this.#slots === undefined || this.#slot === undefined) return true;
+    this.#saved ??= this.#slots.allocate();
+    if (this.#saved === undefined) return false;
+    copySlot(this.#slot, this.#saved);
+    return true;
+  }
+
+  /** Returns to the saved state. Returns false if none was saved. */
+  restoreState(): boolean {
+    if (this.#saved === undefined) return false;
+    [this.#slot, this.#saved] = [this.#saved, this.#slot];
+    this.dropSavedState();
+    return true;
+  }
+
+  /** Frees the slot of the saved state, if any. */
+  dropSavedState(): void {
+    if (this.#saved !== undefined) this.#slots?.release(this.#saved);
+    this.#saved = undefined;
+  }
+
   /** Appends a page; the table takes over its user. */
   append(page: number): void {
     this.#pages.push(page);
@@ -98,6 +128,7 @@ export class PageTable implements Disposable {
     for (const page of this.#pages.splice(0).reverse()) this.#pool.release(page);
     if (this.#slot !== undefined) this.#slots?.release(this.#slot);
     this.#slot = undefined;
+    this.dropSavedState();
   }
 
   [Symbol.dispose](): void {

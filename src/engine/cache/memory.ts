@@ -48,6 +48,8 @@ export interface CacheNeeds {
   readonly kvType: KvType;
   readonly kvLayers: readonly LayerKvShape[];
   readonly stateLayers: readonly StateMatrix[];
+  /** True if recurrent states are saved before draft tokens, each in a slot of its own. */
+  readonly savesStates?: boolean;
 }
 
 /** Capacity of the caches, for all sequences together. */
@@ -97,13 +99,15 @@ export function chooseCaches(
  * Returns the capacity of caches of at most `budget` bytes, and of one context if that takes more.
  *
  * Recurrent states take half of the budget at most: two slots a sequence, one for its state and one for
- * a snapshot, and never fewer than two. Keys and values take what is left.
+ * a snapshot, and one more if states are saved; never fewer than one sequence takes. Keys and values
+ * take what is left.
  */
 export function sizeCaches(needs: CacheNeeds, budget: number): CacheSize {
-  const { contextLength, maxSequences, kvType, kvLayers, stateLayers } = needs;
+  const { contextLength, maxSequences, kvType, kvLayers, stateLayers, savesStates } = needs;
   const slotBytes = stateBytes(stateLayers);
   const affordableSlots = slotBytes === 0 ? Infinity : Math.floor(budget / 2 / slotBytes);
-  const nSlots = Math.max(2, Math.min(2 * maxSequences, affordableSlots));
+  const slotsEach = savesStates ? 3 : 2;
+  const nSlots = Math.max(slotsEach, Math.min(slotsEach * maxSequences, affordableSlots));
   const perSequence = Math.ceil(contextLength / PAGE_TOKENS) * PAGE_TOKENS;
   const pageBytes = PAGE_TOKENS * kvBytesPerToken(kvLayers, KV_ELEMENT_BYTES[kvType]);
   const left = Math.max(0, budget - nSlots * slotBytes);

@@ -59,7 +59,8 @@ export class SequenceCache {
   }
 
   /**
-   * Records a computed chunk and publishes its pages.
+   * Records a computed chunk and publishes its pages. If tokens ahead were rejected, a saved recurrent
+   * state replaces the one that includes them, and the chunk is computed again with the next tokens.
    *
    * @param end number of the task's tokens computed
    * @param ahead tokens computed after those; they count while the task has continued with them
@@ -67,16 +68,19 @@ export class SequenceCache {
    */
   advance(end: number, ahead: ArrayLike<number>, withTail: boolean): void {
     const accepted = commonLength(ahead, this.#task.tokens.view(end));
-    this.#computed = end + accepted;
-    // A recurrent state cannot be rolled back.
-    if (accepted < ahead.length) this.invalidateState();
+    const isRestored = accepted < ahead.length && this.table.restoreState();
+    this.table.dropSavedState();
+    if (!isRestored) {
+      this.#computed = end + accepted;
+      if (accepted < ahead.length) this.#stateInvalid = true;
+    }
     this.#publish(withTail);
     if (end === this.#snapshotAt) this.#publishState(true);
   }
 
-  /** Marks the recurrent state as unknown, for example after a cancelled step. */
+  /** Returns to the saved recurrent state after a failed step, or marks the state as unknown. */
   invalidateState(): void {
-    this.#stateInvalid = true;
+    if (!this.table.restoreState()) this.#stateInvalid = true;
   }
 
   /**

@@ -11,6 +11,8 @@ export interface SessionShape {
   readonly kvType: KvType;
   /** Sequences that one run can take. */
   readonly maxSequences: number;
+  /** True if the caches have room to save recurrent states before draft tokens. */
+  readonly savesStates?: boolean;
 }
 
 /**

@@ -21,6 +21,8 @@ export interface Lookahead {
 interface AheadPlan {
   readonly plan: readonly PlannedChunk[];
   readonly options: RunOptions & { readonly nSteps: number };
+  /** Milliseconds that it took to save recurrent states, which belong to the step's time. */
+  readonly saving: number;
 }
 
 const ONE_STEP = { nSteps: 1 };
@@ -30,13 +32,13 @@ const ONE_STEP = { nSteps: 1 };
  * any, by several steps, each on the tokens that the previous step chose.
  */
 export class Ahead {
-  readonly #runner: Pick<Runner, "limits" | "pages">;
+  readonly #runner: Pick<Runner, "limits" | "pages" | "copySlot">;
   readonly #speculator: Speculator | undefined;
   readonly #pace: StepPace;
   readonly #lookaheads = new WeakMap<Task, Lookahead>();
 
   constructor(
-    runner: Pick<Runner, "limits" | "pages">,
+    runner: Pick<Runner, "limits" | "pages" | "copySlot">,
     speculator: Speculator | undefined,
     pace: StepPace,
   ) {
@@ -57,20 +59,31 @@ export class Ahead {
    * @returns the extended plan, without tasks that have ended meanwhile
    */
   async extend(plan: readonly PlannedChunk[], nActive: number): Promise<AheadPlan> {
-    if (!onlyDecodes(plan)) return { plan, options: ONE_STEP };
-    if (this.#speculator === undefined) return { plan, options: this.#stride(plan, nActive) };
-    const drafted = await this.#draft(plan, nActive, this.#speculator);
+    if (!onlyDecodes(plan)) return { plan, options: ONE_STEP, saving: 0 };
+    if (this.#speculator === undefined) {
+      return { plan, options: this.#stride(plan, nActive), saving: 0 };
+    }
+    await this.#draft(plan, nActive, this.#speculator);
+    const start = performance.now();
+    // Tasks may have been stopped while a draft model ran.
+    const drafted = plan.filter(({ sequence: { task } }) => !task.isEnded)
+      .map((chunk) => ({ ...chunk, drafted: this.#keptDraft(chunk) }));
+    const saving = performance.now() - start;
     const options = this.#speculator.isFixed ? ONE_STEP : this.#stride(drafted, nActive);
-    return { plan: drafted, options };
+    return { plan: drafted, options, saving };
   }
 
   /** Records the duration of a run, in milliseconds. */
-  measure({ plan, options }: AheadPlan, results: readonly unknown[][], took: number): void {
+  measure(
+    { plan, options, saving }: AheadPlan,
+    results: readonly unknown[][],
+    took: number,
+  ): void {
     if (plan.length === 0 || !onlyDecodes(plan)) return;
     const nSteps = options.nSteps === 1 ? 1 : results[0]!.length;
     const rows = rowsOf(plan);
     this.#pace.measure(rows, took / nSteps);
-    this.#speculator?.measure(rows, took / nSteps);
+    this.#speculator?.measure(rows, (took + saving) / nSteps);
   }
 
   /** Stops an {@linkcode extend} in progress early. */
@@ -113,36 +126,39 @@ export class Ahead {
     return { length, endTokens: [...ends] };
   }
 
-  /**
-   * Drafts tokens where free pages hold them.
-   *
-   * @returns the plan with draft tokens, without tasks that have ended meanwhile
-   */
+  /** Drafts tokens where free pages hold them. */
   async #draft(
     plan: readonly PlannedChunk[],
     nActive: number,
     speculator: Speculator,
-  ): Promise<PlannedChunk[]> {
+  ): Promise<void> {
     const { maxTokens, maxOutputs } = this.#runner.limits;
     const { pages } = this.#runner;
-    const prospects = plan.flatMap(({ sequence: { task, cache: { table } }, end }) => {
+    const prospects = plan.flatMap(({ sequence: { task, computed, cache: { table } }, end }) => {
       const draft = this.#lookaheads.get(task)?.draft;
       if (draft === undefined) return [];
       const capacity = pages.freePages > nActive ? Infinity : table.capacity - end;
       const next = () => task.outputs(end, end).at(-1)!;
-      return [{ tokens: task.tokens, draft, room: Math.min(draft.room, capacity), next }];
+      const room = Math.min(draft.room, capacity);
+      const replayed = table.slot === undefined ? 0 : end - computed;
+      return [{ tokens: task.tokens, draft, room, replayed, next }];
     });
     const rows = rowsOf(plan);
     const most = Math.min(maxTokens - rows, maxOutputs - plan.length);
     await speculator.draft(prospects, rows, most);
-    return plan.flatMap((chunk) => {
-      const { sequence: { task, cache: { table } }, end } = chunk;
-      const draft = this.#lookaheads.get(task)?.draft;
-      const reserved = table.reserve(end + (draft?.tokens.length ?? 0));
-      if (!reserved) draft?.clear();
-      // Tasks may have been stopped while a draft model ran.
-      return task.isEnded ? [] : [{ ...chunk, drafted: [...draft?.tokens ?? []] }];
-    });
+  }
+
+  /**
+   * Returns the draft tokens of a chunk. Reserves their pages and saves the recurrent state that they
+   * would change; without room for both, there are none.
+   */
+  #keptDraft({ sequence: { task, cache: { table } }, end }: PlannedChunk): number[] {
+    const draft = this.#lookaheads.get(task)?.draft;
+    if (draft === undefined || draft.tokens.length === 0) return [];
+    const canKeep = table.reserve(end + draft.tokens.length) &&
+      table.saveState((from, to) => this.#runner.copySlot(from, to));
+    if (!canKeep) draft.clear();
+    return [...draft.tokens];
   }
 }
 

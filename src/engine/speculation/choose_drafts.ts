@@ -4,6 +4,11 @@ export interface Candidate {
   readonly odds: readonly number[];
   /** True if each draft token takes a run of the draft model. */
   readonly takesRounds: boolean;
+  /**
+   * Tokens before the draft that are computed again, with the accepted draft tokens, if one is
+   * rejected. 0 if none are.
+   */
+  readonly replayed: number;
 }
 
 /** Least gain in tokens per millisecond of a step with drafts over one without. */
@@ -12,7 +17,7 @@ const MIN_GAIN = 1.05;
 /**
  * Returns the number of draft tokens for each sequence that gives a step the most expected tokens
  * per millisecond. A sequence gives one token without drafts; a draft token adds its probability of
- * acceptance.
+ * acceptance. Rows that the next step is expected to compute again count as rows of this one.
  *
  * @param rows rows of the step without drafts
  * @param most most rows to add
@@ -25,8 +30,14 @@ export function chooseDrafts(
   cost: (rows: number, rounds: number) => number,
 ): number[] {
   const ranked = candidates
-    .flatMap(({ odds, takesRounds }, sequence) =>
-      odds.map((value, i) => ({ sequence, value, round: takesRounds ? i + 1 : 0 }))
+    .flatMap(({ odds, takesRounds, replayed }, sequence) =>
+      odds.map((value, i) => ({
+        sequence,
+        value,
+        round: takesRounds ? i + 1 : 0,
+        // This draft token is the first to be rejected with the difference of the odds.
+        again: replayed === 0 ? 0 : (replayed + i) * ((odds[i - 1] ?? 1) - value),
+      }))
     )
     .sort((a, b) => b.value - a.value);
   const counts = candidates.map(() => 0);
@@ -36,10 +47,11 @@ export function chooseDrafts(
   let best: typeof ranked = [];
   for (let rounds = 0; rounds <= mostRounds; rounds++) {
     const within = ranked.filter(({ round }) => round <= rounds).slice(0, most);
-    let tokens = candidates.length;
-    for (const [i, { value }] of within.entries()) {
+    let tokens = candidates.length, rowsAgain = 0;
+    for (const [i, { value, again }] of within.entries()) {
       tokens += value;
-      const rate = tokens / cost(rows + i + 1, rounds);
+      rowsAgain += again;
+      const rate = tokens / cost(rows + i + 1 + Math.round(rowsAgain), rounds);
       if (rate <= bestRate) continue;
       bestRate = rate;
       best = within.slice(0, i + 1);

@@ -26,6 +26,11 @@ export interface Prospect {
   readonly draft: Draft;
   /** Most draft tokens that fit. */
   readonly room: number;
+  /**
+   * Tokens of this step that the next one computes again if a draft token is rejected: those before
+   * the draft, in a model with recurrent state.
+   */
+  readonly replayed: number;
   /** Returns how the token after the last draft token is sampled. Its row is meaningless. */
   readonly next: () => OutputRequest;
 }

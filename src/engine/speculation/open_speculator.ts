@@ -44,20 +44,27 @@ export async function openSpeculator(
 ): Promise<OpenSpeculator> {
   const { speculate = "auto", draftModel } = options;
   checkSpeculation(speculate);
-  const canRollBack = isReversible(target.lm);
   if (speculate === "off" && draftModel !== undefined) {
     throw new ForgeError("usage", "speculate is off, but a draft model is given; give one of them");
   }
-  const isAsked = speculate === "on" || typeof speculate === "number" || draftModel !== undefined;
-  if (isAsked && !canRollBack) throw cannotRollBack("the model");
-  const isFree = speculate === "auto" && target.backend.kind === "cpu" && canRollBack;
-  if (!isAsked && !isFree) return { speculator: undefined, memory: NO_MEMORY };
+  if (!draftsTokens(options, target.backend)) return { speculator: undefined, memory: NO_MEMORY };
   const length = typeof speculate === "number" ? speculate : undefined;
   if (draftModel === undefined) {
     return { speculator: new Speculator({ length }), memory: NO_MEMORY };
   }
   const { model, memory } = await openDraftModel(draftModel, target);
   return { speculator: new Speculator({ length, model }), memory };
+}
+
+/**
+ * True if a model may compute draft tokens: if asked to, and on a processor, where they change no
+ * digit.
+ */
+export function draftsTokens(
+  { speculate = "auto", draftModel }: Pick<LoadOptions, "speculate" | "draftModel">,
+  { kind }: Pick<Backend, "kind">,
+): boolean {
+  return draftModel !== undefined || (speculate === "auto" ? kind === "cpu" : speculate !== "off");
 }
 
 function checkSpeculation(asked: NonNullable<LoadOptions["speculate"]>): void {
@@ -76,7 +83,7 @@ async function openDraftModel(path: string, target: Target) {
   const checkpoint = openCheckpoint(path);
   checkSameVocabulary(tokenizer, openTokenizer(checkpoint), path);
   const { lm, weights } = loadModel(backend, checkpoint, shape.contextLength);
-  if (!isReversible(lm)) throw cannotRollBack(`the draft model ${quote(path)}`);
+  if (lm.stateLayers.length > 0) throw hasRecurrentState(path);
   const contextLength = Math.min(shape.contextLength, lm.contextLength);
   const { kvType, maxSequences } = shape;
   // A GPU counts the model's weights as taken by now; a processor counts no weights.
@@ -93,15 +100,11 @@ async function openDraftModel(path: string, target: Target) {
   return { model: new DraftModel(runner), memory };
 }
 
-/** True if a computed token can be replaced by another one. */
-function isReversible({ stateLayers }: CausalLm): boolean {
-  return stateLayers.length === 0;
-}
-
-function cannotRollBack(name: string): ForgeError {
+function hasRecurrentState(path: string): ForgeError {
   return new ForgeError(
     "usage",
-    `${name} has a recurrent state, which cannot be rolled back after a rejected draft token: speculate must be off`,
+    `the draft model ${quote(path)} has a recurrent state, which would have to be computed again ` +
+      "after each rejected token; valid is a model with attention in all layers",
   );
 }
 

@@ -109,16 +109,18 @@ export class Speculator {
   }
 
   #plan(prospect: Prospect, most: number): Plan {
-    const { tokens, room } = prospect;
+    const { tokens, room, replayed } = prospect;
     let drafter = this.#drafters.get(tokens);
     if (drafter === undefined) this.#drafters.set(tokens, drafter = this.#newDrafter());
     const length = Math.min(room, most, this.#length ?? MAX_DRAFTED);
     const isFixed = this.#length !== undefined;
     const { tokens: proposed, odds } = drafter.propose(tokens, length, isFixed ? 0 : LEAST_ODDS);
     const rate = this.#model?.rate(tokens) ?? 0;
-    if (rate <= (odds[0] ?? 0)) return { prospect, proposed, odds, takesRounds: false };
+    if (rate <= (odds[0] ?? 0)) {
+      return { prospect, proposed, odds, takesRounds: false, replayed };
+    }
     const powers = Array.from({ length }, (_, i) => rate ** (i + 1));
-    return { prospect, proposed: [], odds: powers, takesRounds: true };
+    return { prospect, proposed: [], odds: powers, takesRounds: true, replayed };
   }
 
   /** Returns the number of draft tokens of each sequence. */
@@ -128,7 +130,8 @@ export class Speculator {
       plans,
       rows,
       most,
-      (n, rounds) => this.#costs.of(n) + rounds * (this.#model?.cost(plans.length) ?? 0),
+      (n, rounds) =>
+        this.#costs.of(Math.min(n, MOST_ROWS)) + rounds * (this.#model?.cost(plans.length) ?? 0),
     );
     const isProbe = this.#stepsWithoutModel >= PROBE_STEPS;
     return counts.map((count, i) => {

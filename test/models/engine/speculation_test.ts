@@ -7,9 +7,6 @@ import { load, type LoadOptions } from "../../../src/mod.ts";
 import { sharedAvailable, sharedPath } from "../../support/shared.ts";
 import { readJson, type Reference } from "../reference_check.ts";
 
-/** Families with recurrent state, which cannot be rolled back. */
-const RECURRENT = ["qwen3_5_text"];
-
 const ignore = !sharedAvailable("models", "tiny");
 const families = ignore
   ? []
@@ -33,7 +30,7 @@ async function generate(family: string, options: LoadOptions) {
   return await Promise.all(requests.map((request) => model.complete(prompt, request)));
 }
 
-for (const family of families.filter((name) => !RECURRENT.includes(name))) {
+for (const family of families) {
   Deno.test({
     name: `tiny ${family}: draft tokens change no result`,
     ignore,

@@ -7,7 +7,8 @@ import { Scheduler } from "../../../../src/engine/schedule/scheduler.ts";
 import { StepPace } from "../../../../src/engine/schedule/ahead.ts";
 import { scoreTokens } from "../../../../src/engine/generation/score.ts";
 import { ForgeError } from "../../../../src/errors.ts";
-import { load, type Model } from "../../../../src/mod.ts";
+import { load, type LoadOptions, type Model } from "../../../../src/mod.ts";
+import { Speculator } from "../../../../src/engine/speculation/speculator.ts";
 import type { Tokenizer } from "../../../../src/tokenizer/tokenizer.ts";
 import {
   FAKE_VOCABULARY,
@@ -17,6 +18,8 @@ import {
   FakeRunner,
   noTokenizer,
 } from "../../../support/fake_runner.ts";
+import { OracleDrafter } from "../../../support/oracle_drafter.ts";
+import { Random } from "../../../support/random.ts";
 import { TempFolder } from "../../../support/temp_folder.ts";
 import { writeRandomHybrid } from "../../../support/tiny_hybrid.ts";
 import { EOS, writeRandomLlama } from "../../../support/tiny_llama.ts";
@@ -30,9 +33,13 @@ class Bench {
   readonly runner: FakeRunner;
   readonly scheduler: Scheduler;
 
-  constructor(options: Partial<FakeOptions> = {}, pace: StepPace = new StepPace(1)) {
+  constructor(
+    options: Partial<FakeOptions> = {},
+    pace: StepPace = new StepPace(1),
+    speculator?: Speculator,
+  ) {
     this.runner = new FakeRunner({ nPages: 100, nSlots: 8, ...options });
-    this.scheduler = new Scheduler(this.runner, undefined, pace);
+    this.scheduler = new Scheduler(this.runner, speculator, pace);
   }
 
   /** Generates an answer and checks its tokens; returns them and the end. */
@@ -215,7 +222,7 @@ Deno.test("scores neither use nor publish states", async () => {
   await bench.end();
 });
 
-Deno.test("slots: two per sequence of a step, in at most half of the memory", () => {
+Deno.test("slots: two or three per sequence of a step, in at most half of the memory", () => {
   const stateLayers = [{ rows: 3, cols: 100 }, { rows: 64, cols: 50 }];
   const bytes = 4 * (300 + 3200);
   const shape = { contextLength: 64, kvType: "F16", kvLayers: [] } as const;
@@ -225,6 +232,8 @@ Deno.test("slots: two per sequence of a step, in at most half of the memory", ()
   assertEquals(slots(8, stateLayers, 2 * 5 * bytes), 5);
   assertEquals(slots(8, stateLayers, 0), 2);
   assertEquals(slots(1, [], 1e9), 2);
+  const saving = { ...shape, maxSequences: 8, stateLayers, savesStates: true };
+  assertEquals([1e9, 0].map((budget) => sizeCaches(saving, budget).nSlots), [24, 3]);
 });
 
 const PROMPT = Int32Array.from({ length: 200 }, (_, i) => 2 + (i * i + 3 * i) % 90);
@@ -235,23 +244,50 @@ async function withModel<T>(folder: TempFolder, fn: (model: Model) => Promise<T>
   return await fn(model);
 }
 
-Deno.test("a model with recurrent state gets no draft tokens and drafts none", async () => {
+Deno.test("a model with recurrent state takes draft tokens, but drafts none", async () => {
   using hybrid = new TempFolder();
   using plain = new TempFolder();
   writeRandomHybrid(hybrid.path, { contextLength: 400 });
   writeRandomLlama(plain.path, { contextLength: 400 });
-  const { timings } = await withModel(hybrid, (model) => model.complete(PROMPT, OPTIONS));
-  assertEquals(timings.drafted, 0);
-  for (
-    const [path, options] of [
-      [hybrid.path, { speculate: "on" }],
-      [hybrid.path, { speculate: 3 }],
-      [hybrid.path, { draftModel: plain.path }],
-      [plain.path, { draftModel: hybrid.path }],
-    ] as const
-  ) {
-    await assertRejects(() => load(path, { device: "cpu", ...options }), ForgeError, "recurrent");
+  const answer = async (options: LoadOptions) => {
+    await using model = await load(hybrid.path, { device: "cpu", ...options });
+    const first = await model.complete(PROMPT, { ...OPTIONS, temperature: 0.3 });
+    // Continues from the state at the end of the first answer.
+    const next = await model.complete(Int32Array.from([...PROMPT, ...first.tokenIds, 5]), OPTIONS);
+    const drafted = first.timings.drafted + next.timings.drafted;
+    return { drafted, tokens: [first.tokenIds, next.tokenIds], logprobs: next.logprobs };
+  };
+  const { drafted: none, ...expected } = await answer({ speculate: "off" });
+  assertEquals(none, 0);
+  for (const options of [{ speculate: 3 }, { speculate: 12, draftModel: plain.path }]) {
+    const { drafted, ...tokens } = await answer(options);
+    assert(drafted > 20, `only ${drafted} draft tokens`);
+    assertEquals(tokens, expected);
   }
+  await assertRejects(
+    () => load(plain.path, { device: "cpu", draftModel: hybrid.path }),
+    ForgeError,
+    "recurrent",
+  );
+});
+
+Deno.test("a state is that before rejected draft tokens, and a chat continues from it", async () => {
+  const random = new Random("rejected draft tokens");
+  const first = prompt(6, 0);
+  const newDrafter = () =>
+    new OracleDrafter({
+      random,
+      answer: ({ length }, most) => fakeAnswer(first, length + most).slice(length - first.length),
+      hitRate: 0.6,
+      vocabSize: FAKE_VOCABULARY,
+    });
+  const bench = new Bench({}, new StepPace(1), new Speculator({ length: 3, newDrafter }));
+  const { tokens, end: { timings } } = await bench.generate(first, 40);
+  assert(timings.accepted > 5 && timings.accepted < timings.drafted, JSON.stringify(timings));
+  // Sequences that are computed again grow until a step takes no draft tokens.
+  assert(bench.steps.every((count) => Number(count) <= 12), String(bench.steps));
+  assert(await bench.cached([...first, ...tokens, 700]) >= 36);
+  await bench.end();
 });
 
 Deno.test("a saved prompt carries its state, and changes nothing", async () => {

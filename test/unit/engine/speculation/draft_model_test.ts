@@ -77,7 +77,8 @@ Deno.test("a text that ends while drafting gets no more draft tokens", async () 
   const prospects = [EndingDraft, Draft].map((Kind, i) => {
     const draft = new Kind(undefined, new Set());
     draft.limit = 5;
-    return { tokens: new TokenList([1, 2, i]), draft, room: 5, next: () => outputRow(0) };
+    const tokens = new TokenList([1, 2, i]);
+    return { tokens, draft, room: 5, replayed: 0, next: () => outputRow(0) };
   });
   await new DraftModel(runner).draft(prospects, [4, 4]);
   assertEquals(prospects.map(({ draft }) => draft.tokens.length), [0, 4]);

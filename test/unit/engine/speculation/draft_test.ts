@@ -68,7 +68,8 @@ function speculate(places: Places, proposed: readonly number[], limit?: number):
   using draft = draftOf(places, limit);
   const speculator = new Speculator({ length: 8, newDrafter: () => drafter });
   const next = () => ({ ...UNSAMPLED, row: 0 });
-  speculator.draft([{ tokens: new TokenList([1]), draft, room: draft.room, next }], 1, 100);
+  const tokens = new TokenList([1]);
+  speculator.draft([{ tokens, draft, room: draft.room, replayed: 0, next }], 1, 100);
   return [...draft.tokens];
 }
 

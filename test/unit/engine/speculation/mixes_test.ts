@@ -11,6 +11,8 @@ import { commonLength } from "../../../../src/engine/token_list.ts";
 import { CACHE, checkMix, type MixCase, randomCases, withRunner } from "../../../support/mixes.ts";
 import { OracleDrafter } from "../../../support/oracle_drafter.ts";
 import { Random } from "../../../support/random.ts";
+import { writeRandomHybrid } from "../../../support/tiny_hybrid.ts";
+import { writeRandomLlama } from "../../../support/tiny_llama.ts";
 
 const VOCABULARY = 97;
 
@@ -52,6 +54,12 @@ for (
       1,
       oracle(3, 0.6),
     ],
+    ["recurrent state, all right", "cpu", { maxSequences: 2, nSlots: 6 }, 1, oracle(6, 1)],
+    ["recurrent state, all wrong", "cpu", { maxSequences: 1, nSlots: 3 }, 1, oracle(5, 0)],
+    ["recurrent state, half right", "cpu", { maxSequences: 8, nSlots: 24 }, 3, oracle(4, 0.5)],
+    ["recurrent state, few slots", "cpu", { maxSequences: 8, nSlots: 9 }, 2, oracle(12, 0.9)],
+    ["recurrent state, as many as pay", "cpu", { maxSequences: 3 }, 2, oracle(undefined, 0.8)],
+    ["recurrent state, the reference device", "reference", { maxSequences: 5 }, 1, oracle(3, 0.6)],
   ] as const
 ) {
   Deno.test(`draft tokens change no token: ${name}`, async () => {
@@ -70,6 +78,6 @@ for (
       if (name.endsWith("all right")) assert(share > 0.9, `${share} of the draft tokens accepted`);
       else if (name.endsWith("all wrong")) assertEquals(accepted, 0);
       else if (name.includes("right")) assert(share > 0.1 && share < 0.7, `${share} accepted`);
-    });
+    }, name.startsWith("recurrent") ? writeRandomHybrid : writeRandomLlama);
   });
 }

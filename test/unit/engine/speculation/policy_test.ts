@@ -10,6 +10,7 @@ import { TokenList } from "../../../../src/engine/token_list.ts";
 const powers = (odds: number, count: number) => ({
   odds: Array.from({ length: count }, (_, i) => odds ** (i + 1)),
   takesRounds: false,
+  replayed: 0,
 });
 
 Deno.test("draft tokens are computed while they give more tokens per millisecond", () => {
@@ -47,6 +48,16 @@ Deno.test("a draft-model round costs the same for all sequences, a look-up is fr
     chooseDrafts(Array(n).fill(drafted), n, 31, (_, rounds) => 10 + 2.5 * rounds)
   );
   assertEquals(several, [alone, alone, alone]);
+});
+
+Deno.test("tokens that are computed again after a rejection count as rows", () => {
+  const cost = (rows: number) => 10 + rows;
+  const count = (odds: number, replayed: number) =>
+    chooseDrafts([{ ...powers(odds, 6), replayed }], 1, 31, cost)[0]!;
+  assert(count(0.8, 1) > 0 && count(0.8, 1) < count(0.8, 0));
+  // After several rejections, a step without draft tokens comes first.
+  assertEquals([count(0.5, 0) > 0, count(0.5, 8)], [true, 0]);
+  assertEquals(count(1, 8), 6);
 });
 
 Deno.test("the cost of a step is measured or interpolated", () => {
@@ -102,7 +113,7 @@ function drafted(cost: (rows: number) => number, rows: number, length?: number):
   const draft = new Draft(undefined, new Set());
   draft.limit = 100;
   const next = () => ({ ...UNSAMPLED, row: 0 });
-  speculator.draft([{ tokens, draft, room: 50, next }], rows, 64 - rows);
+  speculator.draft([{ tokens, draft, room: 50, replayed: 0, next }], rows, 64 - rows);
   return draft.tokens.length;
 }
 
