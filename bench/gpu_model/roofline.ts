@@ -1,5 +1,5 @@
 /** A roofline as an SVG picture: the rates of launches over their arithmetic intensity. */
-import { escapeText } from "../../src/bench/plot.ts";
+import { escapeText } from "../../src/bench/chart.ts";
 import type { TimedLaunch } from "./predictions.ts";
 import type { NvidiaGpu } from "./nvidia.ts";
 

@@ -222,9 +222,13 @@ export const COMMANDS: readonly Command[] = [
       "attention",
       "products",
       "json",
+      "plot",
       "verbose",
     ],
-    examples: ["forge perplexity -m model.gguf -f book.txt -c 512"],
+    examples: [
+      "forge perplexity -m model.gguf -f book.txt -c 512",
+      "forge perplexity -m model.gguf -f book.txt --plot loss.svg",
+    ],
   }, () => import("./commands/perplexity.ts")),
   defineCommand({
     name: "pull",

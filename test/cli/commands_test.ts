@@ -96,6 +96,18 @@ Deno.test("perplexity: the result is the mean over windows", async () => {
   assert(result.windows >= 4);
   const reference = JSON.parse(await output(...args, "--device", "reference"));
   assertAlmostEquals(result.perplexity / reference.perplexity, 1, 1e-4);
+
+  const drawn = JSON.parse(await output(...args, "--plot", folder.at("loss.html")));
+  assertEquals(drawn.tokens, result.tokens);
+  assertStringIncludes(
+    Deno.readTextFileSync(folder.at("loss.html")),
+    "position in the window</text>",
+  );
+  const { code, stderr } = await forge([...args, "--plot", "loss.png"]);
+  assertEquals([code, stderr], [
+    2,
+    'forge: error: --plot is "loss.png"; valid is a name ending in .svg or .html\n',
+  ]);
 });
 
 Deno.test("doctor: finds the libraries of this tree", async () => {

@@ -3,7 +3,7 @@ import { type BenchModel, openBenchModel } from "../../bench/bench_model.ts";
 import { BATCHED_PRINTERS, PRINTERS, type RecordPrinter } from "../../bench/bench_output.ts";
 import { benchRecord } from "../../bench/bench_record.ts";
 import { measure, type Sample } from "../../bench/measure.ts";
-import { drawPlot, parseResults, plotPage, type PlotPoint, pointsOf } from "../../bench/plot.ts";
+import { drawPlot, parseResults, type PlotPoint, pointsOf } from "../../bench/plot.ts";
 import { SyntheticModel } from "../../bench/synthetic/model.ts";
 import { parseSyntheticSpec, type SyntheticSpec } from "../../bench/synthetic/spec.ts";
 import {
@@ -23,7 +23,7 @@ import { resolveModel } from "../model/model_path.ts";
 import { ensureLibrary } from "../model/open_model.ts";
 import type { Options } from "../options/options.ts";
 import { readTextFile } from "../input/text_source.ts";
-import { checkWritable, replaceFile, writeStdout } from "../output/streams.ts";
+import { checkPicture, writePicture, writeStdout } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 import { VERSION } from "../version.ts";
 
@@ -84,8 +84,7 @@ export async function run(
   const code = await bench.run([...paths, ...synthetic]);
   const points = [...bench.points, ...compared];
   if (options.plot !== undefined && points.length > 0) {
-    const svg = drawPlot(points);
-    await replaceFile(options.plot, options.plot.endsWith(".html") ? plotPage(svg) : svg);
+    await writePicture(options.plot, drawPlot(points), "forge bench");
   }
   return code;
 }
@@ -99,13 +98,7 @@ async function readCompared(
     if (compare.length > 0) throw new ForgeError("usage", "--compare needs --plot FILE");
     return [];
   }
-  if (!/\.(svg|html)$/.test(plot)) {
-    throw new ForgeError(
-      "usage",
-      `--plot is ${quote(plot)}; valid is a name ending in .svg or .html`,
-    );
-  }
-  checkWritable(plot);
+  checkPicture(plot);
   const lists: PlotPoint[][] = [];
   for (const path of compare) lists.push(parseResults(await readTextFile(path, signal), path));
   return lists.flat();

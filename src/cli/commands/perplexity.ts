@@ -1,4 +1,5 @@
 /** `forge perplexity`: measures how well a model predicts a text. */
+import { drawChart } from "../../bench/chart.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Tokenizer } from "../../mod.ts";
 import type { Context } from "../command.ts";
@@ -8,7 +9,7 @@ import { resolveModel } from "../model/model_path.ts";
 import { openModel } from "../model/open_model.ts";
 import { loadOptions } from "../options/library_options.ts";
 import type { Options } from "../options/options.ts";
-import { writeStderr, writeStdout } from "../output/streams.ts";
+import { checkPicture, writePicture, writeStderr, writeStdout } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 import { describeDevice } from "../output/run_report.ts";
 import { readTextFile } from "../input/text_source.ts";
@@ -27,6 +28,7 @@ type PerplexityOptions = Options<
   | "attention"
   | "products"
   | "json"
+  | "plot"
 >;
 
 export async function run(
@@ -37,6 +39,7 @@ export async function run(
   if (options.text === undefined) {
     throw new ForgeError("usage", "no text; give it with -f FILE");
   }
+  if (options.plot !== undefined) checkPicture(options.plot);
   const signal = context.interruptSignal();
   const path = await resolveModel(options.model, signal);
   const text = await readTextFile(options.text, signal);
@@ -48,13 +51,17 @@ export async function run(
   if (context.verbose) await writeStderr(formatRows(describeDevice(model)));
   const windowSize = Math.min(model.contextLength, options.windowSize ?? DEFAULT_WINDOW);
   const windows = cutWindows(text, model.tokenizer, windowSize);
-  const scores: number[] = [];
+  const scores: Float32Array[] = [];
   for (const [done, window] of windows.entries()) {
     progress.update("scoring windows", done, windows.length);
-    for (const score of await model.score(window, signal)) scores.push(score);
+    scores.push(await model.score(window, signal));
   }
   progress.clear();
-  const result = { ...summarize(scores), windows: windows.length, window_size: windowSize };
+  const summary = summarize(scores.flatMap((of) => [...of]));
+  const result = { ...summary, windows: windows.length, window_size: windowSize };
+  if (options.plot !== undefined) {
+    await writePicture(options.plot, drawScores(scores), "forge perplexity");
+  }
   await writeStdout(options.json ? `${JSON.stringify(result)}\n` : describe(result));
   return 0;
 }
@@ -111,5 +118,50 @@ function describe(result: Likelihood & { windows: number; window_size: number })
     ["perplexity", `${perplexity.toFixed(4)} ± ${perplexity_error.toFixed(4)}`],
     ["nll", `${nll.toFixed(5)} ± ${nll_error.toFixed(5)} nats per token`],
     ["scored", `${plural(tokens, "token")} in ${plural(windows, "window")} of ${window_size}`],
+  ]);
+}
+
+/** Most points of the line over positions. */
+const BINS = 64;
+
+/**
+ * Draws the perplexity of each window and of all so far, and the mean loss by the position in a
+ * window: how much context helps.
+ *
+ * @param scores natural log-probabilities of each window
+ */
+export function drawScores(scores: readonly Float32Array[]): string {
+  const windows: [number, number][] = [], soFar: [number, number][] = [];
+  let tokens = 0, loss = 0;
+  for (const of of scores) {
+    const own = of.reduce((sum, score) => sum - score, 0);
+    tokens += of.length;
+    loss += own;
+    windows.push([tokens, Math.exp(own / of.length)]);
+    soFar.push([tokens, Math.exp(loss / tokens)]);
+  }
+  const longest = Math.max(...scores.map(({ length }) => length));
+  const size = Math.ceil(longest / BINS);
+  const positions = Array.from({ length: Math.ceil(longest / size) }, (_, bin) => {
+    const own = scores.flatMap((of) => [...of.subarray(bin * size, (bin + 1) * size)]);
+    const mean = -own.reduce((sum, score) => sum + score, 0) / own.length;
+    return [Math.min(longest, (bin + 1) * size), mean] as const;
+  });
+  return drawChart([
+    {
+      title: "Perplexity",
+      axis: "tokens scored",
+      isOrdinal: false,
+      series: [
+        { name: "each window", unit: "perplexity", points: windows },
+        { name: "all windows so far", unit: "perplexity", points: soFar },
+      ],
+    },
+    {
+      title: "Loss, nats per token",
+      axis: "position in the window",
+      isOrdinal: false,
+      series: [{ name: "mean by position, of all windows", unit: "nats", points: positions }],
+    },
   ]);
 }

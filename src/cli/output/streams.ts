@@ -1,6 +1,7 @@
 import { ForgeError } from "../../errors.ts";
 import { reasonOf, Replacement } from "../../formats/file.ts";
 import { quote } from "../../formats/quote.ts";
+import { chartPage } from "../../bench/chart.ts";
 
 /** Writes to stdout, which has only results. */
 export async function writeStdout(text: string): Promise<void> {
@@ -62,4 +63,20 @@ export async function replaceFile(path: string, text: string): Promise<void> {
       cause: error,
     });
   }
+}
+
+/** Checks that the file of `--plot` can be written, before the work for it begins. */
+export function checkPicture(path: string): void {
+  if (!/\.(svg|html)$/.test(path)) {
+    throw new ForgeError(
+      "usage",
+      `--plot is ${quote(path)}; valid is a name ending in .svg or .html`,
+    );
+  }
+  checkWritable(path);
+}
+
+/** Writes a picture as SVG, or in a page if the name ends in `.html`. */
+export async function writePicture(path: string, svg: string, title: string): Promise<void> {
+  await replaceFile(path, path.endsWith(".html") ? chartPage(svg, title) : svg);
 }

@@ -1,6 +1,8 @@
 /** Pictures of benchmark results. */
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { drawPlot, parseResults, plotPage, pointsOf } from "../../../src/bench/plot.ts";
+import { chartPage } from "../../../src/bench/chart.ts";
+import { drawPlot, parseResults, pointsOf } from "../../../src/bench/plot.ts";
+import { drawScores } from "../../../src/cli/commands/perplexity.ts";
 import { ForgeError } from "../../../src/errors.ts";
 
 const record = { model_type: "llama 1B", backends: "CPU", n_prompt: 0, n_gen: 8, avg_ts: 40 };
@@ -49,7 +51,7 @@ Deno.test("plot: names of models bring no elements", () => {
   const svg = drawPlot(pointsOf({ ...record, model_type: "<script>&" }));
   assert(!svg.includes("<script"));
   assertStringIncludes(svg, "&lt;script&gt;&amp;");
-  assertStringIncludes(plotPage(svg), svg);
+  assertStringIncludes(chartPage(svg, "forge bench"), svg);
 });
 
 Deno.test("plot: results are a list or lines, and other files are refused", () => {
@@ -64,4 +66,22 @@ Deno.test("plot: results are a list or lines, and other files are refused", () =
     ] as const
   ) assertThrows(() => parseResults(bad, "x"), ForgeError, message);
   assertThrows(() => drawPlot([]), ForgeError, "no results");
+});
+
+Deno.test("plot: a window that is predicted worse is higher, and so is an early position", () => {
+  // Losses of 3, 1 and 1 in each window but the last, where every one is a nat more.
+  const scores = [0, 0, 1].map((more) => Float32Array.of(-3 - more, -1 - more, -1 - more));
+  const [windows, soFar, positions] = lines(drawScores(scores));
+  assertEquals([windows!.length, soFar!.length, positions!.length], [3, 3, 3]);
+  const heights = windows!.map(([, y]) => y!);
+  assertEquals(heights[0], heights[1]);
+  assert(heights[2]! < heights[1]!, "a higher perplexity is drawn higher, where y is smaller");
+  assert(soFar![2]![1]! > heights[2]! && soFar![2]![1]! < soFar![1]![1]!);
+  assert(positions![0]![1]! < positions![1]![1]!);
+  assertEquals(positions![1]![1], positions![2]![1]);
+  // Of long windows, positions are summarised; all points have places.
+  const long = Array.from({ length: 100 }, () => new Float32Array(1000).fill(-2));
+  const drawn = lines(drawScores(long));
+  assertEquals(drawn.map(({ length }) => length), [100, 100, 63]);
+  assert(drawn.flat(2).every(Number.isFinite));
 });
