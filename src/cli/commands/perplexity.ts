@@ -1,5 +1,5 @@
 /** `forge perplexity`: measures how well a model predicts a text. */
-import { drawChart } from "../../bench/chart.ts";
+import { drawScores } from "../../bench/plot.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Tokenizer } from "../../mod.ts";
 import type { Context } from "../command.ts";
@@ -118,50 +118,5 @@ function describe(result: Likelihood & { windows: number; window_size: number })
     ["perplexity", `${perplexity.toFixed(4)} ± ${perplexity_error.toFixed(4)}`],
     ["nll", `${nll.toFixed(5)} ± ${nll_error.toFixed(5)} nats per token`],
     ["scored", `${plural(tokens, "token")} in ${plural(windows, "window")} of ${window_size}`],
-  ]);
-}
-
-/** Most points of the line over positions. */
-const BINS = 64;
-
-/**
- * Draws the perplexity of each window and of all so far, and the mean loss by the position in a
- * window: how much context helps.
- *
- * @param scores natural log-probabilities of each window
- */
-export function drawScores(scores: readonly Float32Array[]): string {
-  const windows: [number, number][] = [], soFar: [number, number][] = [];
-  let tokens = 0, loss = 0;
-  for (const of of scores) {
-    const own = of.reduce((sum, score) => sum - score, 0);
-    tokens += of.length;
-    loss += own;
-    windows.push([tokens, Math.exp(own / of.length)]);
-    soFar.push([tokens, Math.exp(loss / tokens)]);
-  }
-  const longest = Math.max(...scores.map(({ length }) => length));
-  const size = Math.ceil(longest / BINS);
-  const positions = Array.from({ length: Math.ceil(longest / size) }, (_, bin) => {
-    const own = scores.flatMap((of) => [...of.subarray(bin * size, (bin + 1) * size)]);
-    const mean = -own.reduce((sum, score) => sum + score, 0) / own.length;
-    return [Math.min(longest, (bin + 1) * size), mean] as const;
-  });
-  return drawChart([
-    {
-      title: "Perplexity",
-      axis: "tokens scored",
-      isOrdinal: false,
-      series: [
-        { name: "each window", unit: "perplexity", points: windows },
-        { name: "all windows so far", unit: "perplexity", points: soFar },
-      ],
-    },
-    {
-      title: "Loss, nats per token",
-      axis: "position in the window",
-      isOrdinal: false,
-      series: [{ name: "mean by position, of all windows", unit: "nats", points: positions }],
-    },
   ]);
 }

@@ -1,8 +1,7 @@
 /** Pictures of benchmark results. */
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { chartPage } from "../../../src/bench/chart.ts";
-import { drawPlot, parseResults, pointsOf } from "../../../src/bench/plot.ts";
-import { drawScores } from "../../../src/cli/commands/perplexity.ts";
+import { drawPlot, drawScores, parseResults, pointsOf } from "../../../src/bench/plot.ts";
 import { ForgeError } from "../../../src/errors.ts";
 
 const record = { model_type: "llama 1B", backends: "CPU", n_prompt: 0, n_gen: 8, avg_ts: 40 };
