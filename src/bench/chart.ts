@@ -1,7 +1,7 @@
 /** Charts of lines, as SVG. */
 
 /** Line of a panel. */
-export interface Series {
+interface Series {
   readonly name: string;
   /** Unit of its values. */
   readonly unit: string;
