@@ -12,7 +12,7 @@ import { runSymbols } from "./abi/run.ts";
 import { weightSymbols } from "./abi/weights.ts";
 
 /** `FORGE_ABI_VERSION` of the headers that these tables describe. */
-export const ABI_VERSION = 12;
+export const ABI_VERSION = 13;
 
 /** The only symbol whose signature never changes; called before any other lookup. */
 export const versionSymbol = {

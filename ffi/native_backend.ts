@@ -15,6 +15,7 @@ import {
   type StateCache,
   type StateShape,
   type StepLimits,
+  type StreamedBytes,
   type Weight,
   type WeightData,
   type WeightSlice,
@@ -55,6 +56,7 @@ export class NativeBackend implements Backend, Meter, Quantizer {
   readonly kind: BackendKind;
   /** Facts about the device with its chosen products. */
   info: DeviceInfo;
+  memoryBound: number | undefined;
   readonly #native: NativeHandles;
   readonly #operations: ReadonlyMap<string, OperationDescription>;
   readonly #device: number;
@@ -290,6 +292,28 @@ export class NativeBackend implements Backend, Meter, Quantizer {
     this.#native.check(status, "beginning a step", this.#device);
     const handle = this.#native.adopt(step[0]!);
     return new Recorder(new NativeRecorder(this.#native, this.#operations, handle));
+  }
+
+  /**
+   * Bounds the memory of weights, caches and activations, before the first step is recorded. Weights that
+   * do not fit stay in their files.
+   *
+   * @param bytes 0 for the memory that is free
+   * @throws {ForgeError} `unsupported` if the device keeps all weights
+   */
+  setMemory(bytes: number): void {
+    const bound = new BigUint64Array(1);
+    const { forge_set_memory } = this.#native.symbols;
+    const status = forge_set_memory(this.#device, BigInt(bytes), bound);
+    this.#native.check(status, "bounding the memory", this.#device);
+    this.memoryBound = Number(bound[0]) || undefined;
+  }
+
+  streamedBytes(): StreamedBytes {
+    const [all, perToken] = [new BigUint64Array(1), new BigUint64Array(1)];
+    const status = this.#native.symbols.forge_streamed_bytes(this.#device, all, perToken);
+    this.#native.check(status, "counting streamed weights", this.#device);
+    return { all: Number(all[0]), perToken: Number(perToken[0]) };
   }
 
   memory(): DeviceMemory {

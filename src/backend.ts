@@ -70,6 +70,8 @@ export interface DeviceMemory {
 export interface Backend {
   readonly kind: BackendKind;
   readonly info: DeviceInfo;
+  /** Bytes that weights, caches and activations take at most; `undefined` without a bound. */
+  readonly memoryBound?: number | undefined;
   /** Asks the device for its memory as it is now. */
   memory(): DeviceMemory;
   /**
@@ -118,4 +120,14 @@ export interface Meter {
   readBandwidth(): number;
   /** Returns the peak resident memory of this process in bytes; 0 if unknown. */
   peakMemory(): number;
+  /** Returns the weights that recorded steps read from their files. */
+  streamedBytes(): StreamedBytes;
+}
+
+/** Bytes of weights that stay in their files because the device's memory is bounded. */
+export interface StreamedBytes {
+  /** Bytes of all of them. */
+  readonly all: number;
+  /** Bytes of them that a token reads, about. */
+  readonly perToken: number;
 }

@@ -19,6 +19,7 @@ export type {
   DeviceMemory,
   KvType,
   ProductNumbers,
+  StreamedBytes,
   TokenLogprob,
 } from "./backend.ts";
 export { type Checkpoint, openCheckpoint } from "./formats/checkpoint.ts";

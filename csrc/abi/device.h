@@ -70,6 +70,20 @@ FORGE_API forge_status forge_peak_memory(uint64_t *bytes);
  */
 FORGE_API forge_status forge_device_memory(uint32_t device, uint64_t *total, uint64_t *free);
 
+/*
+ * Bounds the memory that weights, caches and workspaces of a device take together, before its first
+ * step. 0: what the host and its control groups have free. Writes the bound; 0 if the system does
+ * not report its memory, which leaves the device without one. Weights that do not fit stay in their
+ * files, and runs read them from there. FORGE_UNSUPPORTED if the device keeps all weights.
+ */
+FORGE_API forge_status forge_set_memory(uint32_t device, uint64_t bytes, uint64_t *bound);
+
+/*
+ * The bytes of weights that the steps of a device read from their files because of its bound, and
+ * the bytes of them that a token reads, about.
+ */
+FORGE_API forge_status forge_streamed_bytes(uint32_t device, uint64_t *all, uint64_t *per_token);
+
 /* The text of the last failure of a call on `handle`; empty without one. */
 FORGE_API forge_status forge_error_text(uint32_t handle, char *text, uint64_t capacity);
 

@@ -69,6 +69,11 @@ void Backend::set_products(uint32_t products) {
        " device has one kind of products; a choice is for cpu");
 }
 
+uint64_t Backend::set_memory(uint64_t) {
+  fail(FORGE_UNSUPPORTED, "the ", backend_name(),
+       " device has no bound of memory; --memory is for cpu");
+}
+
 }  // namespace forge
 
 using namespace forge;
@@ -137,6 +142,23 @@ forge_status forge_device_memory(uint32_t device, uint64_t* total, uint64_t* fre
     const DeviceMemory memory = get_device(device)->backend->memory();
     *total = memory.total;
     *free = memory.free;
+  });
+}
+
+forge_status forge_set_memory(uint32_t device, uint64_t bytes, uint64_t* bound) {
+  return on_handle(device, [&] {
+    not_null(bound, "bound");
+    *bound = get_device(device)->backend->set_memory(bytes);
+  });
+}
+
+forge_status forge_streamed_bytes(uint32_t device, uint64_t* all, uint64_t* per_token) {
+  return on_handle(device, [&] {
+    not_null(all, "all");
+    not_null(per_token, "per_token");
+    const StreamedBytes bytes = get_device(device)->backend->streamed_bytes();
+    *all = bytes.all;
+    *per_token = bytes.per_token;
   });
 }
 

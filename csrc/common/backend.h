@@ -130,6 +130,13 @@ struct DeviceMemory {
   uint64_t free;
 };
 
+// Bytes of weights that stay in their files, and those of them that a token reads, about: all of
+// dense weights, of experts those of the chosen ones that are not expected in memory.
+struct StreamedBytes {
+  uint64_t all = 0;
+  uint64_t per_token = 0;
+};
+
 struct Backend {
   virtual ~Backend() = default;
   // Returns JSON: see forge_device_info.
@@ -138,6 +145,10 @@ struct Backend {
   virtual void set_attention(uint32_t attention);
   // `products` is one of FORGE_PRODUCTS_...: see forge_set_products.
   virtual void set_products(uint32_t products);
+  // Returns the bound: see forge_set_memory.
+  virtual uint64_t set_memory(uint64_t bytes);
+  // See forge_streamed_bytes.
+  virtual StreamedBytes streamed_bytes() const { return {}; }
   // See forge_device_memory; the memory of the host unless a backend has its own.
   virtual DeviceMemory memory() const;
   // See forge_read_bandwidth.

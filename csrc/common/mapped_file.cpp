@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -161,6 +162,17 @@ void drop_pages(std::span<const uint8_t> mapped) {
   const uintptr_t begin = (data + page - 1) / page * page;
   const uintptr_t end = (data + mapped.size()) / page * page;
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+void read_ahead(std::span<const uint8_t> mapped) {
+  // Linux reads no more than this ahead for one call.
+  constexpr uintptr_t kPiece = 128 << 10;
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto data = reinterpret_cast<uintptr_t>(mapped.data());
+  const uintptr_t end = data + mapped.size();
+  for (uintptr_t at = data / page * page; at < end; at += kPiece) {
+    madvise(reinterpret_cast<void*>(at), std::min(kPiece, end - at), MADV_WILLNEED);
+  }
 }
 
 }  // namespace forge

@@ -44,4 +44,7 @@ class MappedFile {
 // Drops the whole pages of a part of a mapped file; a later access reads them again.
 void drop_pages(std::span<const uint8_t> mapped);
 
+// Has the system read a part of a mapped file that is about to be used.
+void read_ahead(std::span<const uint8_t> mapped);
+
 }  // namespace forge

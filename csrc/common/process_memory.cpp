@@ -19,24 +19,61 @@ namespace forge {
 
 namespace {
 
-// The smallest limit in the files named `limit` of a control group and of those around it.
-// A group without a limit says "max" (version 2) or a number beyond any memory (version 1).
-uint64_t least_limit(const std::string& root, std::string group, const char* limit) {
-  uint64_t least = UINT64_MAX;
+// Returns the first number of a file, or UINT64_MAX. A group without a limit says "max" (version 2)
+// or a number beyond any memory (version 1).
+uint64_t number_in(const std::string& path) {
+  uint64_t number = 0;
+  std::ifstream file(path);
+  return file >> number ? number : UINT64_MAX;
+}
+
+// Returns the number after a key at the beginning of a line, or 0.
+uint64_t number_after(const std::string& path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string word; file >> word;) {
+    uint64_t number = 0;
+    if (word == key && file >> number) return number;
+    std::getline(file, word);
+  }
+  return 0;
+}
+
+// The files of a control group, by version.
+struct GroupFiles {
+  const char* root;
+  const char* limit;
+  const char* usage;
+  const char* cached;  // key in memory.stat of what can be dropped of files
+};
+
+// Memory that a control group grants, and what is left of it.
+struct GroupMemory {
+  uint64_t limit = UINT64_MAX;
+  uint64_t left = UINT64_MAX;
+};
+
+// Takes the least of a control group and of those around it.
+void take_least(const GroupFiles& files, std::string group, GroupMemory& least) {
   for (;;) {
-    uint64_t bytes = 0;
-    std::ifstream file(root + group + "/" + limit);
-    if (file >> bytes) least = std::min(least, bytes);
+    const std::string folder = files.root + group + "/";
+    const uint64_t limit = number_in(folder + files.limit);
+    if (limit != UINT64_MAX) {
+      const uint64_t usage = number_in(folder + files.usage);
+      const uint64_t cached = number_after(folder + "memory.stat", files.cached);
+      const uint64_t taken = usage - std::min(usage, cached);
+      least.limit = std::min(least.limit, limit);
+      least.left = std::min(least.left, limit - std::min(limit, taken));
+    }
     const size_t slash = group.rfind('/');
-    if (slash == std::string::npos) return least;
+    if (slash == std::string::npos) return;
     group.resize(slash);
   }
 }
 
 // The memory that control groups grant this process. /proc/self/cgroup has a line for each
 // hierarchy: "0::/path" in version 2, "4:memory:/path" in version 1.
-uint64_t group_limit() {
-  uint64_t least = UINT64_MAX;
+GroupMemory group_memory() {
+  GroupMemory least;
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     const size_t names = line.find(':');
@@ -47,10 +84,11 @@ uint64_t group_limit() {
     controllers.push_back(',');
     const std::string group = line.substr(path + 1);
     if (controllers == ",,") {
-      least = std::min(least, least_limit("/sys/fs/cgroup", group, "memory.max"));
+      take_least({"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"}, group, least);
     } else if (controllers.find(",memory,") != std::string::npos) {
-      const std::string root = "/sys/fs/cgroup/memory";
-      least = std::min(least, least_limit(root, group, "memory.limit_in_bytes"));
+      take_least({"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+                  "total_inactive_file"},
+                 group, least);
     }
   }
   return least;
@@ -60,20 +98,17 @@ uint64_t group_limit() {
 
 // getrusage would count what the process held before it became this program.
 uint64_t peak_resident_bytes() {
-  std::ifstream status("/proc/self/status");
-  std::string key;
-  while (status >> key) {
-    uint64_t kilobytes = 0;
-    if (key == "VmHWM:" && status >> kilobytes) return kilobytes * 1024;
-    std::getline(status, key);
-  }
-  return 0;
+  return number_after("/proc/self/status", "VmHWM:") * 1024;
 }
 
 uint64_t host_memory_bytes() {
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
   if (pages <= 0 || page <= 0) return 0;
-  return std::min(static_cast<uint64_t>(pages) * static_cast<uint64_t>(page), group_limit());
+  return std::min(static_cast<uint64_t>(pages) * static_cast<uint64_t>(page), group_memory().limit);
+}
+
+uint64_t free_memory_bytes() {
+  return std::min(number_after("/proc/meminfo", "MemAvailable:") * 1024, group_memory().left);
 }
 
 #elif defined(__APPLE__)
@@ -89,11 +124,16 @@ uint64_t host_memory_bytes() {
   return sysctlbyname("hw.memsize", &bytes, &size, nullptr, 0) == 0 ? bytes : 0;
 }
 
+// macOS compresses memory and swaps.
+uint64_t free_memory_bytes() { return host_memory_bytes(); }
+
 #else
 
 uint64_t peak_resident_bytes() { return 0; }
 
 uint64_t host_memory_bytes() { return 0; }
+
+uint64_t free_memory_bytes() { return 0; }
 
 #endif
 

@@ -12,4 +12,8 @@ uint64_t peak_resident_bytes();
 // around the process grants; 0 where the system does not tell.
 uint64_t host_memory_bytes();
 
+// The memory that is free for this process now, in bytes: what the machine and the control groups
+// around the process have left, with what they can drop of files; 0 where the system does not tell.
+uint64_t free_memory_bytes();
+
 }  // namespace forge

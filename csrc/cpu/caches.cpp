@@ -55,7 +55,7 @@ uint64_t n_panels(uint32_t cols) { return (uint64_t{cols} + kStateColumns - 1) /
 
 }  // namespace
 
-CpuKv::CpuKv(const KvShape& cache_shape, const KernelTable& kernels)
+CpuKv::CpuKv(const KvShape& cache_shape, const KernelTable& kernels, MemoryBound& memory)
     : kernels_(kernels), element_bytes_(element_bytes(cache_shape.type)) {
   shape = cache_shape;
   const uint64_t tokens = shape.page_tokens;
@@ -72,6 +72,7 @@ CpuKv::CpuKv(const KvShape& cache_shape, const KernelTable& kernels)
     fail(FORGE_OUT_OF_MEMORY, "a KV cache of ", shape.n_pages, " pages of ", page_bytes, " bytes");
   }
   memory_ = Memory(page_bytes * shape.n_pages + kSlack);
+  taken_ = memory.take(memory_.bytes());
 }
 
 KvHead CpuKv::head(uint32_t kv_head) const {
@@ -143,10 +144,11 @@ void CpuKv::write(uint32_t index, const uint8_t* data) {
   std::memcpy(page(index), data, page_bytes);
 }
 
-CpuState::CpuState(const StateShape& cache_shape) {
+CpuState::CpuState(const StateShape& cache_shape, MemoryBound& memory) {
   shape = cache_shape;
   slot_bytes = n_panels(shape.cols) * kStateColumns * shape.rows * sizeof(float);
   memory_ = Memory(slot_bytes * shape.n_slots);
+  taken_ = memory.take(memory_.bytes());
 }
 
 float* CpuState::slot(uint32_t index) const {

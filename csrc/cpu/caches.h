@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../common/backend.h"
+#include "host/cpu_device.h"
 #include "host/memory.h"
 #include "kernel_table.h"
 
@@ -12,7 +13,7 @@ namespace forge::cpu {
 // is [page_tokens][k_head_dim] only.
 class CpuKv : public KvCache {
  public:
-  CpuKv(const KvShape& cache_shape, const KernelTable& kernels);
+  CpuKv(const KvShape& cache_shape, const KernelTable& kernels, MemoryBound& memory);
 
   void copy(uint32_t from, uint32_t to) override;
   void read(uint32_t page, uint8_t* data) const override;
@@ -44,13 +45,14 @@ class CpuKv : public KvCache {
   uint64_t v_scale_bytes_ = 0;
   uint64_t head_bytes_;
   Memory memory_;
+  std::shared_ptr<const void> taken_;
 };
 
 // Slots of panels of 16 columns, [panel][rows][16], the last one padded with zeros: the delta rule
 // processes one panel at a time, which fits the first-level cache of the processor.
 class CpuState : public StateCache {
  public:
-  explicit CpuState(const StateShape& cache_shape);
+  CpuState(const StateShape& cache_shape, MemoryBound& memory);
 
   void copy(uint32_t from, uint32_t to) override;
   void read(uint32_t slot, uint8_t* data) const override;
@@ -65,6 +67,7 @@ class CpuState : public StateCache {
 
  private:
   Memory memory_;
+  std::shared_ptr<const void> taken_;
 };
 
 }  // namespace forge::cpu

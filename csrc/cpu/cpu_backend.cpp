@@ -1,5 +1,7 @@
 // The CPU device: see common/backend.h.
 
+#include <algorithm>
+
 #include "../common/json_text.h"
 #include "../common/process_memory.h"
 #include "caches.h"
@@ -13,6 +15,10 @@ namespace forge {
 namespace cpu {
 
 namespace {
+
+// Of the free memory, left to this process and others, and to the files that are read.
+constexpr uint64_t kLeastReserve = 256 << 20;
+constexpr uint64_t kReserveShare = 16;
 
 class CpuBackend : public Backend {
  public:
@@ -33,7 +39,23 @@ class CpuBackend : public Backend {
     // Packed weights have the layout of their products.
     if (has_steps_) fail(FORGE_INVALID_ARGUMENT, "products are chosen before the first step");
     const KernelTable& kernels = with_products(device_->kernels, products);
-    device_ = std::make_shared<CpuDevice>(kernels, device_->pool.n_threads());
+    device_ = std::make_shared<CpuDevice>(kernels, device_->pool.n_threads(), device_->memory);
+  }
+
+  uint64_t set_memory(uint64_t bytes) override {
+    if (has_steps_) fail(FORGE_INVALID_ARGUMENT, "memory is bounded before the first step");
+    uint64_t bound = bytes;
+    if (bytes == 0) {
+      const uint64_t free = free_memory_bytes();
+      bound = free - std::min(free, std::max(kLeastReserve, free / kReserveShare));
+    }
+    if (bound > 0) device_->memory->set(bound);
+    return bound;
+  }
+
+  StreamedBytes streamed_bytes() const override {
+    const auto lock = device_->lock();
+    return device_->streamed;
   }
 
   uint64_t read_bandwidth() override {
@@ -51,11 +73,11 @@ class CpuBackend : public Backend {
   }
 
   std::shared_ptr<KvCache> create_kv(const KvShape& shape) override {
-    return std::make_shared<CpuKv>(shape, device_->kernels);
+    return std::make_shared<CpuKv>(shape, device_->kernels, *device_->memory);
   }
 
   std::shared_ptr<StateCache> create_state(const StateShape& shape) override {
-    return std::make_shared<CpuState>(shape);
+    return std::make_shared<CpuState>(shape, *device_->memory);
   }
 
   std::unique_ptr<Executable> compile(std::shared_ptr<const Program> program) override {

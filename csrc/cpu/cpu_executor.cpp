@@ -31,8 +31,49 @@ CpuExecutor::CpuExecutor(std::shared_ptr<const Program> program, std::shared_ptr
   for (op_index_ = 0; op_index_ < program_->ops.size(); ++op_index_) {
     std::visit([this](const auto& op) { prepare(op); }, program_->ops[op_index_]);
   }
-  packing_ = std::make_unique<Packing>(packed_, *device_);
   scratch_bytes = arena_.bytes() + products_.scratch_bytes() + attention_.scratch_bytes();
+  taken_ = device_->memory->take(scratch_bytes);
+  place_weights();
+  std::vector<PackedWeight*> dense = packed_;
+  for (size_t i = 0; i < dense.size(); ++i) {
+    if (std::holds_alternative<MoeMatmulOp>(program_->ops[i])) dense[i] = nullptr;
+  }
+  read_ahead_ = std::make_unique<ReadAhead>(dense);
+  packing_ = std::make_unique<Packing>(packed_, *device_);
+}
+
+void CpuExecutor::place_weights() {
+  MemoryBound& memory = *device_->memory;
+  StreamedBytes& streamed = device_->streamed;
+  std::vector<std::pair<PackedWeight*, double>> experts;  // and the share of them that tokens choose
+  uint64_t expert_bytes = 0;
+  for (size_t i = 0; i < packed_.size(); ++i) {
+    PackedWeight* weight = packed_[i];
+    if (!weight || weight->is_placed()) continue;
+    if (const auto* op = std::get_if<MoeMatmulOp>(&program_->ops[i])) {
+      const double top_k = static_cast<double>(program_->value(op->route).cols) / 2;
+      experts.emplace_back(weight, top_k / op->n_experts);
+      expert_bytes += weight->bytes();
+      continue;
+    }
+    const bool fits = weight->bytes() <= memory.left();
+    weight->place(fits ? weight->n_groups() : 0, memory);
+    if (fits) continue;
+    streamed.all += weight->file_bytes();
+    streamed.per_token += weight->file_bytes();
+  }
+  const double share = std::min(1.0, static_cast<double>(memory.left()) /
+                                         static_cast<double>(std::max<uint64_t>(1, expert_bytes)));
+  for (const auto& [weight, chosen] : experts) {
+    if (weight->is_placed()) continue;
+    const auto n_groups = static_cast<double>(weight->n_groups());
+    weight->place(static_cast<uint64_t>(share * n_groups), memory);
+    const double absent =
+        static_cast<double>(weight->n_groups() - weight->n_slots()) / n_groups *
+        static_cast<double>(weight->file_bytes());
+    streamed.all += static_cast<uint64_t>(absent);
+    streamed.per_token += static_cast<uint64_t>(absent * chosen);
+  }
 }
 
 ActivationBlock* CpuExecutor::blocks_of(ValueId id) const {

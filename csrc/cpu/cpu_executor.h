@@ -64,6 +64,12 @@ class CpuExecutor : public HostExecutor {
   // Grows the row of each thread to at least `cols` floats.
   void reserve_row(uint64_t cols);
   void prepare_product(const Weight& weight, uint64_t group_rows, ValueId x);
+  // Gives the panels of weights memory as far as the bound of the device allows: first those that
+  // every token needs, in their order, then shares of the experts.
+  void place_weights();
+  // Brings the experts that tokens chose into memory, and has the system read those of the next
+  // product with the same route.
+  void bring_experts(PackedWeight& weight, ValueId route);
 
 #define FORGE_DECLARE(AnyOp) void execute(const AnyOp& op);
   FORGE_OPERATIONS(FORGE_DECLARE)
@@ -110,6 +116,9 @@ class CpuExecutor : public HostExecutor {
   std::vector<MatmulToken> tokens_;
   std::vector<ProductGroup> groups_;
 
+  std::shared_ptr<const void> taken_;
+  std::vector<uint32_t> chosen_;  // the experts of a product
+  std::unique_ptr<ReadAhead> read_ahead_;
   std::unique_ptr<Packing> packing_;
 };
 

@@ -13,6 +13,11 @@ constexpr uint64_t kPackedBytes = 256 << 10;
 // Tasks per thread before the threads are available to others.
 constexpr size_t kTasksTogether = 16;
 constexpr uint64_t kCacheLine = 64;
+constexpr uint64_t kNoGroup = UINT64_MAX;
+// Steps after which earlier uses of an expert count half.
+constexpr uint64_t kUsesHalvedAfter = 256;
+// Bytes of files that are read ahead: a large part of a second of a fast disk.
+constexpr uint64_t kReadAhead = 256 << 20;
 
 // Returns the size of a panel; 0 for types without panels.
 uint64_t panel_bytes(WeightType type, uint64_t cols) {
@@ -31,6 +36,14 @@ uint64_t panel_bytes(WeightType type, uint64_t cols) {
   }
 }
 
+// Returns the bytes of the panels of a run, in whole cache lines.
+uint64_t panels_size(const MatmulBlock& block) {
+  const uint64_t n_panels = (uint64_t{block.n_rows} + kPanelRows - 1) / kPanelRows;
+  return (n_panels * block.panel_bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+}
+
+uint64_t rows_size(const MatmulBlock& block) { return block.n_rows * block.row_bytes; }
+
 bool is_quantized(WeightType type) {
   return visit_panel_type(type, []<WeightType>() {});
 }
@@ -45,8 +58,6 @@ bool is_all_quantized(const HostWeight& weight) {
 PackedWeight::PackedWeight(const HostWeight& weight, uint64_t group_rows)
     : group_rows_(group_rows) {
   add_runs(weight);
-  place_panels();
-  plan_tasks();
 }
 
 void PackedWeight::add_runs(const HostWeight& weight) {
@@ -76,30 +87,99 @@ void PackedWeight::add_runs(const HostWeight& weight) {
   first_.push_back(static_cast<uint32_t>(runs_.size()));
 }
 
-void PackedWeight::place_panels() {
-  const auto size = [](const MatmulBlock& block) {
-    const uint64_t n_panels = (uint64_t{block.n_rows} + kPanelRows - 1) / kPanelRows;
-    return (n_panels * block.panel_bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
-  };
+uint64_t PackedWeight::bytes() const {
   uint64_t bytes = 0;
-  for (const PanelRun& run : runs_) bytes += size(run.block);
-  panels_ = Memory(bytes);
-  uint64_t offset = 0;
-  for (PanelRun& run : runs_) {
-    if (run.block.panel_bytes > 0) run.block.panels = panels_.data() + offset;
-    offset += size(run.block);
+  for (const PanelRun& run : runs_) {
+    bytes += run.block.panel_bytes > 0 ? panels_size(run.block) : rows_size(run.block);
+  }
+  return bytes;
+}
+
+uint64_t PackedWeight::file_bytes() const {
+  uint64_t bytes = 0;
+  for (const PanelRun& run : runs_) bytes += rows_size(run.block);
+  return bytes;
+}
+
+uint64_t PackedWeight::panel_bytes_of(uint64_t group) const {
+  uint64_t bytes = 0;
+  for (const PanelRun& run : this->group(group)) bytes += panels_size(run.block);
+  return bytes;
+}
+
+void PackedWeight::set_panels(uint64_t group, uint8_t* panels) {
+  for (uint32_t i = first_[group]; i < first_[group + 1]; ++i) {
+    PanelRun& run = runs_[i];
+    run.n_packed = 0;
+    run.block.panels = run.block.panel_bytes > 0 ? panels : nullptr;
+    if (panels) panels += panels_size(run.block);
   }
 }
 
-void PackedWeight::plan_tasks() {
-  for (PanelRun& run : runs_) {
-    if (!run.block.panels) continue;
-    const uint64_t n_panels = std::max<uint64_t>(1, kPackedBytes / kPanelRows / run.block.row_bytes);
-    const auto step = static_cast<uint32_t>(n_panels * kPanelRows);
-    for (uint32_t row = 0; row < run.block.n_rows; row += step) {
-      tasks_.push_back({&run, row, std::min(step, run.block.n_rows - row)});
-    }
+void PackedWeight::place(uint64_t n_slots, MemoryBound& memory) {
+  placed_ = true;
+  n_slots_ = n_slots;
+  for (uint64_t g = 0; g < n_groups(); ++g) slot_bytes_ = std::max(slot_bytes_, panel_bytes_of(g));
+  panels_ = Memory(n_slots * slot_bytes_);
+  if (n_slots < n_groups()) {
+    taken_ = memory.take(panels_.bytes());
+    group_in_.assign(n_slots, kNoGroup);
+    uses_.resize(n_groups());
+    return;
   }
+  taken_ = memory.take(bytes());
+  for (uint64_t g = 0; g < n_groups(); ++g) set_panels(g, panels_.data() + g * slot_bytes_);
+  for (PanelRun& run : runs_) plan_tasks(run);
+}
+
+void PackedWeight::plan_tasks(PanelRun& run) {
+  if (!run.block.panels) return;
+  const uint64_t n_panels = std::max<uint64_t>(1, kPackedBytes / kPanelRows / run.block.row_bytes);
+  const auto step = static_cast<uint32_t>(n_panels * kPanelRows);
+  for (uint32_t row = 0; row < run.block.n_rows; row += step) {
+    tasks_.push_back({&run, row, std::min(step, run.block.n_rows - row)});
+  }
+}
+
+void PackedWeight::read_ahead(uint64_t group) const {
+  for (const PanelRun& run : this->group(group)) {
+    if (run.block.panels) continue;
+    forge::read_ahead(
+        run.part->mapped_bytes(run.first_in_part, run.block.n_rows, run.block.row_bytes));
+  }
+}
+
+uint64_t PackedWeight::slot_for(uint64_t group) const {
+  uint64_t best = n_slots_;
+  uint32_t least = uses_[group].count + 1;
+  for (uint64_t slot = 0; slot < n_slots_; ++slot) {
+    if (group_in_[slot] == kNoGroup) return slot;
+    const Uses& uses = uses_[group_in_[slot]];
+    if (uses.last == clock_ || uses.count >= least) continue;
+    best = slot;
+    least = uses.count;
+  }
+  return best;
+}
+
+void PackedWeight::bring(std::span<const uint32_t> groups, CpuDevice& device) {
+  ++clock_;
+  if (clock_ % kUsesHalvedAfter == 0) {
+    for (Uses& uses : uses_) uses.count /= 2;
+  }
+  for (const uint32_t group : groups) uses_[group] = {uses_[group].count + 1, clock_};
+  tasks_.clear();
+  for (const uint32_t group : groups) {
+    if (runs_[first_[group]].block.panels) continue;
+    const uint64_t slot = slot_for(group);
+    if (slot == n_slots_) continue;
+    if (group_in_[slot] != kNoGroup) set_panels(group_in_[slot], nullptr);
+    group_in_[slot] = group;
+    set_panels(group, panels_.data() + slot * slot_bytes_);
+    for (uint32_t i = first_[group]; i < first_[group + 1]; ++i) plan_tasks(runs_[i]);
+  }
+  pack_tasks(tasks_, device);
+  n_done_ = tasks_.size();
 }
 
 void PanelRun::pack(uint32_t first, uint32_t n, const KernelTable& kernels, uint8_t* panels) const {
@@ -113,16 +193,19 @@ void PanelRun::pack(uint32_t first, uint32_t n, const KernelTable& kernels, uint
   drop_pages(part->mapped_bytes(first_in_part + first, n, block.row_bytes));
 }
 
-void PackedWeight::pack_more(CpuDevice& device) {
-  const size_t n = std::min<size_t>(tasks_.size() - n_done_, kTasksTogether * device.pool.n_threads());
-  const std::span tasks(tasks_.data() + n_done_, n);
-  device.pool.run(static_cast<uint32_t>(n), [&](uint32_t index, uint32_t) {
+void PackedWeight::pack_tasks(std::span<const Task> tasks, CpuDevice& device) {
+  device.pool.run(static_cast<uint32_t>(tasks.size()), [&](uint32_t index, uint32_t) {
     const auto& [run, first, n_rows] = tasks[index];
     const MatmulBlock& block = run->block;
     run->pack(first, n_rows, device.kernels,
               const_cast<uint8_t*>(block.panels) + first / kPanelRows * block.panel_bytes);
   });
   for (const auto& [run, first, n_rows] : tasks) run->n_packed = first + n_rows;
+}
+
+void PackedWeight::pack_more(CpuDevice& device) {
+  const size_t n = std::min<size_t>(tasks_.size() - n_done_, kTasksTogether * device.pool.n_threads());
+  pack_tasks({tasks_.data() + n_done_, n}, device);
   n_done_ += n;
   if (!is_packed()) return;
   // The system also maps pages around each accessed one.
@@ -146,6 +229,48 @@ PackedWeight& CpuWeight::packed(uint64_t group_rows) const {
   }
   packed_.push_back(std::make_unique<PackedWeight>(*this, group_rows));
   return *packed_.back();
+}
+
+ReadAhead::ReadAhead(const std::vector<PackedWeight*>& weights) {
+  for (const PackedWeight* weight : weights) {
+    stop_at_.push_back(stops_.size());
+    if (!weight || !weight->is_streamed()) continue;
+    stops_.push_back({weight, total_});
+    total_ += weight->file_bytes();
+  }
+  if (total_ > 0) thread_ = std::thread([this] { read(); });
+}
+
+ReadAhead::~ReadAhead() {
+  stopping_ = true;
+  goal_ = UINT64_MAX;
+  goal_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void ReadAhead::reach(size_t index) {
+  const size_t stop = stop_at_[index];
+  if (stop == stops_.size()) return;
+  // Each run begins with the first weight again.
+  const uint64_t run = reached_ / total_ + (stops_[stop].begin < reached_ % total_ ? 1 : 0);
+  reached_ = run * total_ + stops_[stop].begin;
+  goal_ = reached_ + std::min(kReadAhead, total_ / 2);
+  goal_.notify_all();
+}
+
+void ReadAhead::read() {
+  uint64_t done = 0;
+  for (size_t stop = 0; !stopping_;) {
+    const uint64_t goal = goal_;
+    if (done >= goal) {
+      goal_.wait(goal);
+      continue;
+    }
+    const PackedWeight& weight = *stops_[stop].weight;
+    for (uint64_t group = 0; group < weight.n_groups(); ++group) weight.read_ahead(group);
+    done += weight.file_bytes();
+    stop = (stop + 1) % stops_.size();
+  }
 }
 
 Packing::Packing(std::vector<PackedWeight*> weights, CpuDevice& device)

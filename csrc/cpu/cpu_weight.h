@@ -31,9 +31,32 @@ bool is_all_quantized(const HostWeight& weight);
 
 // A weight in the layout of products (panel_layout.h). Its rows form groups of equal size
 // (experts); a panel belongs to one group and one part, and its last rows may be empty.
+//
+// Panels have memory once the weight is placed. If only some groups have, these are the groups used
+// most; the rows of the others stay in their file, and products pack them in the cache of a thread.
 class PackedWeight {
  public:
   PackedWeight(const HostWeight& weight, uint64_t group_rows);
+
+  uint64_t n_groups() const { return first_.size() - 1; }
+  // Number of groups whose panels have memory, once the weight is placed.
+  uint64_t n_slots() const { return n_slots_; }
+  // Bytes of all panels, and of rows without panels.
+  uint64_t bytes() const;
+  // Bytes of all rows in their file.
+  uint64_t file_bytes() const;
+
+  bool is_placed() const { return placed_; }
+  // True if some rows stay in their file.
+  bool is_streamed() const { return placed_ && n_slots_ < n_groups(); }
+  // Allocates memory for the panels of n_slots groups, and counts it as taken.
+  void place(uint64_t n_slots, MemoryBound& memory);
+
+  // Has the system read the rows of a group, unless its panels are in memory.
+  void read_ahead(uint64_t group) const;
+  // Packs groups without panels, as long as they are used more than others with panels. The caller
+  // holds the mutex of the device.
+  void bring(std::span<const uint32_t> groups, CpuDevice& device);
 
   bool is_packed() const { return n_done_ == tasks_.size(); }
   // True if rows are converted when they are read, which takes longer than packing them.
@@ -58,17 +81,38 @@ class PackedWeight {
   };
 
   void add_runs(const HostWeight& weight);
-  void place_panels();
-  void plan_tasks();
+  void plan_tasks(PanelRun& run);
+  // Writes the panels of rows with all threads.
+  static void pack_tasks(std::span<const Task> tasks, CpuDevice& device);
+
+  // Returns the bytes of panels of a group.
+  uint64_t panel_bytes_of(uint64_t group) const;
+  // Sets the address of the panels of a group; null: none.
+  void set_panels(uint64_t group, uint8_t* panels);
+  // Returns the slot for a group: a free one, or that of a group used less. None: n_slots_.
+  uint64_t slot_for(uint64_t group) const;
 
   uint64_t group_rows_;
   bool quantized_ = false;
   bool made_ = false;
   std::vector<PanelRun> runs_;
   std::vector<uint32_t> first_;  // index in runs_ of the first run of each group, and the end
+  bool placed_ = false;
   Memory panels_;
+  std::shared_ptr<const void> taken_;
   std::vector<Task> tasks_;
   size_t n_done_ = 0;
+
+  // If some groups have panels: slots of equal size, the group in each, and the uses of each group.
+  uint64_t n_slots_ = 0;
+  uint64_t slot_bytes_ = 0;
+  std::vector<uint64_t> group_in_;
+  struct Uses {
+    uint32_t count = 0;  // halved from time to time
+    uint64_t last = 0;   // value of clock_
+  };
+  std::vector<Uses> uses_;
+  uint64_t clock_ = 0;
 };
 
 // A weight in host memory. Embeddings read single rows of the file; products read a packed copy,
@@ -88,6 +132,35 @@ class CpuWeight : public HostWeight {
   mutable std::once_flag once_;
   mutable std::vector<float> floats_;
   mutable std::vector<std::unique_ptr<PackedWeight>> packed_;  // by the size of groups
+};
+
+// Reads weights that stay in their files ahead of the products of a step, in their order, on a
+// thread of its own.
+class ReadAhead {
+ public:
+  // Null pointers and weights in memory are skipped.
+  explicit ReadAhead(const std::vector<PackedWeight*>& weights);
+  ~ReadAhead();
+  ReadAhead(const ReadAhead&) = delete;
+  ReadAhead& operator=(const ReadAhead&) = delete;
+
+  // Called before the product with weights[index].
+  void reach(size_t index);
+
+ private:
+  struct Stop {
+    const PackedWeight* weight;
+    uint64_t begin;  // bytes of the weights before it
+  };
+  void read();
+
+  std::vector<Stop> stops_;
+  std::vector<size_t> stop_at_;  // for each of the weights the index of its stop, or of the next
+  uint64_t total_ = 0;
+  uint64_t reached_ = 0;         // bytes over all runs
+  std::atomic<uint64_t> goal_{0};
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
 };
 
 // Packs the weights of a step in the background, while a tokenizer is read or a prompt encoded. It

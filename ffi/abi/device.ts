@@ -67,6 +67,22 @@ export const deviceSymbols = {
     ],
     result: "i32",
   },
+  forge_set_memory: {
+    parameters: [
+      "u32", // uint32_t device
+      "u64", // uint64_t bytes
+      "buffer", // uint64_t *bound
+    ],
+    result: "i32",
+  },
+  forge_streamed_bytes: {
+    parameters: [
+      "u32", // uint32_t device
+      "buffer", // uint64_t *all
+      "buffer", // uint64_t *per_token
+    ],
+    result: "i32",
+  },
   forge_error_text: {
     parameters: [
       "u32", // uint32_t handle

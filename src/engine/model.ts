@@ -1,4 +1,4 @@
-import type { Backend, DeviceInfo, DeviceMemory, Meter } from "../backend.ts";
+import type { Backend, DeviceInfo, DeviceMemory, Meter, StreamedBytes } from "../backend.ts";
 import type { ConstraintCost } from "../constrain/compiled_constraint.ts";
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
@@ -209,6 +209,11 @@ export class Model implements AsyncDisposable {
   /** Bytes of the keys and values of each token. */
   get kvBytesPerToken(): number {
     return this.#runner.kvBytesPerToken;
+  }
+
+  /** Weights that stay in the model's files because they do not fit the memory. */
+  get streamedBytes(): StreamedBytes {
+    return this.#backend.streamedBytes?.() ?? { all: 0, perToken: 0 };
   }
 
   /** Memory that the model takes. */

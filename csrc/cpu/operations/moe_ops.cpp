@@ -107,6 +107,23 @@ void CpuExecutor::prepare(const MoeMatmulOp& op) {
   prepare_product(*op.weight, op.weight->rows / op.n_experts, op.x);
 }
 
+void CpuExecutor::bring_experts(PackedWeight& weight, ValueId route) {
+  chosen_.clear();
+  for (const ProductGroup& group : groups_) {
+    if (group.n_tokens > 0) chosen_.push_back(static_cast<uint32_t>(group.group));
+  }
+  for (const uint32_t expert : chosen_) weight.read_ahead(expert);
+  for (size_t i = op_index_ + 1; i < program_->ops.size(); ++i) {
+    const auto* next = std::get_if<MoeMatmulOp>(&program_->ops[i]);
+    if (!next) continue;
+    if (next->route == route && packed_[i]->is_streamed()) {
+      for (const uint32_t expert : chosen_) packed_[i]->read_ahead(expert);
+    }
+    break;
+  }
+  weight.bring(chosen_, *device_);
+}
+
 void CpuExecutor::execute(const MoeMatmulOp& op) {
   const Matrix x = matrix(op.x), route = matrix(op.route), out = matrix(op.out);
   const uint64_t top_k = route.cols / 2;
@@ -128,7 +145,8 @@ void CpuExecutor::execute(const MoeMatmulOp& op) {
   for (uint64_t expert = 0; expert < op.n_experts; ++expert) {
     next[expert] = tokens_.data() + (groups_[expert].tokens - tokens_.data());
   }
-  const PackedWeight& weight = *packed_[op_index_];
+  PackedWeight& weight = *packed_[op_index_];
+  if (weight.is_streamed()) bring_experts(weight, op.route);
   const ActivationBlock* blocks = quantized(weight, op.x);
   for (uint64_t t = 0; t < route.rows; ++t) {
     for (uint64_t k = 0; k < top_k; ++k) {

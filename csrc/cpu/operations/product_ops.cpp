@@ -28,6 +28,7 @@ void CpuExecutor::execute(const MatmulOp& op) {
   const Matrix x = matrix(op.x), residual = matrix(op.residual),
                out = matrix(unit ? unit->out : op.out);
   const PackedWeight& weight = *packed_[op_index_];
+  read_ahead_->reach(op_index_);
   const ActivationBlock* blocks = quantized(weight, op.x);
   tokens_.clear();
   for (uint64_t t = 0; t < x.rows; ++t) {
@@ -46,6 +47,7 @@ void CpuExecutor::prepare(const HeadMatmulOp& op) {
 }
 
 void CpuExecutor::execute(const HeadMatmulOp& op) {
+  read_ahead_->reach(op_index_);
   const Matrix x = matrix(op.x), out = matrix(op.out);
   const uint64_t cols = op.weight->cols, head_rows = op.weight->rows / op.n_heads;
   const PackedWeight& weight = *packed_[op_index_];

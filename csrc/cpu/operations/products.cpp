@@ -80,7 +80,7 @@ void Products::plan(const PackedWeight& weight, const std::vector<ProductGroup>&
 void Products::multiply(const PanelRun& run, uint64_t row, MatmulBlock block, uint32_t thread) {
   uint8_t* scratch = scratch_.data() + thread * kMatmulScratch;
   const uint32_t n_rows = block.n_rows;
-  if (!block.panels || row + n_rows <= run.n_packed) {
+  if (block.panel_bytes == 0 || row + n_rows <= run.n_packed) {
     if (block.panels) block.panels += row / kPanelRows * block.panel_bytes;
     block.rows += row * block.row_bytes;
     return device_.kernels.matmul(block, scratch);

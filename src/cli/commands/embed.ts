@@ -32,6 +32,7 @@ type EmbedFlags = Options<
     | "quantize"
     | "kvType"
     | "kvMemory"
+    | "memory"
     | "attention"
     | "products"
   )

@@ -25,6 +25,7 @@ type PerplexityOptions = Options<
   | "quantize"
   | "kvType"
   | "kvMemory"
+  | "memory"
   | "attention"
   | "products"
   | "json"

@@ -1,6 +1,7 @@
 /** Opening of a model for a command, after building the native library if necessary. */
 import { lacksBuild, neededLibraries } from "../../engine/load/open_backend.ts";
 import { ForgeError } from "../../errors.ts";
+import { formatBytes } from "../output/format.ts";
 import { writeStderr } from "../output/streams.ts";
 import { load, type LoadOptions, type Model } from "../../mod.ts";
 import type { Progress } from "../output/progress.ts";
@@ -19,6 +20,16 @@ export async function openModel(
   progress.update(`loading ${path}`);
   const model = await load(path, options);
   progress.clear();
+  const { all, perToken } = model.streamedBytes;
+  if (all > 0) {
+    const total = formatBytes(model.memory.weights);
+    await writeStderr(
+      `forge: ${
+        formatBytes(all)
+      } of ${total} of weights do not fit the memory and stay in the file; ` +
+        `a token reads ${formatBytes(perToken)} of them\n`,
+    );
+  }
   return model;
 }
 

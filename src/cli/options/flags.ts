@@ -10,6 +10,7 @@ export const LOADING_FLAGS = [
   "quantize",
   "kvType",
   "kvMemory",
+  "memory",
   "attention",
   "products",
   "speculate",

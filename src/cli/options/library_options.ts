@@ -18,6 +18,7 @@ export function loadOptions(flags: Omit<ModelFlags, "model" | keyof FileFlags>):
     quantize: flags.quantize,
     kvType: flags.kvType,
     kvMemory: flags.kvMemory,
+    memory: flags.memory,
     attention: flags.attention,
     products: flags.products,
   };

@@ -75,23 +75,25 @@ interface CacheChoice {
  * @param weightBytes bytes of weights that the device does not count as taken yet
  * @param asked the most bytes of the caches
  * @param sharers number of models that share the device, this one included
- * @throws {ForgeError} `usage` if the bytes asked for do not hold one context
+ * @throws {ForgeError} `usage` if the bytes asked for, or the device's bound, do not hold one context
  */
 export function chooseCaches(
-  backend: Pick<Backend, "kind" | "memory">,
+  backend: Pick<Backend, "kind" | "memory" | "memoryBound">,
   weightBytes: number,
   needs: CacheNeeds,
   asked?: number,
   sharers = 1,
 ): CacheChoice {
   const smallest = sizeCaches(needs, 0);
+  const { memoryBound: bound = Infinity } = backend;
+  checkHoldsContext(needs, smallest, bound, "memory");
   if (asked !== undefined) {
     checkWholeNumber("kvMemory", asked, 1, Number.MAX_SAFE_INTEGER);
-    checkHoldsContext(needs, smallest, asked);
-    return { size: sizeCaches(needs, asked), smallest };
+    checkHoldsContext(needs, smallest, asked, "KV memory");
+    return { size: sizeCaches(needs, Math.min(asked, bound)), smallest };
   }
   const { free, total } = backend.memory();
-  const left = Math.max(0, (total > 0 ? free : UNKNOWN_MEMORY) - weightBytes);
+  const left = Math.max(0, Math.min(total > 0 ? free : UNKNOWN_MEMORY, bound) - weightBytes);
   return { size: sizeCaches(needs, left * CACHE_SHARES[backend.kind] / sharers), smallest };
 }
 
@@ -116,16 +118,22 @@ export function sizeCaches(needs: CacheNeeds, budget: number): CacheSize {
   return { cacheTokens, nSlots };
 }
 
-function checkHoldsContext(needs: CacheNeeds, smallest: CacheSize, asked: number): void {
+/** @param name name of the `given` bytes in the error */
+function checkHoldsContext(
+  needs: CacheNeeds,
+  smallest: CacheSize,
+  given: number,
+  name: string,
+): void {
   const tokenBytes = kvBytesPerToken(needs.kvLayers, KV_ELEMENT_BYTES[needs.kvType]);
   const states = smallest.nSlots * stateBytes(needs.stateLayers);
   const least = smallest.cacheTokens * tokenBytes + states;
-  if (least <= asked) return;
-  const pages = Math.max(0, Math.floor((asked - states) / (PAGE_TOKENS * tokenBytes)));
+  if (least <= given) return;
+  const pages = Math.max(0, Math.floor((given - states) / (PAGE_TOKENS * tokenBytes)));
   const advice = pages === 0 ? "" : `; a context of ${pages * PAGE_TOKENS} tokens would fit`;
   throw new ForgeError(
     "usage",
-    `the KV memory is ${sizeText(asked)}, but a context of ${needs.contextLength} tokens takes ` +
+    `the ${name} is ${sizeText(given)}, but a context of ${needs.contextLength} tokens takes ` +
       `${sizeText(least)}${advice}`,
   );
 }

@@ -19,6 +19,7 @@ import {
 import { ForgeError } from "../../errors.ts";
 import { isFile } from "../../formats/file.ts";
 import { MAX_THREADS } from "../limits.ts";
+import { checkWholeNumber } from "../request/options.ts";
 
 export { fetchLibraries } from "../../../ffi/library.ts";
 
@@ -42,12 +43,14 @@ const DRIVER_FOLDERS = [
   "/run/opengl-driver/lib",
 ];
 
-/** Choices of a device's kernels. */
-interface KernelChoices {
+/** Choices of a device's kernels and memory. */
+interface DeviceChoices {
   /** @default "auto" */
   readonly attention?: AttentionKernels | undefined;
   /** @default "auto" */
   readonly products?: ProductNumbers | undefined;
+  /** Most bytes of weights, caches and activations on a CPU. @default the free memory */
+  readonly memory?: number | undefined;
 }
 
 /**
@@ -61,7 +64,7 @@ interface KernelChoices {
 export function openBackend(
   device: string,
   threads = 0,
-  { attention = "auto", products = "auto" }: KernelChoices = {},
+  { attention = "auto", products = "auto", memory }: DeviceChoices = {},
 ): Backend & Quantizer & Meter {
   if (!Number.isInteger(threads) || threads < 0 || threads > MAX_THREADS) {
     throw new ForgeError(
@@ -81,12 +84,14 @@ export function openBackend(
       `products is "${products}"; valid are ${PRODUCT_NUMBERS.join(", ")}`,
     );
   }
+  if (memory !== undefined) checkWholeNumber("memory", memory, 1, Number.MAX_SAFE_INTEGER);
   const backend = device === "auto"
     ? openUsableGpu(threads) ?? NativeBackend.open({ kind: "cpu", threads })
     : NativeBackend.open({ ...parseDevice(device), threads });
   try {
     backend.setAttention(attention);
     if (products !== "auto") backend.setProducts(products);
+    if (memory !== undefined || backend.kind === "cpu") backend.setMemory(memory ?? 0);
     return backend;
   } catch (error) {
     backend.close();

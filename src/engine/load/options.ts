@@ -32,6 +32,11 @@ export interface LoadOptions {
    */
   readonly modelsInMemory?: number | undefined;
   /**
+   * The most bytes of weights, KV cache and activations together on a CPU. Weights that do not fit stay
+   * in their files, and every token reads them from there. @default the free memory
+   */
+  readonly memory?: number | undefined;
+  /**
    * Chat template, in Jinja's language, in place of the one in the model's files. @default theirs
    */
   readonly chatTemplate?: string | undefined;
@@ -71,6 +76,7 @@ export const LOAD_OPTIONS: OptionChecks<LoadOptions> = {
   quantize: undefined,
   kvMemory: undefined,
   modelsInMemory: undefined,
+  memory: undefined,
   chatTemplate: STRING,
   kvType: undefined,
   attention: undefined,

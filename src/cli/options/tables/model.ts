@@ -84,6 +84,15 @@ export const MODEL_OPTIONS = {
     help: "memory limit of the KV cache, for all sequences together, such as 8G",
     defaultText: "a share of what the weights leave: CUDA 3/4, Metal 1/2, CPU 1/4",
   },
+  memory: {
+    flags: "--memory",
+    kind: "size",
+    metavar: "SIZE",
+    group: "Model",
+    help:
+      "memory limit of weights, KV cache and activations on a CPU; other weights stay in the file",
+    defaultText: "what is free",
+  },
   attention: {
     flags: "--attention",
     kind: "choice",
