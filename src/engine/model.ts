@@ -39,10 +39,12 @@ import {
   Slices,
 } from "./request/prompt.ts";
 import { loadPrompt, savePrompt } from "./cache/prompt_cache.ts";
+import { PrefixStore } from "./cache/prefix_store.ts";
 import { promptCacheKey } from "./cache/prompt_cache_key.ts";
 import { Profile } from "./profile.ts";
 import type { PromptCacheKey } from "./cache/prompt_cache_file.ts";
 import { PAGE_TOKENS, type Runner } from "./runner.ts";
+import { TokenList } from "./token_list.ts";
 import {
   modelDefaults,
   type ResolvedSampling,
@@ -92,6 +94,7 @@ export class Model implements AsyncDisposable {
   readonly #constraints: LazyConstraints;
   readonly #embedder: Embedder;
   readonly #slices = new Slices();
+  #store: PrefixStore | undefined;
   #template: ChatTemplate | undefined;
   #cacheKey: PromptCacheKey | undefined;
 
@@ -146,7 +149,21 @@ export class Model implements AsyncDisposable {
     const [tokenizer, runner] = await Promise.all([reading, opening]);
     const target = { ...shape, backend, lm, weightBytes, tokenizer };
     const speculation = await openSpeculator(options, target);
-    return new Model(checkpoint, backend, tokenizer, runner, weights, speculation);
+    const model = new Model(checkpoint, backend, tokenizer, runner, weights, speculation);
+    if (options.kvDir !== undefined) model.#openStore(options.kvDir, options);
+    return model;
+  }
+
+  #openStore(folder: string, { kvDirSize, onWarning = console.error }: LoadOptions): void {
+    if (kvDirSize !== undefined) {
+      checkWholeNumber("kvDirSize", kvDirSize, 1, Number.MAX_SAFE_INTEGER);
+    }
+    const stored = {
+      key: this.#promptCacheKey(),
+      runner: this.#runner,
+      scheduler: this.#scheduler,
+    };
+    this.#store = new PrefixStore(folder, stored, { maxBytes: kvDirSize, onWarning });
   }
 
   /** Cost of constraints so far; `undefined` before the first. */
@@ -248,10 +265,16 @@ export class Model implements AsyncDisposable {
   }
 
   async *#generate(request: GenerationRequest): AsyncGenerator<Piece> {
+    const tokens = new TokenList(request.prompt);
     try {
-      yield* new Generation(this.tokenizer, request).run(this.#scheduler);
+      for await (const piece of new Generation(this.tokenizer, request).run(this.#scheduler)) {
+        if (piece.token !== undefined) tokens.push(piece.token);
+        yield piece;
+      }
     } catch (error) {
       throw this.#explain(error);
+    } finally {
+      this.#store?.offer(tokens.view(0), request.prompt.length);
     }
   }
 
@@ -472,6 +495,7 @@ export class Model implements AsyncDisposable {
 
   /** Closes the model after the step in progress has ended. */
   async [Symbol.asyncDispose](): Promise<void> {
+    await this.#store?.flush();
     this.close();
     await this.#scheduler.idle();
   }
@@ -483,6 +507,7 @@ export class Model implements AsyncDisposable {
     const encoded = await this.encodePromptInSlices(prompt, options);
     const request = resolveRequest(encoded, sampling, options, this.#runner, this.#endTokens);
     const constraint = await this.#constraints.compile(options, encoded.startsText);
+    await this.#store?.fetch(encoded.tokens);
     return { ...request, constraint };
   }
 

@@ -142,6 +142,13 @@ Deno.test("run: a prompt cache is written, then used, and rejected for another m
   assertEquals([first.stdout, second.stdout], [plain.stdout, plain.stdout]);
   assertMatch(first.stderr, /reused +0 of 17 prompt tokens/);
   assertMatch(second.stderr, /reused +16 of 17 prompt tokens/);
+  writeRandomLlama(folder.path, { contextLength: 256 });
+  const long = ["run", "-m", folder.path, "-p", "once upon a time ".repeat(8), "-n", "3"];
+  const kept = [...long, "-s", "3", "--json", "--kv-dir", folder.at("prompts")];
+  const answers = [await forge(kept), await forge(kept)];
+  const [one, two] = answers.map(({ stdout }) => JSON.parse(stdout));
+  assertEquals([one.text, one.cached_prompt_tokens], [two.text, 0]);
+  assert(two.cached_prompt_tokens > 0);
   writeRandomLlama(folder.path, {}, 2);
   const { code, stdout, stderr } = await forge([...args, "--prompt-cache", cache]);
   assertEquals([code, stdout], [1, ""]);

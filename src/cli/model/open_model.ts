@@ -18,7 +18,8 @@ export async function openModel(
 ): Promise<Model> {
   await ensureLibrary(options.device ?? "auto", progress);
   progress.update(`loading ${path}`);
-  const model = await load(path, options);
+  const onWarning = (line: string) => void writeStderr(`forge: ${line}\n`);
+  const model = await load(path, { onWarning, ...options });
   progress.clear();
   const { all, perToken } = model.streamedBytes;
   if (all > 0) {

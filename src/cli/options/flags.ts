@@ -11,6 +11,8 @@ export const LOADING_FLAGS = [
   "kvType",
   "kvMemory",
   "memory",
+  "kvDir",
+  "kvDirSize",
   "attention",
   "products",
   "speculate",

@@ -7,7 +7,10 @@ import { logitBias } from "./logit_bias.ts";
 import { SAMPLING_NAMES } from "./tables/generation.ts";
 
 /** Flags that name other files than the model's. */
-type FileFlags = Pick<ModelFlags, "speculate" | "draftModel" | "chatTemplate">;
+type FileFlags = Pick<
+  ModelFlags,
+  "speculate" | "draftModel" | "chatTemplate" | "kvDir" | "kvDirSize"
+>;
 
 /** Returns the options of `load` except those of {@linkcode fileOptions}. */
 export function loadOptions(flags: Omit<ModelFlags, "model" | keyof FileFlags>): LoadOptions {
@@ -25,17 +28,20 @@ export function loadOptions(flags: Omit<ModelFlags, "model" | keyof FileFlags>):
 }
 
 /**
- * Returns the options of `load` that name other files: speculative decoding and the chat template.
+ * Returns the options of `load` that name other files: speculative decoding, the chat template and the folder of
+ * prompts.
  *
  * @throws {ForgeError} as {@linkcode resolveModel}, for the draft model; `not_found` for a template
  * that cannot be read
  */
 export async function fileOptions(
-  { speculate, draftModel, chatTemplate }: FileFlags,
+  { speculate, draftModel, chatTemplate, kvDir, kvDirSize }: FileFlags,
   signal: AbortSignal,
 ): Promise<Pick<LoadOptions, keyof FileFlags>> {
   return {
     speculate,
+    kvDir,
+    kvDirSize,
     ...(draftModel === undefined ? {} : { draftModel: await resolveModel(draftModel, signal) }),
     ...(chatTemplate === undefined
       ? {}

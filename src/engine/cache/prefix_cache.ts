@@ -174,6 +174,20 @@ export class PrefixCache {
   }
 
   /**
+   * Gives an empty table what is cached of tokens, at most `most` of them: whole pages, or what a
+   * recurrent state has seen. Not allowed during a run.
+   *
+   * @returns number of tokens the table then holds
+   */
+  borrow(tokens: TokenList, most: number, table: PageTable): number {
+    const match = this.match(tokens, most);
+    const whole = this.hasStates
+      ? match
+      : { nodes: match.nodes, partial: undefined, length: match.nodes.length * this.pageTokens };
+    return this.attach(whole, table, new PublishedPrefix());
+  }
+
+  /**
    * Publishes the pages of a table.
    *
    * @param computed number of tokens computed

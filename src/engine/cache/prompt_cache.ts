@@ -32,9 +32,36 @@ export async function savePrompt(
   }
   const { pages, state } = await computePages(scheduler, runner.pages, saved, signal);
   try {
+    await writePrompt(path, key, { tokens: saved, pages, state }, runner, scheduler, signal);
+  } finally {
+    for (const page of pages) runner.pages.release(page);
+  }
+}
+
+/** Tokens with the pages that hold them, and the recurrent state after them. */
+interface PromptContent {
+  readonly tokens: Int32Array;
+  readonly pages: readonly number[];
+  readonly state: readonly Uint8Array[];
+}
+
+/**
+ * Writes a file of pages in use, reading them between steps. The file appears once it is complete.
+ *
+ * @throws {ForgeError} as {@linkcode savePrompt}
+ */
+export async function writePrompt(
+  path: string,
+  key: PromptCacheKey,
+  { tokens, pages, state }: PromptContent,
+  runner: Runner,
+  scheduler: Scheduler,
+  signal?: AbortSignal,
+): Promise<void> {
+  try {
     using replacement = new Replacement(path);
     const writer = new PromptCacheWriter(replacement.file);
-    await writer.begin(key, saved);
+    await writer.begin(key, tokens);
     for (const page of pages) {
       signal?.throwIfAborted();
       const layers = await scheduler.betweenSteps(() => runner.readPage(page));
@@ -49,8 +76,6 @@ export async function savePrompt(
     throw new ForgeError("not_found", `cannot write ${quote(path)}: ${reasonOf(error)}`, {
       cause: error,
     });
-  } finally {
-    for (const page of pages) runner.pages.release(page);
   }
 }
 
@@ -70,16 +95,31 @@ export async function loadPrompt(
   using file = InputFile.open(path);
   const reader = new PromptCacheReader(file, key);
   const { tokens } = reader;
+  if (await publishPrompt(reader, key, runner, scheduler)) return tokens;
+  throw new ForgeError(
+    "bad_input",
+    `the prompt cache ${
+      quote(path)
+    } holds ${tokens.length} tokens, for which the KV cache has no ` +
+      "room now",
+  );
+}
+
+/**
+ * Publishes the rest of a file to the prefix cache.
+ *
+ * @returns false if the KV cache has no room
+ * @throws {ForgeError} `bad_input` if the file is damaged
+ */
+export async function publishPrompt(
+  reader: PromptCacheReader,
+  key: PromptCacheKey,
+  runner: Runner,
+  scheduler: Scheduler,
+): Promise<boolean> {
+  const { tokens } = reader;
   using table = runner.newSequence();
-  if (!table.reserve(tokens.length)) {
-    throw new ForgeError(
-      "bad_input",
-      `the prompt cache ${
-        quote(path)
-      } holds ${tokens.length} tokens, for which the KV cache has no ` +
-        "room now",
-    );
-  }
+  if (!table.reserve(tokens.length)) return false;
   for (const page of table.pages) {
     const layers = key.page_bytes.map((bytes) => reader.read(bytes));
     await scheduler.betweenSteps(() => runner.writePage(page, layers));
@@ -92,5 +132,5 @@ export async function loadPrompt(
   const published = new PublishedPrefix();
   scheduler.cache.publish(table, published, list, tokens.length, true);
   scheduler.cache.publishState(table, published, list, tokens.length, false);
-  return tokens;
+  return true;
 }

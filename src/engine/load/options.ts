@@ -40,6 +40,15 @@ export interface LoadOptions {
    * Chat template, in Jinja's language, in place of the one in the model's files. @default theirs
    */
   readonly chatTemplate?: string | undefined;
+  /**
+   * Folder that keeps the keys and values of prompts, so that later processes need not compute them
+   * again. Several processes may share it. @default none
+   */
+  readonly kvDir?: string | undefined;
+  /** The most bytes of the files in that folder; the least recently used are removed. @default 8 GiB */
+  readonly kvDirSize?: number | undefined;
+  /** Receives a line about each file of that folder that had to be removed. @default console.error */
+  readonly onWarning?: ((line: string) => void) | undefined;
   /** Type of the KV cache. @default "F16"; "F32" on the reference device */
   readonly kvType?: KvType | undefined;
   /**
@@ -77,6 +86,9 @@ export const LOAD_OPTIONS: OptionChecks<LoadOptions> = {
   kvMemory: undefined,
   modelsInMemory: undefined,
   memory: undefined,
+  kvDir: STRING,
+  kvDirSize: undefined,
+  onWarning: undefined,
   chatTemplate: STRING,
   kvType: undefined,
   attention: undefined,

@@ -93,6 +93,21 @@ export const MODEL_OPTIONS = {
       "memory limit of weights, KV cache and activations on a CPU; other weights stay in the file",
     defaultText: "what is free",
   },
+  kvDir: {
+    flags: "--kv-dir",
+    kind: "text",
+    metavar: "DIR",
+    group: "Model",
+    help: "keep the keys and values of prompts in this folder, for later processes",
+  },
+  kvDirSize: {
+    flags: "--kv-dir-size",
+    kind: "size",
+    metavar: "SIZE",
+    group: "Model",
+    help: "most bytes of that folder; the least recently used files are removed",
+    defaultText: "8G",
+  },
   attention: {
     flags: "--attention",
     kind: "choice",
