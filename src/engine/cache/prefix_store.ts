@@ -10,7 +10,7 @@ import { publishPrompt, writePrompt } from "./prompt_cache.ts";
 import { type PromptCacheKey, PromptCacheReader } from "./prompt_cache_file.ts";
 
 /** Options of a {@linkcode PrefixStore}. */
-export interface PrefixStoreOptions {
+interface PrefixStoreOptions {
   /** The most bytes of its files; the least recently used are removed. @default 8 GiB */
   readonly maxBytes?: number | undefined;
   /** Time after an answer in which the next turn may replace what would be written. @default 10000 */
@@ -19,7 +19,8 @@ export interface PrefixStoreOptions {
   readonly onWarning: (line: string) => void;
 }
 
-export const DEFAULT_STORE_BYTES = 8 * 2 ** 30;
+/** Default of `maxBytes`. */
+const DEFAULT_STORE_BYTES = 8 * 2 ** 30;
 const DEFAULT_DELAY_MS = 10_000;
 
 /** Names of files: digests of the key and of the tokens. Other files of the folder are not touched. */
