@@ -3,15 +3,14 @@ import type { Command } from "./command.ts";
 import { COMMANDS } from "./commands.ts";
 import { OPTIONS } from "./options/options.ts";
 import { OPTION_GROUPS, type OptionSpec } from "./options/types.ts";
+import { columnsOf, formatColumns, styled, wrap } from "./output/terminal_text.ts";
 
-/** Widest lines of the help, in columns, and the narrowest that leave room for two columns. */
+/** Widest lines of the help, in columns. */
 const MAX_WIDTH = 100;
-const MIN_WIDTH = 60;
 
-/** Returns the width of the terminal within these limits; the widest where there is none. */
+/** Returns the width of the terminal, up to that of the widest lines. */
 function width(): number {
-  if (!Deno.stdout.isTerminal()) return MAX_WIDTH;
-  return Math.min(MAX_WIDTH, Math.max(MIN_WIDTH, Deno.consoleSize().columns));
+  return Math.min(MAX_WIDTH, columnsOf(Deno.stdout) ?? MAX_WIDTH);
 }
 
 const HELP_OPTION: OptionSpec = {
@@ -30,10 +29,12 @@ export function programHelp(): string {
   return join([
     "Usage: forge COMMAND [options]",
     "Runs large language models on this machine.",
-    `Commands:\n${columns(rows)}`,
-    `Options:\n${columns([["-h, --help", "show this help"], ["--version", "show the version"]])}`,
-    "forge COMMAND --help shows the help of a command. Exit codes: 0 success, 1 failure, 2 wrong usage,\n" +
-    "130 interrupted.",
+    section("Commands", rows),
+    section("Options", [["-h, --help", "show this help"], ["--version", "show the version"]]),
+    paragraph(
+      "forge COMMAND --help shows the help of a command. Exit codes: 0 success, 1 failure, 2 wrong " +
+        "usage, 130 interrupted.",
+    ),
   ]);
 }
 
@@ -45,12 +46,13 @@ export function commandHelp(command: Command): string {
   const termWidth = Math.max(...rows.flatMap(([, list]) => list.map(([term]) => term.length)));
   const arguments_ = operands.map((operand): Row => [operand.name, operand.help]);
   return join([
-    ["Usage: forge", name, "[options]", ...usage].join(" "),
-    ...description.map((text) => wrap(text, 0)),
-    ...(arguments_.length === 0 ? [] : [`Arguments:\n${columns(arguments_, termWidth)}`]),
-    ...rows.map(([group, list]) => `${group}:\n${columns(list, termWidth)}`),
-    ...notes.map((text) => wrap(text, 0)),
-    `Examples:\n${examples.map((example) => `  ${example}`).join("\n")}`,
+    paragraph(["Usage: forge", name, "[options]", ...usage].join(" ")),
+    ...description.map(paragraph),
+    ...(arguments_.length === 0 ? [] : [section("Arguments", arguments_, termWidth)]),
+    ...rows.map(([group, list]) => section(group, list, termWidth)),
+    ...notes.map(paragraph),
+    // Examples are not broken, so that they can be copied.
+    `${heading("Examples")}\n${examples.map((example) => `  ${example}`).join("\n")}`,
   ]);
 }
 
@@ -75,27 +77,17 @@ function optionRow(spec: OptionSpec): Row {
   return [term, `${spec.help}${choices}${defaultText}`];
 }
 
-function columns(rows: readonly Row[], termWidth = 0): string {
-  const width = Math.max(termWidth, ...rows.map(([term]) => term.length));
-  const indent = width + 4;
-  return rows.map(([term, text]) => `  ${term.padEnd(width)}  ${wrap(text, indent).trimStart()}`)
-    .join("\n");
+function section(title: string, rows: readonly Row[], termWidth = 0): string {
+  const layout = { columns: width(), indent: 2, termWidth };
+  return `${heading(title)}\n${formatColumns(rows, layout)}`;
 }
 
-/** Wraps a text into lines that begin with `indent` spaces. */
-function wrap(text: string, indent: number): string {
-  const lines: string[] = [];
-  const most = width();
-  let line = "";
-  for (const word of text.split(" ")) {
-    if (line !== "" && indent + line.length + 1 + word.length > most) {
-      lines.push(line);
-      line = word;
-    } else {
-      line = line === "" ? word : `${line} ${word}`;
-    }
-  }
-  return [...lines, line].map((part) => " ".repeat(indent) + part).join("\n");
+function heading(title: string): string {
+  return styled(Deno.stdout, "bold", `${title}:`);
+}
+
+function paragraph(text: string): string {
+  return wrap(text, width()).join("\n");
 }
 
 function join(parts: readonly string[]): string {

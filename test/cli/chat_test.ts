@@ -153,7 +153,7 @@ Deno.test({
     await endless.waitForMore(20);
     // Input typed during an answer appears after it.
     await endless.type("/undo\r\x03");
-    await endless.waitFor("> /undo\r\n");
+    await endless.waitFor(/> \S*\/undo\r\n/);
     await endless.waitFor("(removed the last answer; 0 answers left)");
     await endless.type("\x04");
     assertEquals(await endless.close(), 0);

@@ -100,6 +100,36 @@ Deno.test({
   },
 });
 
+Deno.test("a pipe gets thoughts with their marks, whatever the kind of their tokens", async () => {
+  using folder = new TempFolder();
+  thinker(folder);
+  const run = await forge(["run", "-m", folder.path, "-p", "x", "--temp", "0"]);
+  assertEquals([run.code, run.stdout], [0, "<think>abc</think>ok"]);
+  const chat = await forge(["chat", "-m", folder.path, "--temp", "0"], { stdin: "x\n" });
+  assertEquals([chat.code, chat.stdout], [0, "<think>abc</think>ok\n"]);
+});
+
+Deno.test({
+  name: "a terminal breaks answers between words and has colours, a pipe has neither",
+  ignore: !await hasTerminals(),
+  async fn() {
+    const args = ["run", "-p", "Once upon a time", "-n", "60", "--seed", "1", "--verbose"];
+    const piped = await forge(args);
+    const command = [Deno.execPath(), ...denoArgs(args)];
+    const terminal = new Terminal(["env", "NO_COLOR=1", ...command], 40);
+    assertEquals(await terminal.close(), 0);
+    // The terminal shows stdout and stderr.
+    const lines = terminal.shown.split("\r\n");
+    assert(lines.every((line) => line.length <= 40), terminal.shown);
+    const words = (text: string) => text.split(/\s+/).join(" ");
+    assertStringIncludes(words(terminal.shown), words(piped.stdout));
+    assert(!`${piped.stdout}${piped.stderr}${terminal.shown}`.includes("\x1b["));
+    const coloured = new Terminal(["env", "NO_COLOR=", ...command], 40);
+    assertEquals(await coloured.close(), 0);
+    assertStringIncludes(coloured.shown, "\x1b[2mreused");
+  },
+});
+
 Deno.test("--colour colours each token by its probability", async () => {
   const args = ["run", "-p", "Once upon a time", "-n", "12", "--seed", "1"];
   const plain = await forge(args);

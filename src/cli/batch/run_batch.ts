@@ -20,7 +20,7 @@ import type {
 } from "../options/flags.ts";
 import { fileOptions, generationOptions, loadOptions } from "../options/library_options.ts";
 import type { Options } from "../options/options.ts";
-import { writeStderr } from "../output/streams.ts";
+import { writeNotes } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 import { describeDevice } from "../output/run_report.ts";
 import { isStdin, openInput } from "../input/text_source.ts";
@@ -78,7 +78,9 @@ export async function runBatchFile(
   };
   if (context.verbose) {
     const sampling = describeSampling(model.resolveSampling(defaults), defaults);
-    await writeStderr(formatRows([...describeDevice(model), ["sampling", sampling]]));
+    await writeNotes(
+      formatRows([...describeDevice(model), ["sampling", sampling]], Deno.stderr),
+    );
   }
 
   const reader = new BatchReader(defaults, shard, output.done);
@@ -97,7 +99,7 @@ export async function runBatchFile(
   } finally {
     progress.clear();
     if (context.verbose || Deno.stderr.isTerminal()) {
-      await writeStderr(meter.describe(reader.skipped));
+      await writeNotes(meter.describe(reader.skipped));
     }
   }
   if (meter.errors === 0) return 0;

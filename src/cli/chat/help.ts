@@ -1,4 +1,6 @@
 /** Commands of a chat, with their help. */
+import { columnsOf, formatColumns, wrap } from "../output/terminal_text.ts";
+
 const COMMANDS: readonly (readonly [usage: string, help: string])[] = [
   ["/help", "show this help"],
   ["/system TEXT", "set the system message; without TEXT, remove it"],
@@ -23,10 +25,14 @@ export const CHAT_ALIASES: Readonly<Record<string, string>> = {
   "/regen": "/retry",
 };
 
-/** Text of `/help`. */
-export const CHAT_HELP = [
-  ...COMMANDS.map(([usage, help]) => `  ${usage.padEnd(14)}${help}`),
-  '  A \\ at the end of a line, or """ before and after, makes a message of several lines. Begin with //',
-  "  for a message that begins with /. Ctrl-C stops an answer. Ctrl-D, or Ctrl-C twice, ends the chat.",
-  "",
-].join("\n");
+const NOTES =
+  'A \\ at the end of a line, or """ before and after, makes a message of several lines. Begin with ' +
+  "// for a message that begins with /. Ctrl-C stops an answer. Ctrl-D, or Ctrl-C twice, ends the " +
+  "chat.";
+
+/** Returns the text of `/help`. */
+export function chatHelp(): string {
+  const columns = Math.min(100, columnsOf(Deno.stderr) ?? 100);
+  const notes = wrap(NOTES, columns - 2).map((line) => `  ${line}\n`).join("");
+  return `${formatColumns(COMMANDS, { columns, indent: 2 })}\n${notes}`;
+}

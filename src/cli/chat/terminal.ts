@@ -2,6 +2,7 @@
 import process from "node:process";
 import { createInterface, type Interface } from "node:readline";
 import { Writable } from "node:stream";
+import { styled } from "../output/terminal_text.ts";
 import type { ChatInput, InputEvent } from "./input.ts";
 import { PasteFilter } from "./paste.ts";
 
@@ -43,7 +44,7 @@ export class TerminalInput implements ChatInput {
   async next(isContinued: boolean): Promise<InputEvent> {
     this.#answer = undefined;
     this.#screen.isMuted = false;
-    const prompt = isContinued ? CONTINUED : PROMPT;
+    const prompt = styled(Deno.stderr, "green", isContinued ? CONTINUED : PROMPT);
     const early = this.#events.shift();
     if (early !== undefined) {
       if (early.unseen !== undefined) writeToTerminal(`${prompt}${early.unseen}\n`);

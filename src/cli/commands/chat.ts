@@ -9,7 +9,7 @@ import {
 import { nearestName } from "../../formats/suggest.ts";
 import { Conversation } from "../chat/conversation.ts";
 import { loadMessages, saveMessages } from "../chat/file.ts";
-import { CHAT_ALIASES, CHAT_COMMANDS, CHAT_HELP } from "../chat/help.ts";
+import { CHAT_ALIASES, CHAT_COMMANDS, chatHelp } from "../chat/help.ts";
 import { type ChatInput, PipedInput } from "../chat/input.ts";
 import { MessageBuilder } from "../chat/message.ts";
 import type { Context } from "../command.ts";
@@ -28,9 +28,9 @@ import {
 import { fileOptions, generationOptions, loadOptions } from "../options/library_options.ts";
 import { OPTIONS, type Options } from "../options/options.ts";
 import { longFlag } from "../options/types.ts";
-import { writeStderr, writeStdout } from "../output/streams.ts";
+import { writeNotes, writeStderr, writeStdout } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
-import { ThoughtDisplay } from "../output/answer_display.ts";
+import { TerminalDisplay, ThoughtDisplay } from "../output/answer_display.ts";
 import {
   findThoughts,
   type Thinking,
@@ -81,7 +81,9 @@ export async function run(
   };
   if (context.verbose) {
     const sampling = describeSampling(model.resolveSampling(request), request);
-    await writeStderr(formatRows([...describeDevice(model), ["sampling", sampling]]));
+    await writeNotes(
+      formatRows([...describeDevice(model), ["sampling", sampling]], Deno.stderr),
+    );
   }
   using input = isTerminal
     ? new (await import("../chat/terminal.ts")).TerminalInput()
@@ -89,7 +91,7 @@ export async function run(
   const chat = new Chat(model, request, options.thinking, input, progress, context.verbose);
   chat.conversation.system = options.chatSystem;
   if (isTerminal) {
-    await writeStderr("Ctrl-C stops an answer, Ctrl-D ends the chat, /help lists commands.\n");
+    await writeNotes("Ctrl-C stops an answer, Ctrl-D ends the chat, /help lists commands.\n");
   }
   await chat.run();
   return signal.aborted ? INTERRUPTED : 0;
@@ -213,7 +215,7 @@ class Chat {
     const { conversation } = this;
     switch (name) {
       case "/help":
-        return await writeStderr(CHAT_HELP);
+        return await writeStderr(chatHelp());
       case "/exit":
       case "/quit":
         this.#isOver = true;
@@ -289,11 +291,10 @@ class Chat {
     let end: GenerationEnd | undefined;
     this.#progress.update("reading the conversation");
     const { messages } = this.conversation;
-    const isShown = this.#input.isTerminal && Deno.stdout.isTerminal();
-    const thoughts = isShown || typeof this.#thinking === "number"
-      ? findThoughts(this.#model, messages, this.#request)
+    const thoughts = findThoughts(this.#model, messages, this.#request);
+    const display = Deno.stdout.isTerminal()
+      ? new TerminalDisplay(new ThoughtDisplay(thoughts, !Deno.noColor))
       : undefined;
-    const display = isShown ? new ThoughtDisplay(thoughts, !Deno.noColor) : undefined;
     const request: GenerateOptions = {
       ...this.#request,
       ...thoughtOptions(this.#model, thoughts, this.#thinking),
@@ -310,7 +311,7 @@ class Chat {
     }
     if (!answer.endsWith("\n")) await writeStdout("\n");
     if (this.#verbose && end !== undefined) {
-      await writeStderr(describeSpeed(end, this.#model.constraintCost));
+      await writeNotes(describeSpeed(end, this.#model.constraintCost));
     }
     const used = (end?.promptTokens ?? 0) + (end?.completionTokens ?? 0);
     if (end?.finishReason === "length" && used >= this.#model.contextLength) {
@@ -334,7 +335,7 @@ class Chat {
 
   /** Prints a note on a terminal. */
   async #say(text: string): Promise<void> {
-    if (this.#input.isTerminal) await writeStderr(`(${text})\n`);
+    if (this.#input.isTerminal) await writeNotes(`(${text})\n`);
   }
 }
 

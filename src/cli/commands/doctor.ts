@@ -13,6 +13,7 @@ import { storeFolder } from "../../hub/model_store.ts";
 import type { Context } from "../command.ts";
 import { describeError } from "../output/error_text.ts";
 import { formatBytes, formatRows, plural } from "../output/format.ts";
+import { columnsOf, wrap } from "../output/terminal_text.ts";
 import { bundledModel } from "../model/model_path.ts";
 import type { Options } from "../options/options.ts";
 import { writeStdout } from "../output/streams.ts";
@@ -166,7 +167,8 @@ function describe(report: Report): string {
     : report.ready
     ? "Models can run; the next run builds the library."
     : "No model can run, for the reasons above.";
-  return `${formatRows(rows)}\n${verdict}\n`;
+  const lines = wrap(verdict, columnsOf(Deno.stdout) ?? Infinity);
+  return `${formatRows(rows)}\n${lines.join("\n")}\n`;
 }
 
 function libraryRows({ kind, candidates, path, found }: LibraryReport): [string, string][] {

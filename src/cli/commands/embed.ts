@@ -13,7 +13,7 @@ import { openModel } from "../model/open_model.ts";
 import { textOperands } from "../input/operands.ts";
 import { loadOptions } from "../options/library_options.ts";
 import type { Options } from "../options/options.ts";
-import { writeStderr, writeStdout } from "../output/streams.ts";
+import { writeNotes, writeStdout } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 import { describeDevice } from "../output/run_report.ts";
 import { openInput, readTextFile, withoutFinalNewline } from "../input/text_source.ts";
@@ -63,7 +63,7 @@ export async function run(
 
   using progress = new Progress();
   await using model = await openModel(path, loadOptions(options), progress);
-  if (context.verbose) await writeStderr(formatRows(describeDevice(model)));
+  if (context.verbose) await writeNotes(formatRows(describeDevice(model), Deno.stderr));
   const { pooling, dimensions, normalize } = options;
   const how = {
     pooling,

@@ -5,6 +5,7 @@ import { ForgeError } from "../../errors.ts";
 import { openCheckpoint, type TensorInfo } from "../../mod.ts";
 import type { Context } from "../command.ts";
 import { formatBytes, formatCount, formatRows, plural, printable } from "../output/format.ts";
+import { columnsOf, formatTable } from "../output/terminal_text.ts";
 import {
   type ConfigFacts,
   type ModelFacts,
@@ -45,7 +46,7 @@ export async function run(
   }
   const sections = [
     formatRows(overview(facts)),
-    `Tensors\n${table(options.tensors ? tensors.map(tensorRow) : tensorGroups(tensors))}`,
+    `Tensors\n${describeTensors(options.tensors ? tensors.map(tensorRow) : tensorGroups(tensors))}`,
     `Tokenizer\n${formatRows(tokenizerRows(facts))}`,
     `Chat template\n${templateExcerpt(facts.chat_template)}`,
     `Memory\n${formatRows(memoryRows(facts))}`,
@@ -122,23 +123,18 @@ function tensorGroups(tensors: readonly TensorInfo[]): string[][] {
   ]);
 }
 
+/** Formats a table of tensors, with their sizes to the right. */
+function describeTensors(rows: readonly (readonly string[])[]): string {
+  const last = (rows[0]?.length ?? 0) - 1;
+  return formatTable(rows, (column) => column === last, columnsOf(Deno.stdout));
+}
+
 function tensorRow(tensor: TensorInfo): string[] {
   return [printable(tensor.name), tensor.type, describeShape(tensor), formatBytes(tensor.bytes)];
 }
 
 function describeShape(tensor: TensorInfo): string {
   return `[${tensor.shape.join(", ")}]`;
-}
-
-/** Aligns the columns of a table. The last column is right-aligned. */
-function table(rows: readonly (readonly string[])[]): string {
-  const widths = rows.reduce<number[]>(
-    (sofar, row) => row.map((cell, i) => Math.max(sofar[i] ?? 0, cell.length)),
-    [],
-  );
-  const align = (cell: string, i: number) =>
-    i === widths.length - 1 ? cell.padStart(widths[i]!) : cell.padEnd(widths[i]!);
-  return rows.map((row) => `${row.map(align).join("  ")}\n`).join("");
 }
 
 function tokenizerRows({ tokenizer }: ModelFacts): Row[] {

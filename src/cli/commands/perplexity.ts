@@ -9,7 +9,7 @@ import { resolveModel } from "../model/model_path.ts";
 import { openModel } from "../model/open_model.ts";
 import { loadOptions } from "../options/library_options.ts";
 import type { Options } from "../options/options.ts";
-import { checkPicture, writePicture, writeStderr, writeStdout } from "../output/streams.ts";
+import { checkPicture, writeNotes, writePicture, writeStdout } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 import { describeDevice } from "../output/run_report.ts";
 import { readTextFile } from "../input/text_source.ts";
@@ -49,7 +49,7 @@ export async function run(
   const defaults = withModelDefaults(options, options.model);
   const settings = loadOptions({ ...defaults, ctx: options.windowSize });
   await using model = await openModel(path, { ...settings, parallel: 1 }, progress);
-  if (context.verbose) await writeStderr(formatRows(describeDevice(model)));
+  if (context.verbose) await writeNotes(formatRows(describeDevice(model), Deno.stderr));
   const windowSize = Math.min(model.contextLength, options.windowSize ?? DEFAULT_WINDOW);
   const windows = cutWindows(text, model.tokenizer, windowSize);
   const scores: Float32Array[] = [];

@@ -15,12 +15,13 @@ import { BATCH_FLAGS } from "../options/flags.ts";
 import { fileOptions, generationOptions, loadOptions } from "../options/library_options.ts";
 import { OPTIONS, type Options } from "../options/options.ts";
 import { longFlag } from "../options/types.ts";
-import { checkWritable, replaceFile, writeStderr, writeStdout } from "../output/streams.ts";
+import { checkWritable, replaceFile, writeNotes, writeStdout } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 import { describeProfile } from "../output/profile_report.ts";
 import {
   type AnswerDisplay,
   ProbabilityDisplay,
+  TerminalDisplay,
   ThoughtDisplay,
 } from "../output/answer_display.ts";
 import { findThoughts, thinkingVariables, thoughtOptions } from "../output/thoughts.ts";
@@ -85,17 +86,17 @@ export async function run(
     signal,
     onPrefill: (done, total) => progress.update("reading the prompt", done, total),
   };
-  const showsThoughts = !json && Deno.stdout.isTerminal() && !options.colour;
-  const thoughts = showsThoughts || typeof options.thinking === "number"
-    ? findThoughts(model, prompt, asked)
-    : undefined;
+  const thoughts = findThoughts(model, prompt, asked);
   const request = { ...asked, ...thoughtOptions(model, thoughts, options.thinking) };
-  const display = options.colour && !Deno.noColor
+  const styles = options.colour && !Deno.noColor
     ? new ProbabilityDisplay()
-    : showsThoughts
-    ? new ThoughtDisplay(thoughts, !Deno.noColor)
+    : new ThoughtDisplay(thoughts, !Deno.noColor);
+  const display = Deno.stdout.isTerminal()
+    ? new TerminalDisplay(styles)
+    : options.colour
+    ? styles
     : undefined;
-  if (context.verbose) await writeStderr(describeSession(model, prompt, request));
+  if (context.verbose) await writeNotes(describeSession(model, prompt, request));
   if (isSaved) {
     progress.update(`loading ${promptCache}`);
     await model.loadPrompt(promptCache);
@@ -116,7 +117,7 @@ export async function run(
 /** Prints a profile, and writes its trace to a file unless the path is empty. */
 async function reportProfile(profile: Profile, path = "", model: Model): Promise<void> {
   if (path !== "") await replaceFile(path, JSON.stringify(profile.trace()));
-  await writeStderr(`\n${describeProfile(profile, model.readBandwidth())}`);
+  await writeNotes(`\n${describeProfile(profile, model.readBandwidth())}`);
 }
 
 function needsJson(flag: string): ForgeError {
@@ -211,7 +212,7 @@ async function streamText(
   // On a terminal the shell's prompt needs a new line; a file gets exactly the text.
   if (Deno.stdout.isTerminal() && !last.endsWith("\n")) await writeStdout("\n");
   if (verbose && end !== undefined) {
-    await writeStderr(describeSpeed(end, model.constraintCost));
+    await writeNotes(describeSpeed(end, model.constraintCost));
   }
   return end?.finishReason === "cancelled" ? INTERRUPTED : 0;
 }

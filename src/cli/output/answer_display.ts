@@ -3,12 +3,30 @@ import type { Piece } from "../../mod.ts";
 import { ContentReader } from "../../serve/chat/call_reader.ts";
 import type { Part, PartReader } from "../../serve/chat/dialect.ts";
 import { ReasoningReader } from "../../serve/chat/reasoning.ts";
+import { columnsOf, withoutControls, WordWrap } from "./terminal_text.ts";
 import type { Thoughts } from "./thoughts.ts";
 
-/** Turns the pieces of an answer into the text for a terminal. */
+/** Turns the pieces of an answer into the text that is shown. */
 export interface AnswerDisplay {
   /** Returns what can be shown after the next piece. */
   show(piece: Piece): string;
+}
+
+/** Shows an answer on a terminal: without control characters, with line breaks between words. */
+export class TerminalDisplay implements AnswerDisplay {
+  readonly #display: AnswerDisplay;
+  readonly #wrap = new WordWrap(() => columnsOf(Deno.stdout) ?? Infinity);
+
+  /** @param display styles the pieces */
+  constructor(display: AnswerDisplay) {
+    this.#display = display;
+  }
+
+  show(piece: Piece): string {
+    const styled = this.#display.show({ ...piece, text: withoutControls(piece.text) });
+    const shown = this.#wrap.push(styled);
+    return piece.end === undefined ? shown : shown + this.#wrap.end();
+  }
 }
 
 /** Least probability of each colour but the last, and 256-colour codes from green to red. */

@@ -1,4 +1,5 @@
 import { ForgeError } from "../../errors.ts";
+import { styled } from "./terminal_text.ts";
 
 /** Exit code after Ctrl-C. */
 export const INTERRUPTED = 130;
@@ -19,7 +20,7 @@ export function exitCode(error: unknown): number {
  * its causes, except for wrong usage.
  */
 export function errorText(error: unknown, verbose: boolean): string {
-  const lines = [`forge: error: ${describeError(error)}`];
+  const lines = [`${styled(Deno.stderr, "red", "forge: error:")} ${describeError(error)}`];
   if (error instanceof ForgeError && error.code === "usage") return `${lines[0]}\n`;
   if (verbose) lines.push(...stacks(error));
   else if (!isExpected(error)) lines[0] += "; FORGE_DEBUG=1 shows the stack";

@@ -1,4 +1,5 @@
 /** Formatting of numbers and rows for the terminal. */
+import { columnsOf, formatColumns } from "./terminal_text.ts";
 
 /** Formats bytes in the largest unit that keeps the number above 1, to three digits: `344 kB`, `1.05 MB`. */
 export function formatBytes(bytes: number): string {
@@ -36,12 +37,12 @@ export function plural(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** Formats rows with an aligned first column; further lines of a text are indented. */
-export function formatRows(rows: readonly (readonly [label: string, text: string])[]): string {
-  const width = Math.max(...rows.map(([label]) => label.length));
-  const indent = `\n${" ".repeat(width + 2)}`;
-  return rows.map(([label, text]) => `${label.padEnd(width)}  ${text.replaceAll("\n", indent)}\n`)
-    .join("");
+/** Formats rows with an aligned first column, within the width of the terminal they are written to. */
+export function formatRows(
+  rows: readonly (readonly [label: string, text: string])[],
+  stream: typeof Deno.stdout | typeof Deno.stderr = Deno.stdout,
+): string {
+  return `${formatColumns(rows, { columns: columnsOf(stream) })}\n`;
 }
 
 function scaled(value: number, units: readonly string[]): string {

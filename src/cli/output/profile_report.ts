@@ -1,6 +1,7 @@
 /** Report of `forge run --profile`. */
 import type { OperationSum, PhaseTimes, Profile } from "../../mod.ts";
 import { formatDuration, plural } from "./format.ts";
+import { columnsOf, formatTable } from "./terminal_text.ts";
 
 /** Operations with a smaller share of a phase are summed into one row. */
 const MIN_SHARE = 0.005;
@@ -30,7 +31,8 @@ function phaseTable(times: PhaseTimes, bandwidth: number): string {
   const title = `${phase}: ${plural(tokens, "token")} in ${plural(steps, "step")}, ` +
     `${formatDuration(duration / steps / 1e6)} each\n`;
   const heads = ["operation", "times", "us a step", "share", "GB/s", "of reads", "GFLOP/s"];
-  return title + formatTable([heads, ...rows]);
+  const columns = columnsOf(Deno.stderr);
+  return title + formatTable([heads, ...rows], (column) => column > 0, columns);
 }
 
 function operationRow(sum: OperationSum, times: PhaseTimes, bandwidth: number): string[] {
@@ -60,12 +62,4 @@ function percent(share: number): string {
 
 function total(sums: readonly OperationSum[]): number {
   return sums.reduce((sum, { duration }) => sum + duration, 0);
-}
-
-/** Aligns columns: the first to the left, the others to the right. */
-function formatTable(rows: readonly (readonly string[])[]): string {
-  const widths = rows[0]!.map((_, i) => Math.max(...rows.map((row) => row[i]!.length)));
-  const line = (row: readonly string[]) =>
-    row.map((text, i) => i === 0 ? text.padEnd(widths[i]!) : text.padStart(widths[i]!)).join("  ");
-  return rows.map((row) => `  ${line(row).trimEnd()}\n`).join("");
 }

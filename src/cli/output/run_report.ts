@@ -41,7 +41,7 @@ export function describeSession(model: Model, prompt: string, request: GenerateO
     ...describeDevice(model),
     ["sampling", describeSampling(model.resolveSampling(request), request)],
     ["prompt", plural(tokens.length, "token")],
-  ]);
+  ], Deno.stderr);
 }
 
 /** Describes the speed, the reused part of the prompt, and the cost of a constraint. */
@@ -54,7 +54,7 @@ export function describeSpeed(end: GenerationEnd, cost?: ConstraintCost): string
     ...(timings.drafted === 0 ? [] : [["drafted", describeDrafts(timings)] as const]),
     ...(cost === undefined ? [] : [["constraint", describeCost(cost, timings)] as const]),
     ["ended", finishReason],
-  ]);
+  ], Deno.stderr);
 }
 
 function describeDrafts({ drafted, accepted }: GenerationEnd["timings"]): string {

@@ -2,6 +2,7 @@ import { ForgeError } from "../../errors.ts";
 import { reasonOf, Replacement } from "../../formats/file.ts";
 import { quote } from "../../formats/quote.ts";
 import { chartPage } from "../../bench/chart.ts";
+import { styled } from "./terminal_text.ts";
 
 /** Writes to stdout, which has only results. */
 export async function writeStdout(text: string): Promise<void> {
@@ -28,6 +29,11 @@ async function writeAll(
     if (error instanceof Deno.errors.BrokenPipe || !(error instanceof Error)) throw error;
     throw new ForgeError("device", `cannot write to ${name}: ${error.message}`, { cause: error });
   }
+}
+
+/** Writes a report or a remark to stderr, dimmed on a terminal. */
+export async function writeNotes(text: string): Promise<void> {
+  await writeStderr(styled(Deno.stderr, "dim", text));
 }
 
 /** Writes all of a text as UTF-8. */
