@@ -123,16 +123,31 @@ async function sanitizedEnvironment(): Promise<Record<string, string>> {
   return {
     FORGE_LIBRARY_PATH: folder,
     LD_PRELOAD: preloaded.join(":"),
-    // Ignores memory that Deno itself leaks, and lets failed allocations return null.
-    ASAN_OPTIONS: "detect_leaks=0:allocator_may_return_null=1",
+    // Ignores memory that Deno itself leaks, and lets failed allocations return null. The stacks of
+    // emulated threads are not where the sanitizer expects them.
+    ASAN_OPTIONS: "detect_leaks=0:allocator_may_return_null=1:detect_stack_use_after_return=0",
+    FORGE_SANITIZED: "1",
   };
 }
 
-/** Runs tests of native code (by default those of the operations) on sanitized libraries. */
+/**
+ * Runs tests of native code on sanitized libraries, by default those of the operations and whole
+ * programs on emulated GPUs.
+ */
 async function runSanitizedTests(args: readonly string[]): Promise<Counts> {
+  const start = performance.now();
   const env = await sanitizedEnvironment();
+  const built = performance.now();
   console.log("\n== tests");
-  return runTests(args.length > 0 ? args : ["test/ops"], { env });
+  const tests = ["test/emulator/sanitized_programs_test.ts", "test/ops"];
+  const counts = await runTests(args.length > 0 ? args : tests, { env });
+  const tested = performance.now();
+  console.log(`\nbuilt in ${minutes(built - start)}, tested in ${minutes(tested - built)}`);
+  return counts;
+}
+
+function minutes(ms: number): string {
+  return `${(ms / 60_000).toFixed(1)} minutes`;
 }
 
 /**

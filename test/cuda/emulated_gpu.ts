@@ -4,7 +4,7 @@
  */
 import { join } from "@std/path";
 import { findLibrary } from "../../ffi/library.ts";
-import { emulatorUnavailable } from "../emulator/build.ts";
+import { type EmulatorOptions, emulatorUnavailable } from "../emulator/build.ts";
 import { buildFakeDriver } from "../emulator/fake_driver/build.ts";
 import { buildEmulatedFlashAttention } from "../flash_attn/build.ts";
 import { runDeno } from "../support/deno_program.ts";
@@ -26,8 +26,11 @@ export type FakeOptions = Readonly<Record<string, number>>;
  * The environment in which forge finds an emulated GPU. It includes the stand-in compiler: NVIDIA's
  * compiler needs a download and is tested in test/emulator.
  */
-export async function emulatedGpu(options: FakeOptions = {}): Promise<Record<string, string>> {
-  const { driver, nvrtc } = await buildFakeDriver();
+export async function emulatedGpu(
+  options: FakeOptions = {},
+  kernels: EmulatorOptions = {},
+): Promise<Record<string, string>> {
+  const { driver, nvrtc } = await buildFakeDriver(kernels);
   return {
     // Libraries built by nvcc or NVIDIA do not run on this GPU.
     FORGE_FLASH_ATTN: "none",

@@ -4,6 +4,7 @@
  * of Metal, ends the process.
  */
 import { buildFakeMetal, fakeMetalUnavailable } from "../emulator/fake_metal/build.ts";
+import type { MetalEmulatorOptions } from "../emulator/metal/build.ts";
 import { runDeno } from "../support/deno_program.ts";
 import { emulatorSeed } from "../support/random.ts";
 
@@ -18,9 +19,12 @@ export function emulatedMetalUnavailable(): string | undefined {
 export type FakeOptions = Readonly<Record<string, number>>;
 
 /** The environment in which forge finds an emulated GPU. */
-export async function emulatedMetal(options: FakeOptions = {}): Promise<Record<string, string>> {
+export async function emulatedMetal(
+  options: FakeOptions = {},
+  kernels: MetalEmulatorOptions = {},
+): Promise<Record<string, string>> {
   return {
-    FORGE_LIBRARY_PATH: await buildFakeMetal(),
+    FORGE_LIBRARY_PATH: await buildFakeMetal(undefined, kernels),
     FORGE_EMULATOR_SEED: emulatorSeed(),
     FORGE_FAKE_METAL: Object.entries(options).map(([key, value]) => `${key}=${value}`).join(","),
   };

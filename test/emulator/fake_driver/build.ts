@@ -10,12 +10,13 @@ import {
   inParallel,
   link,
   list,
+  modeFlags,
   text,
 } from "../build.ts";
 import { ROOT } from "../../support/checkout.ts";
 
 const sources = "test/emulator/fake_driver";
-const flags = ["-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"];
+const warnings = ["-Wall", "-Wextra", "-Werror"];
 
 /** Paths of the stand-ins. */
 export interface FakeDriver {
@@ -31,6 +32,8 @@ export interface FakeDriver {
 export async function buildFakeDriver(options: EmulatorOptions = {}): Promise<FakeDriver> {
   const kernels = await buildKernels(options);
   const folder = join(ROOT, "build", "emulator", "fake_driver");
+  const sanitize = options.mode === undefined ? [] : modeFlags[options.mode];
+  const flags = [...warnings, ...sanitize, "-fvisibility=hidden"];
   await Deno.mkdir(folder, { recursive: true });
   const headers = text([
     ...list(sources, ".h"),
@@ -48,13 +51,13 @@ export async function buildFakeDriver(options: EmulatorOptions = {}): Promise<Fa
   const driverObjects = await build(paths.filter(isDriver));
   const driver = await link(
     join(folder, "libfake_cuda.*.so"),
-    ["-shared", `-Wl,-rpath,${dirname(kernels)}`],
+    [...sanitize, "-shared", `-Wl,-rpath,${dirname(kernels)}`],
     [...driverObjects, kernels],
   );
   const library = async (name: string) =>
     await link(
       join(folder, `lib${name}.*.so`),
-      ["-shared"],
+      [...sanitize, "-shared"],
       await build(paths.filter((path) => path.endsWith(`/${name}.cpp`))),
     );
   return {

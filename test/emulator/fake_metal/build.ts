@@ -5,8 +5,8 @@
  */
 import { basename, dirname, join } from "@std/path";
 import { embeddedSource } from "../../../ffi/build/graph.ts";
-import { compile, emulatorUnavailable, inParallel, link, list, text } from "../build.ts";
-import { buildMetalEmulator, metalFiles } from "../metal/build.ts";
+import { compile, emulatorUnavailable, inParallel, link, list, modeFlags, text } from "../build.ts";
+import { buildMetalKernels, type MetalEmulatorOptions, metalFiles } from "../metal/build.ts";
 import { ROOT } from "../../support/checkout.ts";
 import { makeOnce, writeWhole } from "../../support/make_once.ts";
 
@@ -33,8 +33,13 @@ export function fakeMetalUnavailable(): string | undefined {
   return found ? undefined : "libobjc is missing, GCC's Objective-C runtime (libobjc-12-dev)";
 }
 
-/** Compiles C++ with the default compiler and Objective-C++ with Clang. */
-function compileAll(paths: readonly string[], folder: string, headers: readonly string[]) {
+/** Compiles C++ with the default compiler, whose sanitizers are used, and Objective-C++ with Clang. */
+function compileAll(
+  paths: readonly string[],
+  folder: string,
+  headers: readonly string[],
+  sanitize: readonly string[],
+) {
   return inParallel(paths, (path) => {
     const isObjectiveC = path.endsWith(".mm");
     const flags = [
@@ -42,7 +47,7 @@ function compileAll(paths: readonly string[], folder: string, headers: readonly 
       "-fvisibility=hidden",
       "-iquotecsrc/metal", // for changed copies, which lie elsewhere
       "-Ikernels/arguments",
-      ...(isObjectiveC ? objectiveCFlags : []),
+      ...(isObjectiveC ? objectiveCFlags : sanitize),
     ];
     return compile({ path, flags }, folder, headers, isObjectiveC ? OBJECTIVE_C : undefined);
   });
@@ -80,9 +85,17 @@ async function changed({ file, from, to }: HostChange, folder: string): Promise<
   return path;
 }
 
-/** Builds everything; returns the folder that holds `libforge_metal.so`. */
-export async function buildFakeMetal(change?: HostChange): Promise<string> {
-  const { library: kernels } = await buildMetalEmulator();
+/**
+ * Builds everything; returns the folder that holds `libforge_metal.so`.
+ *
+ * @param options of the emulated kernels; their sanitizers are used for the backend too
+ */
+export async function buildFakeMetal(
+  change?: HostChange,
+  options: MetalEmulatorOptions = {},
+): Promise<string> {
+  const kernels = await buildMetalKernels(options);
+  const sanitize = options.mode === undefined ? [] : modeFlags[options.mode];
   const folder = join(ROOT, "build", "emulator", "fake_metal");
   await Deno.mkdir(folder, { recursive: true });
   const fakeHeaders = text([
@@ -92,8 +105,12 @@ export async function buildFakeMetal(change?: HostChange): Promise<string> {
   ]);
   const standIn = await link(
     join(folder, "libfake_metal.*.so"),
-    ["-shared", `-Wl,-rpath,${dirname(kernels)}`],
-    [...await compileAll(list(fake, ".cpp", ".mm"), folder, fakeHeaders), kernels, "-lobjc"],
+    [...sanitize, "-shared", `-Wl,-rpath,${dirname(kernels)}`],
+    [
+      ...await compileAll(list(fake, ".cpp", ".mm"), folder, fakeHeaders, sanitize),
+      kernels,
+      "-lobjc",
+    ],
   );
   const sources = [
     "csrc/common",
@@ -115,10 +132,12 @@ export async function buildFakeMetal(change?: HostChange): Promise<string> {
     ...(change === undefined ? [] : [await changed(change, folder)]),
     await embeddedKernels(folder),
   ];
+  // The functions of sanitizers are found when the program starts.
+  const defined = sanitize.length === 0 ? ["-Wl,-z,defs"] : [];
   const library = await link(
     join(folder, "libforge_metal.*.so"),
-    ["-shared", "-Wl,-z,defs", `-Wl,-rpath,${folder}:${dirname(kernels)}`],
-    [...await compileAll(paths, folder, headers), standIn, kernels, "-lobjc"],
+    [...sanitize, "-shared", ...defined, `-Wl,-rpath,${folder}:${dirname(kernels)}`],
+    [...await compileAll(paths, folder, headers, sanitize), standIn, kernels, "-lobjc"],
   );
   // forge looks for a fixed name; one folder per library keeps running processes undisturbed.
   const home = library.replace(/\.so$/, "");

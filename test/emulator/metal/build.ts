@@ -82,10 +82,16 @@ async function translated({ change, instances }: MetalEmulatorOptions): Promise<
   return folder;
 }
 
-/** Builds the emulated kernels. */
+/** Builds the emulated kernels and their tests. */
 export async function buildMetalEmulator(
   options: MetalEmulatorOptions = {},
 ): Promise<MetalEmulator> {
+  const library = await buildMetalKernels(options);
+  return { library, tests: await buildTests("metal", options.mode ?? "plain", library) };
+}
+
+/** Builds the library of emulated kernels; returns its path. */
+export async function buildMetalKernels(options: MetalEmulatorOptions = {}): Promise<string> {
   const { mode = "plain", only } = options;
   const kernels = await translated(options);
   const folder = join(ROOT, "build", "emulator", mode);
@@ -105,12 +111,11 @@ export async function buildMetalEmulator(
     [...runtime, ...sources],
     (source) => compile(source, folder, source.headers),
   );
-  const library = await link(
+  return await link(
     join(folder, "libemulated_metal_kernels.*.so"),
     [...sanitize, "-shared"],
     objects,
   );
-  return { library, tests: await buildTests("metal", mode, library) };
 }
 
 if (import.meta.main) {
