@@ -146,11 +146,12 @@ export class HttpServer implements AsyncDisposable {
   }
 
   /**
-   * Limits the time in which a client sends the rest of a body that nothing reads. Closing the
-   * connection at once could lose the response.
+   * Drops the rest of a body that nothing reads, for a limited time. Many clients read the response
+   * only after they have sent their whole body, and closing the connection at once could lose it.
    */
   #awaitRest(incoming: IncomingMessage): void {
     const { socket } = incoming;
+    incoming.resume();
     clearTimeout(this.#awaited.get(socket));
     const close = () => {
       if (!incoming.complete) socket.destroy();

@@ -107,6 +107,19 @@ Deno.test("http server: a rejected body does not lose the response", async () =>
   assertEquals([refused.status, await refused.text()], [413, "too long"]);
 });
 
+Deno.test("http server: a client gets the response if it reads only after sending its body", async () => {
+  await using server = await listen(() => Promise.resolve(new Response("", { status: 413 })));
+  using connection = await connect(server);
+  const bytes = 32e6; // more than sockets buffer
+  const head = `POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ${bytes}\r\n\r\n`;
+  await connection.write(new TextEncoder().encode(head));
+  for (let left = bytes; left > 0;) left -= await connection.write(new Uint8Array(left));
+  const answer = new Uint8Array(1000);
+  const length = await connection.read(answer) ?? 0;
+  const text = new TextDecoder().decode(answer.subarray(0, length));
+  assertEquals(text.split("\r\n")[0], "HTTP/1.1 413 Payload Too Large");
+});
+
 Deno.test("http server: an answer has its length, a stream arrives piece by piece", async () => {
   let step = Promise.withResolvers<void>();
   await using server = await listen(({ url }) => {

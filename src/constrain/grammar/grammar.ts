@@ -79,7 +79,7 @@ export class Grammar {
   }
 
   define(rule: number, body: Expression): void {
-    this.#expressions += sizeOf(body);
+    this.#expressions += Math.ceil(sizeOf(body));
     checkLimit("the number of expressions", this.#expressions, LIMITS.expressions);
     this.bodies[rule] = body;
   }

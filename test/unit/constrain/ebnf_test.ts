@@ -88,6 +88,7 @@ Deno.test("grammar: errors name the rule or the line", async () => {
     [`::= "a"`, "where a rule is expected"],
     [`root ::= ${"(".repeat(200)}`, "too large"],
     [`root ::= "a"{100000}`, "too large"],
+    [`root ::= ${`"a" root | `.repeat(33_333)}"b"`, "expressions is 102085; at most 100000"],
     ["", "no rule root"],
   ];
   await withConstraints(async (constraints) => {
