@@ -47,6 +47,7 @@ Deno.test("bad models: missing, empty, truncated, of unknown format or architect
   await refused(run(folder.at("nothing.gguf")), 1, ["nothing.gguf"]);
   await refused(run(folder.at("modle")), 1, ["modle", `did you mean "${folder.at("model")}"?`]);
   await refused(run("no-such-model"), 1, ["no-such-model", ".gguf file"]);
+  await refused(run(""), 1, ['no such model: ""']);
   Deno.mkdirSync(folder.at("empty"));
   await refused(run(folder.at("empty")), 1, ["config.json"]);
   await refused(run(folder.write("empty.gguf", "")), 1, ["empty.gguf", "empty"]);
