@@ -213,7 +213,8 @@ async function sendBody(
     reader.cancel().catch(() => {});
   });
   const send = async (bytes: Uint8Array | undefined) => {
-    if (outgoing.write(bytes)) return;
+    // A closed connection takes nothing, and no event follows.
+    if (outgoing.destroyed || outgoing.write(bytes)) return;
     await new Promise<void>((resolve) => wake = resolve);
   };
   const first = await reader.read();

@@ -196,6 +196,22 @@ Deno.test("http server: a client that leaves aborts its request, an answered one
   assertEquals(signals.map(({ aborted }) => aborted), [false, true]);
 });
 
+Deno.test("http server: an answer ends if its client leaves while a piece is on the way", async () => {
+  // The piece is read from the stream when the connection has closed.
+  await using server = await listen(({ signal }) => {
+    const start = (controller: ReadableStreamDefaultController) => {
+      controller.enqueue(new Uint8Array(1));
+      signal.addEventListener("abort", () => controller.enqueue(new Uint8Array(1)));
+    };
+    return Promise.resolve(new Response(new ReadableStream({ start })));
+  });
+  const connection = await connect(server);
+  await connection.write(new TextEncoder().encode("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+  await connection.read(new Uint8Array(1));
+  connection.close();
+  await server.shutdown();
+});
+
 Deno.test("http server: a failed stream is cut off, so that its reader notices", async () => {
   await using server = await listen(() => {
     const body = new ReadableStream<Uint8Array>({
