@@ -220,7 +220,9 @@ export function listFolder(path: string): string[] {
   }
 }
 
-function ioError(path: string, error: unknown): ForgeError {
+/** Returns the error of a path, or one about a missing permission of Deno as it is. */
+function ioError(path: string, error: unknown): Error {
+  if (isNotPermitted(error)) return error;
   if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) {
     return new ForgeError("not_found", `no such file or folder: ${quote(path)}`);
   }
@@ -230,12 +232,17 @@ function ioError(path: string, error: unknown): ForgeError {
   return new ForgeError("not_found", `cannot read ${quote(path)}: ${reason}`, { cause: error });
 }
 
+/** True if a flag of Deno permits what failed; none permits devices such as /dev/full. */
+function isNotPermitted(error: unknown): error is Deno.errors.NotCapable {
+  return error instanceof Deno.errors.NotCapable && !/^Requires all access/.test(error.message);
+}
+
 /**
  * Returns the system's reason for an error in one line, without the call and path that Deno
  * appends.
  */
 export function reasonOf(error: unknown): string {
-  if (error instanceof Deno.errors.NotCapable && /^Requires all access/.test(error.message)) {
+  if (error instanceof Deno.errors.NotCapable && !isNotPermitted(error)) {
     return "Deno does not allow programs to open it";
   }
   const text = error instanceof Error ? error.message : String(error);
