@@ -29,7 +29,7 @@ const COLUMNS: readonly Column[] = [
   { title: "model", width: 30, isNumber: false, text: ({ model_type }) => model_type },
   { title: "size", width: 10, isNumber: true, text: ({ model_size }) => binaryBytes(model_size) },
   { title: "params", width: 10, isNumber: true, text: (record) => count(record.model_n_params) },
-  { title: "backend", width: 12, isNumber: false, text: ({ backends }) => backends },
+  { title: "backend", width: 15, isNumber: false, text: ({ backends }) => backends },
   { title: "threads", width: 7, isNumber: true, text: ({ n_threads }) => `${n_threads}` },
   { title: "test", width: 15, isNumber: true, text: testName },
   {
@@ -88,6 +88,18 @@ const markdown = (columns: readonly Column[]): RecordPrinter => ({
     return `| ${titles.join(" | ")} |\n|${rules.join("|")}|\n`;
   },
   record: (record) => `| ${columns.map(padded((column) => column.text(record))).join(" | ")} |\n`,
+  end: () => "",
+});
+
+/** Prints the titles and values of a record on one line. */
+const pairs = (columns: readonly Column[]): RecordPrinter => ({
+  begin: () => "",
+  record: (record) => {
+    const cells = columns.map(({ title, text }) => [title, text(record)] as const);
+    return `${
+      cells.flatMap(([title, text]) => text === "" ? [] : [`${title} ${text}`]).join(", ")
+    }\n`;
+  },
   end: () => "",
 });
 
@@ -154,6 +166,9 @@ export const BATCHED_PRINTERS: Readonly<Record<OutputFormat, RecordPrinter>> = {
   ...PRINTERS,
   md: markdown(BATCHED_COLUMNS),
 };
+
+/** Printers of lines for terminals on which a table is too wide. */
+export const LINE_PRINTERS = { single: pairs(COLUMNS), batched: pairs(BATCHED_COLUMNS) };
 
 function padded(text: (column: Column) => string): (column: Column) => string {
   return (column) =>

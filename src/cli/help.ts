@@ -83,7 +83,7 @@ function section(title: string, rows: readonly Row[], termWidth = 0): string {
 }
 
 function heading(title: string): string {
-  return styled(Deno.stdout, "bold", `${title}:`);
+  return styled(Deno.stdout, "bold", paragraph(`${title}:`));
 }
 
 function paragraph(text: string): string {

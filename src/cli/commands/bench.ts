@@ -1,6 +1,11 @@
 /** `forge bench`: measures the speed of prefill and decoding. */
 import { type BenchModel, openBenchModel } from "../../bench/bench_model.ts";
-import { BATCHED_PRINTERS, PRINTERS, type RecordPrinter } from "../../bench/bench_output.ts";
+import {
+  BATCHED_PRINTERS,
+  LINE_PRINTERS,
+  PRINTERS,
+  type RecordPrinter,
+} from "../../bench/bench_output.ts";
 import { benchRecord } from "../../bench/bench_record.ts";
 import { measure, type Sample } from "../../bench/measure.ts";
 import { drawPlot, parseResults, type PlotPoint, pointsOf } from "../../bench/plot.ts";
@@ -24,6 +29,7 @@ import { ensureLibrary } from "../model/open_model.ts";
 import type { Options } from "../options/options.ts";
 import { readTextFile } from "../input/text_source.ts";
 import { checkPicture, writePicture, writeStdout } from "../output/streams.ts";
+import { columnsOf, wrap } from "../output/terminal_text.ts";
 import { Progress } from "../output/progress.ts";
 import { VERSION } from "../version.ts";
 
@@ -132,8 +138,12 @@ class Bench {
     this.#tests = tests;
     this.#signal = signal;
     this.#device = options.device ?? "auto";
-    const printers = options.parallel === undefined ? PRINTERS : BATCHED_PRINTERS;
-    this.#printer = printers[options.benchOutput ?? "md"];
+    const isBatched = options.parallel !== undefined;
+    const { md, ...others } = isBatched ? BATCHED_PRINTERS : PRINTERS;
+    const { benchOutput: format = "md" } = options;
+    this.#printer = format === "md"
+      ? fitting(md, isBatched ? LINE_PRINTERS.batched : LINE_PRINTERS.single)
+      : others[format];
   }
 
   /** Measures every model. Completed measurements are printed even if an error ends the run. */
@@ -233,4 +243,17 @@ class Bench {
     if (this.#nPrinted === 0) await writeStdout(this.#printer.begin());
     await writeStdout(this.#printer.record(record, this.#nPrinted++));
   }
+}
+
+/** Returns the printer of a table, or on a terminal that is too narrow for it that of broken lines. */
+function fitting(table: RecordPrinter, lines: RecordPrinter): RecordPrinter {
+  const columns = columnsOf(Deno.stdout);
+  if (columns === undefined || table.begin().indexOf("\n") <= columns) return table;
+  return {
+    ...lines,
+    record: (record, index) => {
+      const broken = wrap(lines.record(record, index).trimEnd(), columns - 2);
+      return `${broken.join("\n  ")}\n`;
+    },
+  };
 }

@@ -1,5 +1,10 @@
 import { assertEquals } from "@std/assert";
-import { BATCHED_PRINTERS, type OutputFormat, PRINTERS } from "../../../src/bench/bench_output.ts";
+import {
+  BATCHED_PRINTERS,
+  LINE_PRINTERS,
+  type OutputFormat,
+  PRINTERS,
+} from "../../../src/bench/bench_output.ts";
 import { type BenchRecord, benchRecord } from "../../../src/bench/bench_record.ts";
 
 const MODEL = {
@@ -42,10 +47,18 @@ Deno.test("bench output: the record has llama-bench's numbers", () => {
 Deno.test("bench output: markdown", () => {
   assertEquals(
     print("md"),
-    "| model                          |       size |     params | backend      | threads |            test |                t/s |   GB/s | of max |     memory |\n" +
-      "|--------------------------------|-----------:|-----------:|--------------|--------:|----------------:|-------------------:|-------:|-------:|-----------:|\n" +
-      "| llama 1.24B Q4_0               | 730.78 MiB |     1.24 B | cpu:avx2     |       4 |           pp512 |    384.00 ± 181.02 |        |        |   1.00 GiB |\n" +
-      "| llama 1.24B Q4_0               | 730.78 MiB |     1.24 B | cpu:avx2     |       4 |   tg128 @ d1024 |       32.00 ± 0.00 |  22.40 |    35% |   1.00 GiB |\n",
+    "| model                          |       size |     params | backend         | threads |            test |                t/s |   GB/s | of max |     memory |\n" +
+      "|--------------------------------|-----------:|-----------:|-----------------|--------:|----------------:|-------------------:|-------:|-------:|-----------:|\n" +
+      "| llama 1.24B Q4_0               | 730.78 MiB |     1.24 B | cpu:avx2        |       4 |           pp512 |    384.00 ± 181.02 |        |        |   1.00 GiB |\n" +
+      "| llama 1.24B Q4_0               | 730.78 MiB |     1.24 B | cpu:avx2        |       4 |   tg128 @ d1024 |       32.00 ± 0.00 |  22.40 |    35% |   1.00 GiB |\n",
+  );
+});
+
+Deno.test("bench output: a line has the titles and the known values of the table", () => {
+  assertEquals(
+    LINE_PRINTERS.single.record(RECORDS[0]!, 0),
+    "model llama 1.24B Q4_0, size 730.78 MiB, params 1.24 B, backend cpu:avx2, threads 4, " +
+      "test pp512, t/s 384.00 ± 181.02, memory 1.00 GiB\n",
   );
 });
 
