@@ -38,6 +38,7 @@ export type {
   DecodeOptions,
   EncodeOptions,
   LeadingStrip,
+  PairPiece,
   Tokenizer,
 } from "./tokenizer/tokenizer.ts";
 export { StreamDecoder, type StreamDecoderOptions } from "./tokenizer/stream_decoder.ts";
@@ -58,6 +59,7 @@ export {
 } from "./engine/request/sampling.ts";
 export type { Embedding, EmbeddingInput } from "./engine/embedding/embedder.ts";
 export type { EmbedOptions } from "./engine/embedding/options.ts";
+export type { RerankOptions, RerankScore } from "./engine/embedding/reranker.ts";
 export type { Pooling } from "./engine/embedding/pooling.ts";
 export type { Candidate } from "./engine/generation/score.ts";
 export type { Completion, TextLogprob, TokenLogprobs } from "./engine/generation/completion.ts";

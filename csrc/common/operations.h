@@ -176,13 +176,31 @@ class OperationChecks {
   std::span<const Value> values_;
 };
 
-// out[tokens, cols] = scale * weight[token id].
+// out[tokens, cols] = scale * weight[token id % weight.rows]. Token ids exceed the rows only in a step
+// with token types: see AddEmbeddingOp.
 struct EmbedOp {
   UniformMatrix weight;
   float scale = 1;
   FORGE_OPERANDS("embed", weight, scale)
 
   Shape check(const OperationChecks&) const { return {Rows::tokens, weight->cols}; }
+};
+
+// out[tokens, cols] = x + weight[token id / period], the embedding of a token's type, whose ids have
+// the type times the rows of the embedding of tokens, `period`, added. Or x + weight[position] if
+// period is 0.
+struct AddEmbeddingOp {
+  Input x;
+  UniformMatrix weight;
+  uint32_t period = 0;
+  FORGE_OPERANDS("add_embedding", x, weight, period)
+
+  Shape check(const OperationChecks& c) const {
+    const Value& in = c.value("x", x);
+    c.expect(in.rows == Rows::tokens && in.cols == weight->cols, "x has ", in.cols,
+             " columns; expected the ", weight->cols, " of the weight, for each token");
+    return {in.rows, in.cols};
+  }
 };
 
 // out = residual + x / sqrt(mean(x^2) + eps) * (weight + weight_offset), the mean over each group
@@ -706,8 +724,9 @@ struct SampleOp {
 };
 
 #define FORGE_OPERATIONS(X)                                                                      \
-  X(EmbedOp) X(RmsNormOp) X(LayerNormOp) X(MatmulOp) X(HeadMatmulOp) X(RopeTableOp)              \
-  X(RopeAppendOp) X(AttentionOp) X(GluOp) X(SigmoidGateOp) X(GatedRmsNormOp) X(CausalConv1dOp)   \
+  X(EmbedOp) X(AddEmbeddingOp) X(RmsNormOp) X(LayerNormOp) X(MatmulOp) X(HeadMatmulOp)           \
+  X(RopeTableOp) X(RopeAppendOp) X(AttentionOp) X(GluOp) X(SigmoidGateOp) X(GatedRmsNormOp)      \
+  X(CausalConv1dOp)                                                                              \
   X(GatedDeltaRuleOp) X(GatherColumnsOp) X(PermuteColumnsOp) X(MoeRouteOp) X(MoeMatmulOp)        \
   X(MoeCombineOp) X(GatherOutputsOp) X(SoftcapOp) X(ClampOp) X(XieluOp)        \
   X(SampleOp)

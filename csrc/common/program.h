@@ -21,7 +21,8 @@ struct Program {
   std::vector<Value> values;  // value v is values[v - 1]
   std::vector<Op> ops;
   // Bounds for checking input blocks; 0 if the step has no such operation.
-  uint64_t vocabulary = 0;       // rows of the embedding
+  uint64_t vocabulary = 0;       // rows of the embedding, times the token types
+  uint64_t n_positions = 0;      // rows of the embedding of positions
   uint64_t logits_cols = 0;      // width of the sampled logits
   uint32_t max_top = 0;          // of the sample operation
   uint32_t page_tokens = 0;      // of every KV cache in the step

@@ -213,6 +213,18 @@ void Recorder::note_state(const char* operation, const StateRef& state) {
   program.n_slots = program.n_slots ? std::min(program.n_slots, n_slots) : n_slots;
 }
 
+void Recorder::note_embedding(const AddEmbeddingOp& op) {
+  Program& program = *program_;
+  const uint64_t rows = op.weight->rows;
+  if (op.period == 0) {
+    program.n_positions = program.n_positions ? std::min(program.n_positions, rows) : rows;
+    return;
+  }
+  require(op.period == program.vocabulary, AddEmbeddingOp::kName, ": period is ", op.period,
+          "; expected the ", program.vocabulary, " token ids so far, or 0");
+  program.vocabulary = std::min<uint64_t>(rows * op.period, INT32_MAX);
+}
+
 ValueId Recorder::record(Op op) {
   check_open();
   Program& program = *program_;
@@ -224,6 +236,7 @@ ValueId Recorder::record(Op op) {
           const uint64_t rows = typed.weight->rows;
           program.vocabulary = program.vocabulary ? std::min(program.vocabulary, rows) : rows;
         }
+        if constexpr (std::is_same_v<AnyOp, AddEmbeddingOp>) note_embedding(typed);
         if constexpr (std::is_same_v<AnyOp, SampleOp>) {
           program.samples = true;
           program.logits_cols = program.value(typed.logits).cols;

@@ -23,8 +23,8 @@ class WorkSum {
     std::map<int32_t, uint64_t> seen;
     uint64_t scores = 0;
     for (uint32_t token = 0; token < inputs_.n_tokens; ++token) {
-      const auto end = static_cast<uint64_t>(inputs_.positions[token]) + 1;
-      const uint64_t visible = op.window > 0 ? std::min<uint64_t>(end, op.window) : end;
+      const KeyRange keys = visible_keys(op, inputs_, token);
+      const uint64_t visible = keys.end - keys.begin;
       uint64_t& most = seen[inputs_.sequences[token]];
       most = std::max(most, visible);
       scores += visible;
@@ -34,10 +34,9 @@ class WorkSum {
     values(op);
   }
 
-  void operator()(const EmbedOp& op) {
-    sum_.bytes += inputs_.n_tokens * (op.weight->bytes / op.weight->rows);
-    values(op);
-  }
+  void operator()(const EmbedOp& op) { lookup(op); }
+
+  void operator()(const AddEmbeddingOp& op) { lookup(op); }
 
   void operator()(const MatmulOp& op) {
     product(op, op.weight, rows_of(op.out), op.weight->rows);
@@ -61,6 +60,11 @@ class WorkSum {
   uint64_t rows_of(ValueId id) const { return id == 0 ? 0 : inputs_.rows(program_.value(id).rows); }
   uint64_t bytes_of(ValueId id) const {
     return id == 0 ? 0 : rows_of(id) * program_.value(id).cols * sizeof(float);
+  }
+
+  void lookup(const auto& op) {
+    sum_.bytes += inputs_.n_tokens * (op.weight->bytes / op.weight->rows);
+    values(op);
   }
 
   void product(const auto& op, const WeightRef& weight, uint64_t n_rows, uint64_t out_cols) {

@@ -245,6 +245,7 @@ StepInputs parse_step_inputs(const Program& program, const void* data, uint64_t 
   reader.expect_end();
 
   if (program.vocabulary) check_range("tokens", in.tokens, program.vocabulary);
+  if (program.n_positions) check_range("positions", in.positions, program.n_positions);
   if (program.page_tokens) {
     check_range("positions", in.positions,
                 static_cast<uint64_t>(header.n_pages) * program.page_tokens);

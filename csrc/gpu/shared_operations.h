@@ -77,11 +77,35 @@ class SharedOperations : public Planner<Address, Entry> {
     launch<kernel_args::Embed>(
         shape_.tokens,
         {.out = value(op.out),
-         .tokens = inputs_.tokens,
+         .ids = inputs_.tokens,
          .n_tokens = inputs_.n_tokens,
          .weight = weight.at,
+         .x = value(0),
          .codebooks = memory_.codebooks},
-        {.row_stride = weight.row_bytes, .cols = cols(op.out), .scale = op.scale},
+        {.row_stride = weight.row_bytes,
+         .cols = cols(op.out),
+         .scale = op.scale,
+         .period = 1,
+         .rows = static_cast<uint32_t>(op.weight->rows)},
+        "<" + weight_format(weight.type).name + ">");
+  }
+
+  void emit(const AddEmbeddingOp& op) {
+    const UniformRows<Address> weight = uniform_rows(op.weight);
+    launch<kernel_args::Embed>(
+        shape_.tokens,
+        {.out = value(op.out),
+         .ids = op.period ? inputs_.tokens : inputs_.positions,
+         .n_tokens = inputs_.n_tokens,
+         .weight = weight.at,
+         .x = value(op.x),
+         .codebooks = memory_.codebooks},
+        {.row_stride = weight.row_bytes,
+         .cols = cols(op.out),
+         .scale = 1,
+         .period = std::max(op.period, 1u),
+         .rows = static_cast<uint32_t>(op.weight->rows),
+         .has_x = 1},
         "<" + weight_format(weight.type).name + ">");
   }
 

@@ -47,8 +47,19 @@ float activate(uint32_t activation, float x) {
 void Executor::execute(const EmbedOp& op) {
   const Matrix out = matrix(op.out);
   for (uint64_t t = 0; t < out.rows; ++t) {
-    host(op.weight).read(static_cast<uint64_t>(inputs_->tokens[t]), 1, out.row(t));
+    host(op.weight).read(static_cast<uint64_t>(inputs_->tokens[t]) % op.weight->rows, 1, out.row(t));
     for (uint64_t i = 0; i < out.cols; ++i) out.row(t)[i] *= op.scale;
+  }
+}
+
+void Executor::execute(const AddEmbeddingOp& op) {
+  const Matrix x = matrix(op.x), out = matrix(op.out);
+  std::vector<float> row(out.cols);
+  for (uint64_t t = 0; t < out.rows; ++t) {
+    const auto token = static_cast<uint64_t>(inputs_->tokens[t]);
+    const auto position = static_cast<uint64_t>(inputs_->positions[t]);
+    host(op.weight).read(op.period ? token / op.period : position, 1, row.data());
+    for (uint64_t i = 0; i < out.cols; ++i) out.row(t)[i] = x.row(t)[i] + row[i];
   }
 }
 

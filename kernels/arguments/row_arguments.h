@@ -9,15 +9,19 @@ namespace kernel_args {
 // Elements of a row per block of an elementwise kernel.
 KERNEL_CONSTANT kRowElements = 1024;
 
-// Looks up the rows of an embedding of any format; `codebooks` holds the tables of the IQ types.
+// Looks up rows id / period % rows of an embedding of any format and adds x, if has_x; `codebooks`
+// holds the tables of the IQ types.
 struct EmbedArgs {
   u64 row_stride;
   u32 cols;
   float scale;
+  u32 period;
+  u32 rows;
+  u32 has_x;
 };
 KERNEL_ARGUMENTS(Embed, embed, EmbedArgs,
-                 WRITES(float) out; READS(i32) tokens; READS(u32) n_tokens; READS(u8) weight;
-                 READS(u64) codebooks;)
+                 WRITES(float) out; READS(i32) ids; READS(u32) n_tokens; READS(u8) weight;
+                 READS(float) x; READS(u64) codebooks;)
 
 // The weight has the columns of one group. residual: if has_residual.
 struct RmsNormArgs {

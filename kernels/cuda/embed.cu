@@ -1,6 +1,6 @@
-// out[token] = scale * row of the embedding, for the id of each token.
+// out[token] = x[token] + scale * row of an embedding, for the id or position of each token.
 //
-//   weight: the embedding in any format F, row_stride bytes apart; out [tokens, cols] F32
+//   weight: the embedding in any format F, row_stride bytes apart; x and out [tokens, cols] F32
 //   grid: a block per token; block 128
 
 #include "blocks.cuh"
@@ -11,8 +11,9 @@ KERNEL embed(Embed a) {
   wait_for_previous_kernel();
   const u32 token = blockIdx.x;
   if (token >= *a.n_tokens) return;
-  const u8* row = a.weight + u64(a.tokens[token]) * a.row_stride;
+  const u8* row = a.weight + u64(u32(a.ids[token]) / a.period % a.rows) * a.row_stride;
   float* to = a.out + u64(token) * a.cols;
+  const float* x = a.has_x ? a.x + u64(token) * a.cols : nullptr;
   for (u32 chunk = threadIdx.x; chunk < chunks_of<F>(a.cols); chunk += blockDim.x) {
     const typename F::Chunk c = F::load(row, a.cols, chunk, a.codebooks);
     for (u32 r = 0; r < F::kRuns; ++r) {
@@ -23,7 +24,7 @@ KERNEL embed(Embed a) {
           const u32 col = F::column(chunk, r, j) + k;
           if (col >= a.cols) continue;
           const float w = F::kScaled ? four[k] * F::scale(c, r) - F::min(c, r) : four[k];
-          to[col] = w * a.scale;
+          to[col] = x ? x[col] + w : w * a.scale;
         }
       }
     }

@@ -174,6 +174,15 @@ export class Recorder {
     return this.#sink.record("embed", { weight, scale });
   }
 
+  /**
+   * `x` plus the weight's row of each token's position, or with `period`, the rows of the embedding
+   * of tokens, of its type: a token id is then `type * period` more than in the vocabulary.
+   */
+  addEmbedding(x: Value, weight: Weight, period = 0): Value {
+    assertPlainOrder(weight);
+    return this.#sink.record("add_embedding", { x, weight, period });
+  }
+
   /** RMSNorm over each group of as many columns as the weight has. */
   rmsNorm(x: Value, weight: Weight, options: RmsNormOptions): Value {
     const { eps, weightOffset: weight_offset = 0, residual } = options;

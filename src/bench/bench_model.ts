@@ -67,6 +67,12 @@ export async function openBenchModel(
   try {
     const readBandwidth = options.measuresBandwidth ? backend.readBandwidth() : 0;
     const { lm, weights } = loadModel(backend, checkpoint, contextLength);
+    if (lm.isBidirectional) {
+      throw new ForgeError(
+        "unsupported",
+        `${quote(checkpoint.path)} embeds or scores texts; measured are models that generate`,
+      );
+    }
     if (contextLength > lm.contextLength) {
       throw new ForgeError(
         "usage",

@@ -139,8 +139,8 @@ export const COMMANDS: readonly Command[] = [
     summary: "compute embeddings of texts",
     description: [
       "Prints the embedding of a text, or of every line of a file, as JSON. An embedding pools the hidden " +
-      "states after the last norm. Any model can embed; the files of embedding models, such as " +
-      "Qwen3-Embedding, define the pooling.",
+      "states after the last norm. Encoders and models that generate can embed; the files of embedding " +
+      "models define the pooling.",
     ],
     operands: [
       { ...MODEL, help: "model folder or .gguf file, if not given with -m" },
@@ -176,6 +176,44 @@ export const COMMANDS: readonly Command[] = [
       "cat page.txt | forge embed -m model.gguf --pooling mean --dimensions 256 -",
     ],
   }, () => import("./commands/embed.ts")),
+  defineCommand({
+    name: "rerank",
+    summary: "order documents by how well they answer a query",
+    description: [
+      "Scores every line of a file with a reranker, and prints the lines as JSON, the best first. Rerankers " +
+      "are cross-encoders (BERT, XLM-R, ModernBERT and others with a classification head, such as " +
+      "bge-reranker) and Qwen3-Reranker.",
+    ],
+    operands: [
+      { ...MODEL, help: "model folder or .gguf file, if not given with -m" },
+      { name: "QUERY", help: "the query", required: false },
+    ],
+    options: [
+      "documents",
+      "model",
+      "device",
+      "threads",
+      "ctx",
+      "quantize",
+      "kvType",
+      "kvMemory",
+      "memory",
+      "attention",
+      "products",
+      "instruction",
+      "top",
+      "embeddingOutput",
+      "verbose",
+    ],
+    notes: [
+      "Each object has line (its number, from 1), score (from 0 to 1), logit (the score before the logistic " +
+      "function), tokens (of query and document) and text. A pair longer than the context is an error.",
+    ],
+    examples: [
+      "forge rerank -m BAAI/bge-reranker-v2-m3 'how do plants eat?' --lines documents.txt",
+      "grep -i plant notes.txt | forge rerank -m Qwen/Qwen3-Reranker-0.6B 'how do plants eat?' --lines - --top 3",
+    ],
+  }, () => import("./commands/rerank.ts")),
   defineCommand({
     name: "inspect",
     summary: "show what a model is and what it needs",

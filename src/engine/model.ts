@@ -2,6 +2,7 @@ import type { Backend, DeviceInfo, DeviceMemory, Meter, StreamedBytes } from "..
 import type { ConstraintCost } from "../constrain/compiled_constraint.ts";
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
+import type { CausalLm } from "../models/causal_lm.ts";
 import { loadModel } from "../models/registry.ts";
 import type { WeightLoader } from "../models/weights/weight_loader.ts";
 import { ChatTemplate } from "../tokenizer/chat_template.ts";
@@ -16,6 +17,7 @@ import { type Candidate, lastLogits, scoreTokens, topCandidates } from "./genera
 import { collect, collectMany, type Completion } from "./generation/completion.ts";
 import { Embedder, type Embedding, type EmbeddingInput } from "./embedding/embedder.ts";
 import type { EmbedOptions } from "./embedding/options.ts";
+import { Reranker, type RerankOptions, type RerankScore } from "./embedding/reranker.ts";
 import { endTokens, openTokenizer } from "./load/tokenizer.ts";
 import { LazyConstraints } from "./request/constraint.ts";
 import { DEFAULT_CONTEXT, MAX_COMPLETIONS } from "./limits.ts";
@@ -93,6 +95,7 @@ export class Model implements AsyncDisposable {
   readonly #endTokens: ReadonlySet<number>;
   readonly #constraints: LazyConstraints;
   readonly #embedder: Embedder;
+  readonly #reranker: Reranker;
   readonly #slices = new Slices();
   #store: PrefixStore | undefined;
   #template: ChatTemplate | undefined;
@@ -103,6 +106,7 @@ export class Model implements AsyncDisposable {
     backend: MeasuredBackend,
     tokenizer: Tokenizer,
     runner: Runner,
+    lm: CausalLm,
     weights: WeightLoader,
     speculation: OpenSpeculator,
   ) {
@@ -118,7 +122,15 @@ export class Model implements AsyncDisposable {
     this.#weights = weights;
     this.#endTokens = endTokens(checkpoint, tokenizer);
     this.#constraints = new LazyConstraints(tokenizer, runner.vocabSize, this.#endTokens);
-    this.#embedder = new Embedder(this.#scheduler, tokenizer, checkpoint, runner);
+    this.#embedder = new Embedder(this.#scheduler, tokenizer, checkpoint, runner, lm);
+    const parts = {
+      scheduler: this.#scheduler,
+      embedder: this.#embedder,
+      tokenizer,
+      lm,
+      checkpoint,
+    };
+    this.#reranker = new Reranker({ ...parts, contextLength: runner.contextLength });
   }
 
   /** Loads a checkpoint onto an open device; {@linkcode load} does both. */
@@ -149,7 +161,7 @@ export class Model implements AsyncDisposable {
     const [tokenizer, runner] = await Promise.all([reading, opening]);
     const target = { ...shape, backend, lm, weightBytes, tokenizer };
     const speculation = await openSpeculator(options, target);
-    const model = new Model(checkpoint, backend, tokenizer, runner, weights, speculation);
+    const model = new Model(checkpoint, backend, tokenizer, runner, lm, weights, speculation);
     if (options.kvDir !== undefined) model.#openStore(options.kvDir, options);
     return model;
   }
@@ -440,6 +452,27 @@ export class Model implements AsyncDisposable {
     options: EmbedOptions = {},
   ): Promise<Embedding[]> {
     return await this.#explained(this.#embedder.embed(texts, options));
+  }
+
+  /**
+   * Scores how well documents answer a query, in the order of the documents. A score does not depend
+   * on the other documents.
+   *
+   * @example
+   * ```ts
+   * const scores = await model.rerank("How do plants eat?", ["Photosynthesis…", "Pizza dough…"]);
+   * scores.sort((a, b) => b.score - a.score);
+   * ```
+   *
+   * @throws {ForgeError} `unsupported` for a model that is no reranker; `bad_input` for a pair that
+   * exceeds the context; `usage` for an invalid option; `cancelled` if the signal is raised.
+   */
+  async rerank(
+    query: string,
+    documents: readonly string[],
+    options: RerankOptions = {},
+  ): Promise<RerankScore[]> {
+    return await this.#explained(this.#reranker.rerank(query, documents, options));
   }
 
   /**

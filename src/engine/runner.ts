@@ -107,9 +107,8 @@ export interface RunOptions {
 /** Parts of a runner. */
 interface Parts {
   readonly limits: RunLimits;
-  readonly step: Step;
-  /** Kept value of the step from which tokens are sampled. */
-  readonly logits: Value;
+  /** Step that samples; `undefined` in a bidirectional model. */
+  readonly sampling: { readonly step: Step; readonly logits: Value } | undefined;
   readonly hidden: HiddenStep;
   /** KV cache of each layer with keys and values. */
   readonly kv: readonly KvCache[];
@@ -125,6 +124,8 @@ export class Runner {
   readonly vocabSize: number;
   /** True if the model has an output matrix; without one, it can only embed texts. */
   readonly hasHead: boolean;
+  /** True if tokens see later ones: all tokens of a text are in one chunk. */
+  readonly isBidirectional: boolean;
   readonly kvType: KvType;
   readonly limits: RunLimits;
   readonly pages: KvPages;
@@ -134,8 +135,7 @@ export class Runner {
   readonly stateBytes: number;
   /** Bytes of all KV pages. */
   readonly kvBytes: number;
-  readonly #step: Step;
-  readonly #logits: Value;
+  readonly #sampling: Parts["sampling"];
   readonly #hidden: HiddenStep;
   readonly #kv: readonly KvCache[];
   readonly #states: readonly StateCache[];
@@ -145,18 +145,18 @@ export class Runner {
   #profile: Profile | undefined;
 
   private constructor(lm: CausalLm, options: RunnerOptions, parts: Parts) {
-    const { limits, step, logits, hidden, kv, pages, states, slots } = parts;
+    const { limits, sampling, hidden, kv, pages, states, slots } = parts;
     this.contextLength = options.contextLength;
     this.vocabSize = lm.vocabSize;
     this.hasHead = lm.hasHead;
+    this.isBidirectional = lm.isBidirectional ?? false;
     this.kvType = options.kvType;
     this.limits = limits;
     this.pages = pages;
     this.kvBytes = sum(kv.map(({ pageBytes }) => pageBytes)) * pages.nPages;
     this.slots = slots;
     this.stateBytes = sum(states.map(({ slotBytes }) => slotBytes)) * (slots?.size ?? 0);
-    this.#step = step;
-    this.#logits = logits;
+    this.#sampling = sampling;
     this.#hidden = hidden;
     this.#kv = kv;
     this.#states = states;
@@ -171,23 +171,31 @@ export class Runner {
     const nPages = Math.ceil(cacheTokens / PAGE_TOKENS);
     const shape = { type: kvType, nPages, pageTokens: PAGE_TOKENS };
     const kv = lm.kvLayers.map((layer) => backend.createKv({ ...shape, ...layer }));
-    const limits = runLimits(lm.vocabSize, options, maxChunk(backend, lm.hiddenSize));
+    const chunk = maxChunk(backend, lm.hiddenSize);
+    const longest = lm.isBidirectional ? Math.max(chunk, contextLength) : chunk;
+    const limits = runLimits(lm.vocabSize, options, longest);
     const { maxTokens, maxOutputs, maxSequences } = limits;
     const { nSlots = maxSequences + 1 } = options;
     const states = lm.stateLayers.map((layer) => backend.createState({ ...layer, nSlots }));
     const maxPages = Math.ceil(contextLength / PAGE_TOKENS);
-    const recorder = backend.record({ maxTokens, maxOutputs, maxSequences, maxPages });
-    const logits = lm.forward(recorder, kv, states);
-    recorder.keep(logits);
-    recorder.sample(logits, limits.maxTop);
-    const step = await recorder.finish();
+    const record = async (forward: NonNullable<CausalLm["forward"]>) => {
+      const recorder = backend.record({ maxTokens, maxOutputs, maxSequences, maxPages });
+      const logits = forward(recorder, kv, states);
+      recorder.keep(logits);
+      recorder.sample(logits, limits.maxTop);
+      return { step: await recorder.finish(), logits };
+    };
+    const { forward } = lm;
+    const sampling = forward === undefined || lm.isBidirectional
+      ? undefined
+      : await record(forward);
     const hidden = new HiddenStep(lm.hiddenSize, () => {
       const recorder = backend.record({ maxTokens, maxOutputs: maxTokens, maxSequences, maxPages });
       return { recorder, value: lm.hidden(recorder, kv, states) };
     });
     const pages = new KvPages(nPages, PAGE_TOKENS);
     const slots = states.length > 0 ? new Pool(nSlots, "state slot") : undefined;
-    return new Runner(lm, options, { limits, step, logits, hidden, kv, pages, states, slots });
+    return new Runner(lm, options, { limits, sampling, hidden, kv, pages, states, slots });
   }
 
   /** Returns a page table for a new sequence. */
@@ -209,11 +217,12 @@ export class Runner {
     const cancel = () => this.cancel();
     signal?.addEventListener("abort", cancel, { once: true });
     try {
+      const { step } = this.#sampled;
       const inputs = this.#pack(chunks, nSteps);
-      const results = await this.#step.run(
+      const results = await step.run(
         nSteps === 1 ? inputs : { ...inputs, nSteps, endTokens },
       );
-      this.#profile?.add(chunks, start, this.#step.operationTimes());
+      this.#profile?.add(chunks, start, step.operationTimes());
       if (nSteps > 1) {
         return chunks.map((_, i) => results.filter((_, result) => result % chunks.length === i));
       }
@@ -226,7 +235,7 @@ export class Runner {
 
   /** Stops the run in progress early, if any. */
   cancel(): void {
-    this.#step.cancel();
+    this.#sampling?.step.cancel();
     this.#hidden.cancel();
   }
 
@@ -250,12 +259,12 @@ export class Runner {
 
   /** Bytes of the steps' activations. */
   get scratchBytes(): number {
-    return this.#step.scratchBytes + this.#hidden.scratchBytes;
+    return (this.#sampling?.step.scratchBytes ?? 0) + this.#hidden.scratchBytes;
   }
 
   /** Adds the times of later runs to a profile, or to none. Not allowed during a run. */
   setProfile(profile: Profile | undefined): void {
-    this.#step.profile(profile !== undefined);
+    this.#sampled.step.profile(profile !== undefined);
     this.#profile = profile;
   }
 
@@ -266,14 +275,20 @@ export class Runner {
 
   /** Returns the nanoseconds that the last successful run took in the native library. */
   nativeTime(): number {
-    return this.#step.nativeTime();
+    return this.#sampled.step.nativeTime();
   }
 
   /**
    * Returns the logits of one output of the last run, `[vocabSize]`; outputs count over all chunks.
    */
   readLogits(output: number): Float32Array {
-    return this.#step.read(this.#logits, this.vocabSize, output, 1);
+    const { step, logits } = this.#sampled;
+    return step.read(logits, this.vocabSize, output, 1);
+  }
+
+  get #sampled() {
+    if (this.#sampling === undefined) throw new RangeError("a bidirectional model has no logits");
+    return this.#sampling;
   }
 
   /** Copies a page onto another, in every layer. Not allowed during a run. */

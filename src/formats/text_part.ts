@@ -31,13 +31,47 @@ const HEAD_PREFIXES = ["", "language_model.", "model.language_model."] as const;
 const OTHER_PARTS =
   /^model\.(visual|vision|audio|image|speech|multi_modal|mm_|embed_(vision|audio))/;
 
+/** The embedding of tokens of an encoder, after the prefix of the whole encoder. */
+const ENCODER_EMBEDDING = /^(.*?)embeddings\.(?:word|tok)_embeddings\.weight$/;
+
+/**
+ * Names in the layers of encoders, and the names that decoders have for the same tensors: of BERT
+ * and RoBERTa, then of ModernBERT, then of Nomic's and Jina's files.
+ */
+const ENCODER_NAMES: readonly (readonly [pattern: RegExp, name: string])[] = [
+  [/\.gamma$/, ".weight"],
+  [/\.beta$/, ".bias"],
+  [/^encoder\.layers?\./, "layers."],
+  [/\battention\.self\.(query|key|value)\b/, "self_attn.$1"],
+  [/\bself_attn\.query\b/, "self_attn.q_proj"],
+  [/\bself_attn\.key\b/, "self_attn.k_proj"],
+  [/\bself_attn\.value\b/, "self_attn.v_proj"],
+  [/\battention\.output\.dense\b/, "self_attn.o_proj"],
+  [/\battention\.output\.LayerNorm\b/, "post_attention_layernorm"],
+  [/\bintermediate\.dense\b/, "mlp.up_proj"],
+  [/\boutput\.dense\b/, "mlp.down_proj"],
+  [/\boutput\.LayerNorm\b/, "post_mlp_layernorm"],
+  [/\btok_embeddings\b/, "word_embeddings"],
+  [/^(?:embeddings\.norm|emb_ln)\b/, "embeddings.LayerNorm"],
+  [/\b(?:attn|mixer)\.Wqkv\b/, "self_attn.qkv_proj"],
+  [/\b(?:attn\.Wo|(?:attn|mixer)\.out_proj)\b/, "self_attn.o_proj"],
+  [/\bmlp\.Wi\b/, "mlp.gate_up_proj"],
+  [/\bmlp\.(?:Wo|fc2)\b/, "mlp.down_proj"],
+  [/\bmlp\.fc12\b/, "mlp.gate_proj"],
+  [/\bmlp\.fc11?\b/, "mlp.up_proj"],
+  [/\bnorm1\b/, "post_attention_layernorm"],
+  [/\bnorm2\b/, "post_mlp_layernorm"],
+  [/^final_norm\b/, "norm"],
+];
+
 /** A text model as a checkpoint presents it. */
 interface TextPart {
   readonly modelType: string;
   readonly config: JsonObject;
   /**
    * Returns the name of a stored tensor in a text-only model: `model.…` for the decoder and
-   * `lm_head.weight`. `undefined` for tensors of other parts of a multimodal model.
+   * `lm_head.weight`. Tensors of encoders have the names of decoders. `undefined` for tensors of
+   * other parts of a multimodal model.
    */
   readonly nameOf: (stored: string) => string | undefined;
   /** Architecture of the multimodal model that contains it. */
@@ -90,6 +124,12 @@ function naming(
   stored: readonly string[],
   isPart: boolean,
 ): Pick<TextPart, "nameOf"> & { readonly hasHead: boolean } {
+  const encoder = stored.map((name) => ENCODER_EMBEDDING.exec(name)?.[1]).find((p) =>
+    p !== undefined
+  );
+  if (encoder !== undefined) {
+    return { nameOf: (name) => encoderName(name, encoder), hasHead: false };
+  }
   // Packed matrices have several tensors, whose names do not end with "weight".
   const has = (module: string) => stored.some((name) => name.startsWith(`${module}.`));
   const prefix = DECODER_PREFIXES.find((start) => has(`${start}embed_tokens`));
@@ -107,4 +147,14 @@ function naming(
         : undefined;
     },
   };
+}
+
+/** Returns the name of an encoder's tensor; those outside the encoder, of its head, keep theirs. */
+function encoderName(stored: string, prefix: string): string {
+  if (!stored.startsWith(prefix)) return stored;
+  const name = ENCODER_NAMES.reduce(
+    (name, [pattern, replacement]) => name.replace(pattern, replacement),
+    stored.slice(prefix.length),
+  );
+  return `model.${name}`;
 }

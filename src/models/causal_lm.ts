@@ -33,6 +33,18 @@ export interface CausalLm {
    * meaningless.
    */
   readonly hasHead: boolean;
+  /**
+   * True if tokens see later ones: a text is computed in one step, and nothing is generated.
+   *
+   * @default false
+   */
+  readonly isBidirectional?: boolean | undefined;
+  /** True if ids of the second text of a pair have `vocabSize` added (token types). @default false */
+  readonly hasTokenTypes?: boolean | undefined;
+  /** Layers between the pooling of an embedding model and its vectors. @default none */
+  readonly projection?: readonly DenseLayer[] | undefined;
+  /** The classification head of a cross-encoder. */
+  readonly classifier?: Classifier | undefined;
   /** The longest sequence the model was made for. */
   readonly contextLength: number;
   /** KV caches of the attention layers. */
@@ -42,13 +54,41 @@ export interface CausalLm {
    * so models with states run without speculative decoding.
    */
   readonly stateLayers: readonly StateMatrix[];
-  /** Records the forward pass and returns the logits, `[outputs, vocabSize]`. */
-  forward(recorder: Recorder, kv: readonly KvCache[], states: readonly StateCache[]): Value;
+  /**
+   * Records the forward pass and returns the logits, `[outputs, vocabSize]`. Models without an output
+   * matrix may lack it.
+   */
+  forward?(recorder: Recorder, kv: readonly KvCache[], states: readonly StateCache[]): Value;
   /**
    * Records the forward pass up to the norm before the output matrix and returns the hidden states,
    * `[outputs, hiddenSize]`.
    */
   hidden(recorder: Recorder, kv: readonly KvCache[], states: readonly StateCache[]): Value;
+}
+
+/** Pooling of hidden states: the last token's, the mean of all, or the first token's. */
+export type Pooling = "last" | "mean" | "cls";
+
+/** A product of a pooled vector on the host, `norm(activation(weight x + bias))`. */
+export interface DenseLayer {
+  readonly rows: number;
+  readonly cols: number;
+  /** `[rows, cols]`, read when it is used first. */
+  readonly weight: () => Float32Array;
+  readonly bias?: Float32Array | undefined;
+  readonly activation: "identity" | "tanh" | "gelu" | "relu" | "silu";
+  /** LayerNorm of the result. */
+  readonly norm?: {
+    readonly weight: Float32Array;
+    readonly bias?: Float32Array | undefined;
+    readonly eps: number;
+  } | undefined;
+}
+
+/** Layers after pooling that score a text, or a pair of texts. */
+export interface Classifier {
+  readonly pooling: Pooling;
+  readonly layers: readonly DenseLayer[];
 }
 
 /** Input of a family's loader. */

@@ -7,6 +7,7 @@ import type { ConfigReader } from "./config/config_reader.ts";
 import { apertus } from "./families/apertus.ts";
 import { cohere } from "./families/cohere.ts";
 import { deepseek } from "./families/deepseek.ts";
+import { bert, jinaBertV3, modernBert, nomicBert, roberta } from "./families/encoders.ts";
 import { ernie4_5 } from "./families/ernie4_5.ts";
 import { exaone4 } from "./families/exaone4.ts";
 import { gemma, gemma2, gemma3 } from "./families/gemma.ts";
@@ -29,6 +30,7 @@ import type { WeightLoader } from "./weights/weight_loader.ts";
 const FAMILIES: readonly Family[] = [
   apertus,
   arcee,
+  bert,
   cohere,
   deepseek,
   ernie4_5,
@@ -42,12 +44,15 @@ const FAMILIES: readonly Family[] = [
   gptOss,
   granite,
   hunyuan,
+  jinaBertV3,
   lfm2,
   llama,
   llama4,
   mistral,
   mixtral,
+  modernBert,
   nemotron,
+  nomicBert,
   olmo2,
   olmoe,
   phi3,
@@ -58,13 +63,11 @@ const FAMILIES: readonly Family[] = [
   qwen3_5Moe,
   qwen3Moe,
   qwen3Next,
+  roberta,
   seedOss,
   smollm3,
   starcoder2,
 ];
-
-/** Matches architectures with bidirectional attention, by their names in either format. */
-const ENCODERS = /bert|mpnet|electra|embedding|encoder$|^new$/;
 
 /**
  * Returns the architectures that forge runs, by their names in config.json (`safetensors`) or GGUF.
@@ -86,9 +89,6 @@ export function findFamily(checkpoint: Checkpoint): Family {
     (kind === "gguf" ? candidate.gguf : candidate.huggingFace).includes(modelType)
   );
   if (family !== undefined) return family;
-  if (ENCODERS.test(modelType)) {
-    throw notCausal(checkpoint.path, `the architecture ${quote(modelType)}`);
-  }
   throw new ForgeError(
     "unsupported",
     `${quote(checkpoint.path)} has the architecture ${
@@ -120,8 +120,8 @@ export function loadModel(
 ): LoadedModel {
   const source = new ModelSource(backend, checkpoint, sessionLength);
   const family = findFamily(checkpoint);
-  assertCausal(source.config);
   const lm = family.load(source);
+  if (!lm.isBidirectional) assertCausal(source.config);
   source.weights.assertLayersUsed();
   return { lm, weights: source.weights };
 }
@@ -132,7 +132,7 @@ function hasExperts(checkpoint: Checkpoint): boolean {
 }
 
 /**
- * Rejects models with bidirectional attention, which some embedding models have. Forge would
+ * Rejects decoders with bidirectional attention, which some embedding models have. Forge would
  * compute causal attention and return wrong results without any sign of it.
  *
  * @throws {ForgeError} `unsupported`
@@ -154,7 +154,6 @@ export function assertCausal(config: ConfigReader): void {
 function notCausal(path: string, reason: string): ForgeError {
   return new ForgeError(
     "unsupported",
-    `${quote(path)} has ${reason}: forge computes causal attention only; ` +
-      "causal models can embed too, such as Qwen3-Embedding and e5-mistral",
+    `${quote(path)} has ${reason}: in this architecture forge computes causal attention only`,
   );
 }

@@ -12,9 +12,13 @@ import { WordPieceEncoder } from "./models/wordpiece.ts";
 import { Charsmap } from "./steps/charsmap.ts";
 import { bertNormalizer, rewriteBy } from "./steps/normalizers.ts";
 import { PipelineTokenizer } from "./pipeline.ts";
+import { bertPair, plainPair } from "./steps/post_processor.ts";
 import { bertPreTokenizer, chain, splitBeforeMarkers, wholeText } from "./steps/pre_tokenizers.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 import { WordCache } from "./models/word_encoder.ts";
+
+/** Architectures whose tokenizers, but for WordPiece, join pairs as RoBERTa does. */
+const ROBERTA_PAIRS = ["bert", "jina-bert-v3"];
 
 /** Supported values of `tokenizer.ggml.model`. */
 const MODELS = ["gpt2", "llama", "gemma4", "t5", "bert"] as const;
@@ -210,6 +214,7 @@ function wordPieceTokenizer(fields: GgufTokenizerFields): Tokenizer {
   return new PipelineTokenizer({
     ...around,
     affixes: { ...around.affixes, suffix },
+    pair: bertPair({ ...around.affixes, suffix }),
     description: `WordPiece, ${vocabulary.size} tokens`,
     vocabulary,
     addedTokens: tokens.added,
@@ -257,12 +262,14 @@ function identity(
   if (declaredBos && bosId === undefined) throw fields.wrong("bos_token_id", "a token id");
   if (declaredEos && eosId === undefined) throw fields.wrong("eos_token_id", "a token id");
   const addBos = declaredBos ?? addsBosByDefault !== false;
+  const affixes = {
+    prefix: addBos && bosId !== undefined ? [bosId] : [],
+    suffix: addEos && eosId !== undefined ? [eosId] : [],
+  };
   return {
     bosId,
     eosIds: endIds,
-    affixes: {
-      prefix: addBos && bosId !== undefined ? [bosId] : [],
-      suffix: addEos && eosId !== undefined ? [eosId] : [],
-    },
+    affixes,
+    pair: plainPair(affixes, ROBERTA_PAIRS.includes(fields.architecture())),
   };
 }

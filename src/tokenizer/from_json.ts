@@ -58,7 +58,7 @@ export function tokenizerFromJson(json: unknown, config: unknown, source: string
   const { words, canCutMarkers } = type === "BPE"
     ? readBpe(model, vocabulary, bytes, isPiece)
     : { words: readOtherModel(model, type, entries, vocabulary, isPiece), canCutMarkers: false };
-  const { affixes, bosId, eosId } = readAffixes(root, settings, vocabulary);
+  const { affixes, pair, bosId, eosId } = readAffixes(root, settings, vocabulary);
   const byName = endOfGenerationIds(added);
   return new PipelineTokenizer({
     description: describe(type, vocabulary, bytes, model),
@@ -70,6 +70,7 @@ export function tokenizerFromJson(json: unknown, config: unknown, source: string
     words: new WordCache(words),
     decoder: readDecoder(root.object("decoder"), bytes),
     affixes,
+    pair,
     bosId,
     eosIds: [...new Set(eosId === undefined ? byName : [eosId, ...byName])],
   });

@@ -2,7 +2,7 @@ import { ForgeError } from "../errors.ts";
 import type { Decoder } from "./steps/decoders.ts";
 import { IdBuffer, LONG_WORD, TokenLimitError, type WordEncoder } from "./models/word_encoder.ts";
 import type { Normalizer } from "./steps/normalizers.ts";
-import type { Affixes } from "./steps/post_processor.ts";
+import { type Affixes, type PairPiece, plainPair } from "./steps/post_processor.ts";
 import type { PreTokenizer } from "./steps/pre_tokenizers.ts";
 import { type AddedToken, AddedTokenFinder } from "./special_tokens.ts";
 import { LeadingStripper } from "./stream_decoder.ts";
@@ -25,6 +25,8 @@ interface PipelineParts {
   readonly words: WordEncoder;
   readonly decoder: Decoder;
   readonly affixes: Affixes;
+  /** @default the affixes around both texts */
+  readonly pair?: readonly PairPiece[] | undefined;
   readonly bosId: number | undefined;
   readonly eosIds: readonly number[];
 }
@@ -48,6 +50,7 @@ export class PipelineTokenizer implements Tokenizer {
   readonly description: string;
   readonly leadingStrip: LeadingStrip | undefined;
   readonly stripsLeadingSpace: boolean;
+  readonly pair: readonly PairPiece[];
 
   readonly #parts: PipelineParts;
   readonly #pieces: PieceBytes;
@@ -59,6 +62,7 @@ export class PipelineTokenizer implements Tokenizer {
     this.#parts = parts;
     this.vocabSize = parts.vocabulary.size;
     this.bosId = parts.bosId;
+    this.pair = parts.pair ?? plainPair(parts.affixes);
     this.eosIds = parts.eosIds;
     this.description = parts.description;
     const strip = parts.decoder.strip;

@@ -3,6 +3,10 @@ export { tokenizerFromJson } from "./from_json.ts";
 export { finish, TokenLimitError } from "./models/word_encoder.ts";
 export { StreamDecoder, type StreamDecoderOptions } from "./stream_decoder.ts";
 
+import type { PairPiece } from "./steps/post_processor.ts";
+
+export type { PairPiece };
+
 /** Options of `Tokenizer.encode`. */
 export interface EncodeOptions {
   /**
@@ -113,6 +117,9 @@ export interface Tokenizer {
 
   /** True for the id of a control token; `false` outside the vocabulary. */
   isSpecial(id: number): boolean;
+
+  /** Parts of the encoding of a pair of texts. */
+  readonly pair: readonly PairPiece[];
 
   /** Returns the id of a piece as written in the vocabulary; `undefined` if there is none. */
   idOf(token: string): number | undefined;

@@ -101,6 +101,12 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
     ],
     ["residual is 99", (p) => p.recorder.rmsNorm(p.x, p.vector(8), { ...norm, residual: unknown })],
   ],
+  add_embedding: [
+    ["x is 99", (p) => p.recorder.addEmbedding(unknown, p.matrix(3, 8))],
+    ["x has 8 columns; expected the 7", (p) => p.recorder.addEmbedding(p.x, p.matrix(3, 7))],
+    ["x has 8 columns; expected the 8", (p) => p.recorder.addEmbedding(p.outputs, p.matrix(3, 8))],
+    ["period is 3; expected the", (p) => p.recorder.addEmbedding(p.x, p.matrix(2, 8), 3)],
+  ],
   layer_norm: [
     ["x is 99", (p) => p.recorder.layerNorm(unknown, p.vector(8), undefined, 1e-5)],
     ["weight is [1, 9]", (p) => p.recorder.layerNorm(p.x, p.vector(9), undefined, 1e-5)],

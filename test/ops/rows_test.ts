@@ -47,6 +47,51 @@ opTest<EmbedCase>("embed", {
   tolerance: { absolute: 0, relative: 0 },
 });
 
+interface AddedCase {
+  readonly words: TestWeight;
+  readonly added: TestWeight;
+  /** True if `added` has a row for each token type, not for each position. */
+  readonly isOfTypes: boolean;
+  readonly tokens: readonly number[];
+}
+
+opTest<AddedCase>("add_embedding", {
+  cases: (random) =>
+    [["types", 2], ["positions", 70]].flatMap(([kind, rows]) =>
+      (["F32", "BF16", "Q8_0"] as const).map((type) => {
+        const isOfTypes = kind === "types";
+        const tokens = Array.from(
+          { length: random.int(1, 60) },
+          () => random.int(0, isOfTypes ? 39 : 19),
+        );
+        return [`${kind} in ${type}`, {
+          words: randomWeight(random, "F32", 20, 64),
+          added: randomWeight(random, type, rows as number, 64),
+          isOfTypes,
+          tokens: isOfTypes ? [39, 20, 19, ...tokens] : tokens,
+        }];
+      })
+    ),
+  run: (device, { words, added, isOfTypes, tokens }) =>
+    runStep(device, { ...tokenInputs(tokens.length), tokens }, (graph) => ({
+      value: graph.recorder.addEmbedding(
+        graph.recorder.embed(graph.weight(words)),
+        graph.weight(added),
+        isOfTypes ? 20 : 0,
+      ),
+      cols: 64,
+    })),
+  plain({ words, added, isOfTypes, tokens }, read) {
+    const [ofWords, ofAdded] = [read(words), read(added)];
+    return matrixOfRows(tokens.length, 64, (row) => {
+      const token = tokens[row]!;
+      const other = rowOf(ofAdded, isOfTypes ? Math.floor(token / 20) : row);
+      return rowOf(ofWords, token % 20).map((value, i) => Math.fround(value + other[i]!));
+    });
+  },
+  tolerance: { absolute: 0, relative: 0 },
+});
+
 interface GatherCase {
   readonly x: Matrix;
   readonly rows: readonly number[];

@@ -13,8 +13,19 @@ void CpuExecutor::execute(const EmbedOp& op) {
   const Matrix out = matrix(op.out);
   const auto& weight = static_cast<const CpuWeight&>(*op.weight);
   for_rows(out.rows, out.cols, [&](uint64_t t, uint32_t) {
-    weight.read(static_cast<uint64_t>(inputs_->tokens[t]), 1, out.row(t));
+    weight.read(static_cast<uint64_t>(inputs_->tokens[t]) % weight.rows, 1, out.row(t));
     if (op.scale != 1.0f) kernels_.scale(out.row(t), out.cols, op.scale, out.row(t));
+  });
+}
+
+void CpuExecutor::execute(const AddEmbeddingOp& op) {
+  const Matrix x = matrix(op.x), out = matrix(op.out);
+  const auto& weight = static_cast<const CpuWeight&>(*op.weight);
+  for_rows(out.rows, out.cols, [&](uint64_t t, uint32_t) {
+    const auto token = static_cast<uint64_t>(inputs_->tokens[t]);
+    const auto position = static_cast<uint64_t>(inputs_->positions[t]);
+    weight.read(op.period ? token / op.period : position, 1, out.row(t));
+    kernels_.add_scaled(out.row(t), x.row(t), 1.0f, out.cols);
   });
 }
 

@@ -71,7 +71,9 @@ export async function run(
   if (!model.hasChatTemplate) {
     throw new ForgeError(
       "unsupported",
-      "the model has no chat template; forge run --raw continues a text",
+      model.generates
+        ? "the model has no chat template; forge run --raw continues a text"
+        : "the model does not generate; forge embed or forge rerank use it",
     );
   }
   const request = {

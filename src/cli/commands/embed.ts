@@ -40,7 +40,7 @@ type EmbedFlags = Options<
 >;
 
 /** A text, with its line number if it is a line of a file. */
-interface Source {
+export interface Source {
   readonly text: string;
   readonly line?: number;
 }
@@ -119,7 +119,10 @@ async function readText(file: string | undefined, signal: AbortSignal): Promise<
   );
 }
 
-async function* sources(chunks: AsyncIterable<Uint8Array<ArrayBuffer>>): AsyncGenerator<Source> {
+/** Yields the non-blank lines of a file. @throws the errors of lines that are not UTF-8 or too long */
+export async function* sources(
+  chunks: AsyncIterable<Uint8Array<ArrayBuffer>>,
+): AsyncGenerator<Source> {
   for await (const { number, text, error } of readLines(chunks)) {
     if (error !== undefined) throw error;
     yield { text: text.replace(/\r$/, ""), line: number };

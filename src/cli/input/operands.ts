@@ -16,7 +16,7 @@ interface GivenOptions {
   /** True if an option gives the text. */
   readonly hasText: boolean;
   /** Name of the text in errors. */
-  readonly noun: "prompt" | "text";
+  readonly noun: "prompt" | "text" | "query";
   /** True if a single word is a text unless it may be a model; otherwise it is an error, as a likely typo. */
   readonly takesWords: boolean;
 }

@@ -1,18 +1,16 @@
 import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
+import { quote } from "../../formats/quote.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import { anySignal } from "../request/options.ts";
 import { checkFits, checkTokens, encodeTextInSlices, Slices } from "../request/prompt.ts";
 import type { Runner } from "../runner.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
+import type { CausalLm, DenseLayer } from "../../models/causal_lm.ts";
+import { readDenseModule } from "./dense.ts";
 import { EmbeddingTask } from "./embedding_task.ts";
-import {
-  type EmbedOptions,
-  finishVector,
-  type ResolvedEmbedding,
-  resolveEmbedding,
-} from "./options.ts";
-import { embeddingRecipe } from "./pooling.ts";
+import { type EmbedOptions, finishVector, resolveEmbedding } from "./options.ts";
+import { type EmbeddingRecipe, embeddingRecipe, type Pooling } from "./pooling.ts";
 
 /** Text to embed, or token ids used as they are. */
 export type EmbeddingInput = string | Int32Array;
@@ -26,59 +24,90 @@ export interface Embedding {
 }
 
 /** Part of a runner that embedding uses. */
-type Shape = Pick<Runner, "vocabSize" | "hiddenSize" | "contextLength" | "limits">;
+type EmbeddingShape = Pick<Runner, "vocabSize" | "hiddenSize" | "contextLength" | "limits">;
+
+/** Part of a loaded model that embedding uses. */
+type EmbeddingModel = Pick<CausalLm, "isBidirectional" | "classifier" | "projection">;
 
 /** Embeds texts with one model. */
 export class Embedder {
   readonly #scheduler: Pick<Scheduler, "submit">;
   readonly #tokenizer: Tokenizer;
   readonly #checkpoint: Checkpoint;
-  readonly #shape: Shape;
+  readonly #shape: EmbeddingShape;
+  readonly #model: EmbeddingModel;
+  #recipe: EmbeddingRecipe | undefined;
+  #layers: readonly DenseLayer[] | undefined;
   readonly #slices = new Slices();
 
   constructor(
     scheduler: Pick<Scheduler, "submit">,
     tokenizer: Tokenizer,
     checkpoint: Checkpoint,
-    shape: Shape,
+    shape: EmbeddingShape,
+    model: EmbeddingModel = {},
   ) {
     this.#scheduler = scheduler;
     this.#tokenizer = tokenizer;
     this.#checkpoint = checkpoint;
     this.#shape = shape;
+    this.#model = model;
   }
 
   /** Embeds texts: see `Model.embed`. */
   async embed(inputs: readonly EmbeddingInput[], options: EmbedOptions): Promise<Embedding[]> {
-    const { hiddenSize } = this.#shape;
-    const how = resolveEmbedding(options, () => embeddingRecipe(this.#checkpoint), hiddenSize);
+    const { path } = this.#checkpoint;
+    if (this.#model.classifier !== undefined && options.pooling === undefined) {
+      throw new ForgeError(
+        "unsupported",
+        `${
+          quote(path)
+        } scores texts with its classification head (forge rerank); to embed with the ` +
+          "hidden states before it, choose the pooling",
+      );
+    }
+    const recipe = () => this.#recipe ??= embeddingRecipe(this.#checkpoint);
+    const how = resolveEmbedding(options, {
+      recipe,
+      layers: () =>
+        this.#layers ??= this.#model.projection ??
+          recipe().dense?.map((module) => readDenseModule(path, module)) ?? [],
+      pooling: this.#model.isBidirectional ? "mean" : "last",
+      hiddenSize: this.#shape.hiddenSize,
+    });
     const texts: Int32Array[] = [];
     for (const [index, input] of inputs.entries()) {
       const name = inputs.length === 1 ? "the text" : `text ${index + 1}`;
       const slices = this.#encode(input, name, options.truncate ?? false);
       texts.push(await this.#slices.run(slices, options.signal));
     }
-    return await this.#embedAll(texts, how, options.signal);
+    const pooled = await this.pool(texts, how.pooling, options.signal);
+    return pooled.map((state, i) => {
+      return { vector: finishVector(state, how), tokens: texts[i]!.length };
+    });
   }
 
   /**
+   * Returns the pooled hidden states of texts.
+   *
    * Keeps as many texts in progress as fill two steps, the one that runs and the next. Other
    * requests wait for those texts, not for all.
    */
-  async #embedAll(
+  async pool(
     texts: readonly Int32Array[],
-    how: ResolvedEmbedding,
+    pooling: Pooling,
     asked: AbortSignal | undefined,
-  ): Promise<Embedding[]> {
+  ): Promise<Float32Array[]> {
+    const { isBidirectional } = this.#model;
     const { maxTokens, maxSequences } = this.#shape.limits;
     const controller = new AbortController();
     const signal = anySignal(controller.signal, asked);
-    const embeddings: Embedding[] = [];
+    const states: Float32Array[] = [];
     const underway = new Set<Promise<void>>();
     let tokens = 0;
     const embed = async (text: Int32Array, index: number) => {
-      const pooled = await new EmbeddingTask(text, how.pooling).run(this.#scheduler, signal);
-      embeddings[index] = { vector: finishVector(pooled, how), tokens: text.length };
+      const task = new EmbeddingTask(text, pooling, isBidirectional);
+      states[index] = await task.run(this.#scheduler, signal);
     };
     const start = (text: Int32Array, index: number) => {
       tokens += text.length;
@@ -102,7 +131,7 @@ export class Embedder {
       await Promise.allSettled(underway);
       throw error;
     }
-    return embeddings;
+    return states;
   }
 
   *#encode(

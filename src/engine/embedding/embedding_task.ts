@@ -18,14 +18,19 @@ const HIDDEN_STATES: StepKind<Float32Array> = {
 export class EmbeddingTask extends Measurement<Float32Array, Float32Array> {
   readonly kind = HIDDEN_STATES;
   readonly scoresAll: boolean;
+  readonly isWhole: boolean;
   // Texts rarely share prefixes, and their pages would evict those of chats.
   readonly mayReuse = false;
+  readonly #pooling: Pooling;
   #sum: Float64Array | undefined;
 
-  constructor(tokens: ArrayLike<number>, pooling: Pooling) {
-    // Attention is causal: the first token's hidden state does not depend on the others.
-    super(pooling === "cls" ? Array.prototype.slice.call(tokens, 0, 1) : tokens);
+  /** @param isWhole true in a bidirectional model */
+  constructor(tokens: ArrayLike<number>, pooling: Pooling, isWhole = false) {
+    // With causal attention the first token's hidden state does not depend on the others.
+    super(pooling === "cls" && !isWhole ? Array.prototype.slice.call(tokens, 0, 1) : tokens);
     this.scoresAll = pooling === "mean";
+    this.isWhole = isWhole;
+    this.#pooling = pooling;
   }
 
   override begin(): void {
@@ -36,7 +41,8 @@ export class EmbeddingTask extends Measurement<Float32Array, Float32Array> {
     if (this.scoresAll) {
       return Array.from({ length: end - start }, (_, row) => ({ ...UNSAMPLED, row }));
     }
-    return end < this.tokens.length ? [] : [{ ...UNSAMPLED, row: end - start - 1 }];
+    if (end < this.tokens.length) return [];
+    return [{ ...UNSAMPLED, row: this.#pooling === "cls" ? 0 : end - start - 1 }];
   }
 
   accept({ computed, results }: Progress<Float32Array>): void {

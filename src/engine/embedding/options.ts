@@ -7,13 +7,15 @@ import {
   type OptionChecks,
   SIGNAL,
 } from "../request/options.ts";
+import type { DenseLayer } from "../../models/causal_lm.ts";
+import { applyLayers } from "./dense.ts";
 import { type EmbeddingRecipe, type Pooling, POOLINGS } from "./pooling.ts";
 
 /** Options of embedding. Every member has a default. */
 export interface EmbedOptions {
   /**
    * Pooling of hidden states: the `last` token's, the `mean` of all, or the first token's (`cls`).
-   * @default the model's own, else `last`
+   * @default the model's own, else `mean` for an encoder and `last` for others
    */
   readonly pooling?: Pooling | undefined;
   /** True to normalise vectors to length 1. @default the model's own, else true */
@@ -41,46 +43,58 @@ const EMBED_OPTIONS: OptionChecks<EmbedOptions> = {
 };
 
 /** Resolved {@linkcode EmbedOptions}. */
-export interface ResolvedEmbedding {
+interface ResolvedEmbedding {
   readonly pooling: Pooling;
   readonly normalize: boolean;
   readonly dimensions: number;
+  /** Layers between pooling and normalisation. */
+  readonly layers: readonly DenseLayer[];
+}
+
+/** A model's own settings, and those it has where its files set none. */
+interface EmbeddingDefaults {
+  /** Reads the settings of the files. */
+  readonly recipe: () => EmbeddingRecipe;
+  readonly pooling: Pooling;
+  /** Returns the layers after the pooling. */
+  readonly layers: () => readonly DenseLayer[];
+  readonly hiddenSize: number;
 }
 
 /**
  * Checks options and fills in defaults.
  *
- * @param recipe reads the model's own settings; called only if needed
- * @param hiddenSize largest number of dimensions
  * @throws {ForgeError} `usage` for an invalid option; errors of `recipe`
  */
 export function resolveEmbedding(
   options: EmbedOptions,
-  recipe: () => EmbeddingRecipe,
-  hiddenSize: number,
+  defaults: EmbeddingDefaults,
 ): ResolvedEmbedding {
   checkOptions("embed", options, EMBED_OPTIONS);
-  const { pooling, normalize, dimensions = hiddenSize } = options;
+  const { pooling, normalize } = options;
   if (pooling !== undefined && !POOLINGS.includes(pooling)) {
     throw new ForgeError(
       "usage",
       `pooling is ${quote(String(pooling))}; valid is ${quoteList(POOLINGS)}`,
     );
   }
-  checkWholeNumber("dimensions", dimensions, 1, hiddenSize);
+  const layers = defaults.layers();
+  const size = layers.at(-1)?.rows ?? defaults.hiddenSize;
+  const dimensions = checkWholeNumber("dimensions", options.dimensions ?? size, 1, size);
   return {
-    pooling: pooling ?? recipe().pooling ?? "last",
-    normalize: normalize ?? recipe().normalize ?? true,
+    pooling: pooling ?? defaults.recipe().pooling ?? defaults.pooling,
+    normalize: normalize ?? defaults.recipe().normalize ?? true,
     dimensions,
+    layers,
   };
 }
 
-/** Returns the leading elements of a pooled state, normalised if asked for. */
+/** Returns the leading elements of a pooled state after its layers, normalised if asked for. */
 export function finishVector(
   pooled: Float32Array,
-  { normalize, dimensions }: ResolvedEmbedding,
+  { normalize, dimensions, layers }: ResolvedEmbedding,
 ): Float32Array {
-  const vector = pooled.slice(0, dimensions);
+  const vector = applyLayers(layers, pooled).slice(0, dimensions);
   if (!normalize) return vector;
   const length = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0));
   return length === 0 ? vector : vector.map((value) => value / length);

@@ -140,6 +140,6 @@ export function checkHead({ path }: Checkpoint, { hasHead }: Pick<Runner, "hasHe
   if (hasHead) return;
   throw new ForgeError(
     "unsupported",
-    `${quote(path)} has no output matrix: it embeds texts and does not generate`,
+    `${quote(path)} has no output matrix: it embeds or scores texts and does not generate`,
   );
 }

@@ -116,8 +116,9 @@ export async function scoreTokens(
 export async function lastLogits(
   scheduler: Pick<Scheduler, "submit">,
   tokens: ArrayLike<number>,
+  signal?: AbortSignal,
 ): Promise<Float32Array> {
-  return await new LastLogits(tokens).run(scheduler);
+  return await new LastLogits(tokens).run(scheduler, signal);
 }
 
 /** Token that may follow. */

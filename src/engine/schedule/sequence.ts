@@ -53,6 +53,8 @@ export interface Task<Output = unknown> {
   readonly kind: StepKind<Output>;
   /** True if every token has an output, not only the last one. */
   readonly scoresAll: boolean;
+  /** True if all tokens are computed in one step, because they see each other. @default false */
+  readonly isWhole?: boolean | undefined;
   /** True if cached keys and values may be reused, for all tokens but the last. */
   readonly mayReuse: boolean;
   /** True if nothing more has to be computed, for any reason. */

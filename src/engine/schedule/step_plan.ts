@@ -14,7 +14,7 @@ const DECODE_TOKENS = 8;
 
 /** True if a sequence is decoding, not computing a prompt. */
 export function isDecoding({ pending, task }: Sequence): boolean {
-  return pending <= DECODE_TOKENS && !task.scoresAll;
+  return pending <= DECODE_TOKENS && !task.scoresAll && !task.isWhole;
 }
 
 /**
@@ -36,10 +36,11 @@ export function planStep(
   // Each sequence has at most one output, unless it scores all tokens.
   let outputsLeft = (chosen[0]?.task.kind.maxOutputs(limits) ?? 0) - chosen.length;
   const add = (sequence: Sequence) => {
-    const { computed, pending, cache, task: { scoresAll } } = sequence;
-    const mostOutputs = scoresAll ? outputsLeft + 1 : pending;
+    const { computed, pending, cache, task: { scoresAll, isWhole } } = sequence;
+    // Steps of whole texts have an output for every token, and need no check.
+    const mostOutputs = scoresAll && !isWhole ? outputsLeft + 1 : pending;
     const count = Math.min(pending, tokensLeft, mostOutputs, cache.maxChunk);
-    if (count <= 0) return;
+    if (count <= 0 || (isWhole && count < pending)) return;
     plan.push({ sequence, end: computed + count, drafted: [] });
     tokensLeft -= count;
     if (scoresAll) outputsLeft -= count - 1;

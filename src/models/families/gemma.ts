@@ -56,19 +56,23 @@ export const gemma2: Family = {
 };
 
 /**
- * Gemma 3 (text): Gemma 2 with RMSNorm on each head of q and k in place of soft-caps, five layers
+ * Gemma 3 (text), and EmbeddingGemma, whose tokens see the whole text: Gemma 2 with RMSNorm on each head of q and k in place of soft-caps, five layers
  * with a window for each one without, and a base frequency for each kind of layer. Gemma Team,
  * arXiv:2503.19786.
  */
 export const gemma3: Family = {
   huggingFace: ["gemma3_text"],
-  gguf: ["gemma3"],
+  gguf: ["gemma3", "gemma-embedding"],
   load(source) {
     const { config } = source;
     const c = gemmaConfig(config);
     const frame = gemmaFrame(config, c);
     const period = config.int(["sliding_window_pattern", undefined], { fallback: 6 });
-    const windows = slidingWindows(config, c.nLayers, period);
+    const isBidirectional = config.modelType === "gemma-embedding" ||
+      config.raw(["use_bidirectional_attention", undefined]) === true;
+    // The window of a token is then on both sides of it.
+    const windows = slidingWindows(config, c.nLayers, period)
+      .map((window) => isBidirectional && window ? Math.floor(window / 2) + 1 : window);
     const global = loadRope(source, c, { layout: "half", layerType: "full_attention" });
     const local = loadRope(source, c, {
       layout: "half",
@@ -80,9 +84,11 @@ export const gemma3: Family = {
       normOffset: frame.norm.weightOffset,
       scale: attentionScale(config, c, 62),
       softcap: readSoftcap(config, "attn_logit_softcapping"),
+      causal: !isBidirectional,
     } as const;
     return sandwichNormDecoder(source, c, {
       ...frame,
+      isBidirectional,
       head: { softcap: readSoftcap(config, "final_logit_softcapping") },
       attention: (weights, i) => {
         const window = windows[i];

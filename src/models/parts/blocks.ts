@@ -19,6 +19,8 @@ export type Block = (pass: ForwardPass, x: Value, residual?: Value) => Value;
 export interface NormOptions {
   /** Added to the stored weight. Gemma's checkpoints store the weight less 1. @default 0 */
   readonly weightOffset?: number | undefined;
+  /** Bias of a LayerNorm. @default "required" */
+  readonly bias?: BiasRule | undefined;
 }
 
 /** Loads RMSNorm over the hidden size. */
@@ -34,18 +36,18 @@ export function loadRmsNorm(
     recorder.rmsNorm(x, weight, { eps: c.normEps, weightOffset, residual });
 }
 
-/** Loads LayerNorm with a bias over the hidden size. */
+/** Loads LayerNorm over the hidden size. */
 export function loadLayerNorm(
   weights: WeightLoader,
   c: DecoderConfig,
   name: TensorName,
-  { weightOffset = 0 }: NormOptions = {},
+  { weightOffset = 0, bias: rule = "required" }: NormOptions = {},
 ): Block {
   const stored = weights.vector(name, c.hiddenSize);
   const weight = weightOffset === 0 ? stored : weights.uploadVector(
     Float32Array.from(weights.backend.readWeight(stored, 0, 1), (value) => value + weightOffset),
   );
-  const bias = weights.vector(name, c.hiddenSize, "bias");
+  const bias = loadBias(weights, name, c.hiddenSize, rule);
   return ({ recorder }, x) => recorder.layerNorm(x, weight, bias, c.normEps);
 }
 
@@ -74,6 +76,8 @@ export interface AttentionParts {
    * `qkNorm` does not cover.
    */
   readonly changeHeads?: ((recorder: Recorder, qkv: Value) => Value) | undefined;
+  /** False if tokens also see later ones. @default true */
+  readonly causal?: boolean | undefined;
   /** As in {@linkcode NormOptions}, for q and k. @default 0 */
   readonly normOffset?: number | undefined;
   /** Multiplies the output before the residual is added. @default 1 */
@@ -123,7 +127,9 @@ export function loadAttention(
   const { qkv, gate } = parts.hasOutputGate
     ? loadGatedQkv(weights, c)
     : { qkv: loadQkv(weights, heads, hiddenSize), gate: undefined };
-  const qkvBias = hasBias(weights, Q, parts.bias)
+  const qkvBias = weights.has(QKV)
+    ? loadBias(weights, QKV, qSize + 2 * kvSize, parts.bias)
+    : hasBias(weights, Q, parts.bias)
     ? weights.concatVectors(heads, "bias")
     : undefined;
   const out = weights.matrix(names.out, hiddenSize, qSize);
@@ -154,6 +160,7 @@ export function loadAttention(
       window,
       softcap,
       sinks,
+      causal: parts.causal,
     });
     const gated = gate ? recorder.sigmoidGate(mixed, recorder.matmul(x, gate)) : mixed;
     return recorder.matmul(gated, out, { bias: outBias, alpha: parts.outputScale, residual });
@@ -267,7 +274,9 @@ export function loadGatedMlp(
   const gateUp = isFused
     ? weights.matrix(GATE_UP, 2 * intermediateSize, hiddenSize)
     : weights.concat([[gate, intermediateSize], [up, intermediateSize]], hiddenSize);
-  const gateUpBias = hasBias(weights, up, parts.bias)
+  const gateUpBias = isFused
+    ? loadBias(weights, GATE_UP, 2 * intermediateSize, parts.bias)
+    : hasBias(weights, up, parts.bias)
     ? weights.concatVectors([[gate, intermediateSize], [up, intermediateSize]], "bias")
     : undefined;
   const down = weights.matrix(downName, hiddenSize, intermediateSize);

@@ -13,6 +13,7 @@ import {
 } from "../causal_lm.ts";
 import type { ConfigReader } from "../config/config_reader.ts";
 import type { DecoderConfig } from "../config/decoder_config.ts";
+import { loadProjection, loadScore } from "./classifier.ts";
 import { type HeadParts, loadEmbedding, loadHead } from "./embedding.ts";
 import { readRope, type Rope } from "./rope.ts";
 import type { RopeLayers } from "../config/rope_parameters.ts";
@@ -50,6 +51,8 @@ interface FrameParts {
   /** Name of the norm before the output matrix. */
   readonly finalNorm?: TensorName | undefined;
   readonly head?: HeadParts | undefined;
+  /** True if tokens see later ones, for embedding only. @default false */
+  readonly isBidirectional?: boolean | undefined;
   /** @default one for each layer */
   readonly kvLayers?: readonly LayerKvShape[] | undefined;
   /** @default none */
@@ -199,6 +202,7 @@ export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: Decode
   );
   const finalNorm = normLoader(c, parts)(weights, parts.finalNorm ?? FINAL_NORM);
   const head = loadHead(source, c, embedding, parts.head);
+  const classifier = loadScore(weights, c.hiddenSize);
   const hidden = (pass: ForwardPass): Value => {
     const { recorder } = pass;
     let h = recorder.embed(embedding.weight, parts.embeddingScale);
@@ -210,7 +214,10 @@ export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: Decode
   return {
     vocabSize: embedding.vocabSize,
     hiddenSize: c.hiddenSize,
-    hasHead: head.isPresent,
+    hasHead: head.isPresent && !parts.isBidirectional && classifier === undefined,
+    isBidirectional: parts.isBidirectional,
+    classifier,
+    projection: parts.isBidirectional ? loadProjection(weights) : undefined,
     contextLength: c.contextLength,
     kvLayers: parts.kvLayers ?? layers.map(() => kvShape(c)),
     stateLayers: parts.stateLayers ?? [],

@@ -96,9 +96,14 @@ function isTied({ config, weights }: ModelSource, parts: HeadParts): boolean {
     (parts.isTied ?? config.boolean(["tie_word_embeddings", undefined], false));
 }
 
-/** True if config.json names a class without an output matrix, such as `MistralModel`. */
+/**
+ * True if config.json names a class without an output matrix, such as `MistralModel` and
+ * `Qwen3ForSequenceClassification`.
+ */
 function isDecoderAlone(config: ConfigReader): boolean {
   const names = config.raw(["architectures", undefined]);
   return Array.isArray(names) && names.length > 0 &&
-    names.every((name) => typeof name === "string" && name.endsWith("Model"));
+    names.every((name) =>
+      typeof name === "string" && /(?:Model|ForSequenceClassification)$/.test(name)
+    );
 }

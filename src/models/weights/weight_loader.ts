@@ -21,8 +21,11 @@ interface Shared {
   readonly mapped: { readonly weight: Weight; readonly slices: readonly WeightSlice[] }[];
 }
 
-/** Prefix of all tensors except the output matrix. */
+/** Prefix of all tensors except those of heads. */
 const DECODER_PREFIX = "model.";
+
+/** Modules outside of the decoder or encoder: the output matrix and classification heads. */
+const HEADS = /^(?:lm_head|classifier|score|head)\b/;
 
 /** Tensors of a layer that forge computes: rotary frequencies, which old checkpoints store. */
 const SURPLUS = /\.rotary_emb\.inv_freq$/;
@@ -288,7 +291,7 @@ export class WeightLoader {
   #tensorName([huggingFace, gguf]: TensorName, suffix: string): string | undefined {
     const name = this.isGguf ? gguf : huggingFace;
     if (name === undefined) return undefined;
-    const prefix = name === "lm_head" ? "" : this.#prefix;
+    const prefix = HEADS.test(name) ? "" : this.#prefix;
     return `${prefix}${name}${suffix === "" ? "" : "."}${suffix}`;
   }
 

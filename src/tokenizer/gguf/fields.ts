@@ -23,6 +23,12 @@ export class GgufTokenizerFields {
     return typeof name === "string" ? name : "";
   }
 
+  /** The model's architecture, or "". */
+  architecture(): string {
+    const name = this.#metadata.get("general.architecture");
+    return typeof name === "string" ? name : "";
+  }
+
   /** Returns a required string. */
   string(key: string): string {
     const value = this.#get(key);

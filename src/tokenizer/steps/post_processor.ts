@@ -9,9 +9,37 @@ export interface Affixes {
   readonly suffix: readonly number[];
 }
 
+/** A part of a pair of texts: ids, or the first or second text, and their token type. */
+export interface PairPiece {
+  /** Ids of control tokens, or the text whose ids stand here. */
+  readonly ids: readonly number[] | "first" | "second";
+  /** Token type of the ids. */
+  readonly type: number;
+}
+
+/**
+ * Returns a pair of texts one after the other, each with its affixes, and the second without the prefix,
+ * as in RoBERTa: `<s> A </s></s> B </s>` with `isDoubled`, or `<s> A </s> B </s>`.
+ */
+export function plainPair({ prefix, suffix }: Affixes, isDoubled = false): PairPiece[] {
+  return [
+    { ids: prefix, type: 0 },
+    { ids: "first", type: 0 },
+    { ids: isDoubled ? [...suffix, ...suffix] : suffix, type: 0 },
+    { ids: "second", type: 0 },
+    { ids: suffix, type: 0 },
+  ];
+}
+
+/** Returns BERT's pair of texts, whose second has the type 1: `[CLS] A [SEP] B [SEP]`. */
+export function bertPair({ prefix, suffix }: Affixes): PairPiece[] {
+  return plainPair({ prefix, suffix }).map((piece, i) => ({ ...piece, type: i < 3 ? 0 : 1 }));
+}
+
 /** Ids added around a text, and the ids of BOS and EOS. */
 interface AffixSettings {
   readonly affixes: Affixes;
+  readonly pair: readonly PairPiece[];
   readonly bosId: number | undefined;
   readonly eosId: number | undefined;
 }
@@ -27,8 +55,11 @@ export function readAffixes(
   config: Fields | undefined,
   vocabulary: Vocabulary,
 ): AffixSettings {
-  const { prefix, suffix } = readPostProcessor(json.object("post_processor"));
-  for (const id of [...prefix, ...suffix]) {
+  const post = json.object("post_processor");
+  const { prefix, suffix } = readPostProcessor(post);
+  const pair = readPairPieces(post) ?? plainPair({ prefix, suffix });
+  const inPair = pair.flatMap(({ ids }) => typeof ids === "string" ? [] : ids);
+  for (const id of [...prefix, ...suffix, ...inPair]) {
     if (id >= vocabulary.size) {
       throw new ForgeError(
         "bad_model",
@@ -45,9 +76,39 @@ export function readAffixes(
       prefix: withToken(prefix, bosId, config?.get("add_bos_token"), (ids, id) => [id, ...ids]),
       suffix: withToken(suffix, eosId, config?.get("add_eos_token"), (ids, id) => [...ids, id]),
     },
+    pair,
     bosId,
     eosId,
   };
+}
+
+/** Reads how a `post_processor` joins two texts; `undefined` if it says nothing. */
+function readPairPieces(json: Fields | undefined): readonly PairPiece[] | undefined {
+  switch (json?.string("type")) {
+    case "Sequence":
+      return json!.objects("processors").map(readPairPieces).find((pair) => pair !== undefined);
+    case "BertProcessing":
+      return bertPair(readPostProcessor(json));
+    case "RobertaProcessing":
+      return plainPair(readPostProcessor(json), true);
+    case "TemplateProcessing": {
+      if (json!.get("pair") === undefined) return undefined;
+      const pieces = json!.objects("pair").map((piece): PairPiece => {
+        const text = piece.object("Sequence");
+        const kind = text ?? piece.object("SpecialToken");
+        const type = kind?.get("type_id") === undefined ? 0 : kind.count("type_id");
+        const ids = text === undefined
+          ? specialIds(json!, piece)
+          : text.string("id") === "B"
+          ? "second"
+          : "first";
+        return { ids, type };
+      });
+      const texts = pieces.filter(({ ids }) => typeof ids === "string").map(({ ids }) => ids);
+      return texts.join() === "first,second" ? pieces : undefined;
+    }
+  }
+  return undefined;
 }
 
 /** Returns the id of a token that tokenizer_config.json names as a string or `{"content": ...}`. */
@@ -115,7 +176,6 @@ function readPair(json: Fields, key: string): number {
 
 function readTemplate(json: Fields): Affixes {
   const prefix: number[] = [], suffix: number[] = [];
-  const specials = json.object("special_tokens");
   let seenText = false;
   for (const piece of json.objects("single")) {
     if (piece.object("Sequence")) {
@@ -123,27 +183,27 @@ function readTemplate(json: Fields): Affixes {
       seenText = true;
       continue;
     }
-    const name = piece.object("SpecialToken")?.string("id");
-    if (name === undefined) {
-      throw new ForgeError(
-        "bad_model",
-        `${piece.where} has neither "Sequence" nor "SpecialToken"`,
-      );
-    }
-    const ids = specials?.object(name)?.array("ids");
-    if (ids === undefined) {
-      throw new ForgeError("bad_model", `${json.where}.special_tokens has no ${quote(name)}`);
-    }
-    for (const id of ids) {
-      if (typeof id !== "number" || !Number.isSafeInteger(id) || id < 0) {
-        throw new ForgeError(
-          "bad_model",
-          `${json.where}: ${quote(name)} has an id that is not a whole number`,
-        );
-      }
-      (seenText ? suffix : prefix).push(id);
-    }
+    (seenText ? suffix : prefix).push(...specialIds(json, piece));
   }
   if (!seenText) throw new ForgeError("bad_model", `${json.where}.single leaves out the text`);
   return { prefix, suffix };
+}
+
+/** Returns the ids of a special token of a template. */
+function specialIds(template: Fields, piece: Fields): number[] {
+  const name = piece.object("SpecialToken")?.string("id");
+  if (name === undefined) {
+    throw new ForgeError("bad_model", `${piece.where} has neither "Sequence" nor "SpecialToken"`);
+  }
+  const ids = template.object("special_tokens")?.object(name)?.array("ids");
+  if (ids === undefined) {
+    throw new ForgeError("bad_model", `${template.where}.special_tokens has no ${quote(name)}`);
+  }
+  return ids.map((id) => {
+    if (typeof id === "number" && Number.isSafeInteger(id) && id >= 0) return id;
+    throw new ForgeError(
+      "bad_model",
+      `${template.where}: ${quote(name)} has an id that is not a whole number`,
+    );
+  });
 }

@@ -33,14 +33,21 @@ void check_matvec(const WeightKind& kind, u32 rows, u32 cols, u32 tokens, u32 at
 }
 
 void launch_embed(Buffer<float>& out, const Buffer<i32>& ids, const Buffer<u32>& n_tokens,
-                  const DeviceWeight& weight, float scale) {
+                  const DeviceWeight& weight, float scale, const float* x = nullptr,
+                  u32 period = 1) {
   launch<Embed>(n_tokens[0] + 1,
                 {.out = out.data(),
-                 .tokens = ids.data(),
+                 .ids = ids.data(),
                  .n_tokens = n_tokens.data(),
                  .weight = weight.data.data(),
+                 .x = x,
                  .codebooks = codebooks().data()},
-                {.row_stride = weight.row_stride, .cols = weight.cols, .scale = scale},
+                {.row_stride = weight.row_stride,
+                 .cols = weight.cols,
+                 .scale = scale,
+                 .period = period,
+                 .rows = weight.rows,
+                 .has_x = x != nullptr},
                 "<" + weight.format + ">");
 }
 
@@ -55,6 +62,22 @@ void check_embed(const WeightKind& kind, u32 cols) {
     std::vector<double> expected(cols);
     for (u32 i = 0; i < cols; ++i) expected[i] = 2.0 * weight.row(static_cast<u32>(ids[t]))[i];
     expect_near("embed", out.data() + t * cols, expected.data(), cols, 1e-7, 1e-6);
+  }
+}
+
+// Ids of tokens whose type, the id over the period, is looked up and added.
+void check_added_embedding(const WeightKind& kind, u32 cols) {
+  Random random(kind.type + cols);
+  const DeviceWeight weight = random_weight(random, kind, 3, cols);
+  Buffer<float> x(2 * cols), out(2 * cols);
+  for (u32 i = 0; i < 2 * cols; ++i) x[i] = static_cast<float>(i % 7) - 3;
+  const Buffer<i32> ids = {2 * 40 + 39, 7};
+  const Buffer<u32> n_tokens = {2};
+  launch_embed(out, ids, n_tokens, weight, 1.0f, x.data(), 40);
+  for (u32 t = 0; t < 2; ++t) {
+    std::vector<double> expected(cols);
+    for (u32 i = 0; i < cols; ++i) expected[i] = x[t * cols + i] + weight.row(t == 0 ? 2 : 0)[i];
+    expect_near("added embedding", out.data() + t * cols, expected.data(), cols, 1e-6, 1e-6);
   }
 }
 
@@ -154,4 +177,5 @@ TEST(embed_all_types) {
   for (const WeightKind& kind : fast_kinds) check_embed(kind, 2304);
   for (const u32 type : other_types) check_embed(other_kind(type, name), 512);
   for (int k = 0; k < 3; ++k) check_embed(fast_kinds[k], 77);
+  for (int k = 0; k < 3; ++k) check_added_embedding(fast_kinds[k], 77);
 }

@@ -18,7 +18,9 @@ SILENT = {
     "initializer_range", "use_cache", "attention_dropout", "residual_dropout", "embedding_dropout",
     "embd_pdrop", "resid_pdrop", "pretraining_tp", "output_router_logits", "router_aux_loss_coef",
     "router_jitter_noise", "bos_token_id", "eos_token_id", "pad_token_id", "eod_token_id",
-    "num_mtp_layers", "time_step_limit", *(field.name for field in dataclasses.fields(PretrainedConfig)),
+    "num_mtp_layers", "time_step_limit", "hidden_dropout_prob", "attention_probs_dropout_prob", "is_decoder",
+    "add_cross_attention", "embedding_dropout", "mlp_dropout", "classifier_dropout", "decoder_bias",
+    "deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index", "initializer_cutoff_factor", *(field.name for field in dataclasses.fields(PretrainedConfig)),
 }
 
 
@@ -30,6 +32,8 @@ def defaults(model_type):
         for field in dataclasses.fields(kind)
         if field.name not in SILENT and not field.name.startswith("mamba_") and field.default is not None
     }
+    if not hasattr(config, "rope_parameters"):
+        return table
     # Defaults that __post_init__ sets are visible in an instance.
     theta = kind.default_theta
     if isinstance(theta, dict):
@@ -40,7 +44,7 @@ def defaults(model_type):
     if "partial_rotary_factor" in scaled:
         table["partial_rotary_factor"] = scaled["partial_rotary_factor"]
     types = getattr(config, "layer_types", None) or []
-    if len(set(types)) == 2 and "sliding_window_pattern" not in table:
+    if len(set(types)) == 2 and types[0] != "full_attention" and "sliding_window_pattern" not in table:
         name = "full_attention_interval" if "linear_attention" in types else "sliding_window_pattern"
         table[name] = types.index("full_attention") + 1
     if scaled.get("rope_type", "default") != "default":

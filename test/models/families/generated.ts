@@ -79,6 +79,11 @@ function unfolded(pattern: string): string[] {
 
 /** Returns the tensors of a model of `published`, as its folder holds them. */
 export function publishedTensors(name: string): FloatTensor[] {
-  return Object.entries(published.models[name]!.tensors)
+  return filledTensors(published.models[name]!.tensors);
+}
+
+/** Returns tensors with generated numbers. @param shapes shapes by name; `{0,1}` stands for either number */
+export function filledTensors(shapes: Readonly<Record<string, readonly number[]>>): FloatTensor[] {
+  return Object.entries(shapes)
     .flatMap(([pattern, shape]) => unfolded(pattern).map((name) => filled(name, shape)));
 }

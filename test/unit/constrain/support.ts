@@ -30,6 +30,7 @@ export const byteTokenizer: Tokenizer = {
   addBos: false,
   addEos: false,
   stripsLeadingSpace: false,
+  pair: [],
   description: "bytes",
   encode: (text) => Int32Array.from(encoder.encode(text)),
   encodeInSlices: () => {

@@ -1,4 +1,4 @@
-/** Options of embeddings. */
+/** Options of embeddings and of reranking. */
 import { POOLINGS } from "../../../engine/embedding/pooling.ts";
 import { MAX_COUNT } from "../../../engine/limits.ts";
 import type { OptionSpec } from "../types.ts";
@@ -10,6 +10,31 @@ export const EMBEDDING_OPTIONS = {
     metavar: "FILE",
     group: "Input",
     help: "embed every non-blank line of a file; - reads stdin",
+  },
+  documents: {
+    flags: "--lines",
+    kind: "text",
+    metavar: "FILE",
+    group: "Input",
+    help: "the documents: every non-blank line of a file; - reads stdin",
+  },
+  instruction: {
+    flags: "--instruction",
+    kind: "text",
+    metavar: "TEXT",
+    group: "Embedding",
+    help: "the task in words, for Qwen3-Reranker",
+    defaultText: "that of its makers, for web search",
+  },
+  top: {
+    flags: "--top",
+    kind: "integer",
+    metavar: "N",
+    min: 1,
+    max: MAX_COUNT,
+    group: "Output",
+    help: "print the best N documents only",
+    defaultText: "all",
   },
   wholeText: {
     flags: "-f, --file",

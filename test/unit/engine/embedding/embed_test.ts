@@ -144,7 +144,7 @@ Deno.test("a model without an output matrix embeds but does not generate", async
       assertEquals(error.code, "unsupported");
       assertEquals(
         error.message,
-        `"${folder}" has no output matrix: it embeds texts and does not generate`,
+        `"${folder}" has no output matrix: it embeds or scores texts and does not generate`,
       );
     }
   }, { change, config: { architectures: ["LlamaModel"] } });

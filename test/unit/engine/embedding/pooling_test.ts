@@ -41,7 +41,11 @@ Deno.test("GGUF encodes the pooling as a number", () => {
   assertEquals(ggufRecipe(), { pooling: undefined, normalize: undefined });
   const poolings = [0, 1, 2, 3].map((type) => ggufRecipe(type).pooling);
   assertEquals(poolings, [undefined, "mean", "cls", "last"]);
-  for (const value of [4, 5, -1, 1.5, "last"]) {
+  assertEquals(refusal(() => ggufRecipe(4)), [
+    "unsupported",
+    "m.gguf is a reranker: it scores texts (forge rerank)",
+  ]);
+  for (const value of [5, -1, 1.5, "last"]) {
     assertEquals(refusal(() => ggufRecipe(value)), [
       "unsupported",
       `m.gguf asks for pooling_type ${value}, ${WAYS}`,
@@ -87,10 +91,10 @@ Deno.test("unsupported pooling is rejected by name", () => {
     ]);
   }
   assertEquals(
-    refusal(() => folderRecipe({ "modules.json": [...modules, module("Dense", "2_Dense")] })),
+    refusal(() => folderRecipe({ "modules.json": [...modules, module("LSTM", "2_LSTM")] })),
     [
       "unsupported",
-      `modules.json asks for the module "sentence_transformers.models.Dense", ${WAYS}`,
+      `modules.json asks for the module "sentence_transformers.models.LSTM", ${WAYS}`,
     ],
   );
   assertEquals(refusal(() => folderRecipe({ "modules.json": {} })), [

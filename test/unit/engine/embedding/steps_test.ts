@@ -34,8 +34,12 @@ class Bench {
     return tokens;
   }
 
-  async embed(tokens: readonly number[], pooling: Pooling = "last"): Promise<number> {
-    return (await new EmbeddingTask(tokens, pooling).run(this.scheduler))[0]!;
+  async embed(
+    tokens: readonly number[],
+    pooling: Pooling = "last",
+    isWhole = false,
+  ): Promise<number> {
+    return (await new EmbeddingTask(tokens, pooling, isWhole).run(this.scheduler))[0]!;
   }
 
   /** Number of tokens of each chunk, for each run that embedded. */
@@ -68,6 +72,17 @@ Deno.test("texts are embedded together, long ones in chunks", async () => {
   const states = await Promise.all(texts.map((text) => bench.embed(text)));
   assertEquals(states, texts.map(stateOf));
   assertEquals(bench.kinds, ["e3+4+3", "e9"]);
+  await bench.end();
+});
+
+Deno.test("texts of bidirectional models are never cut, even if each fills a step", async () => {
+  const bench = new Bench({ maxTokens: 10 });
+  const texts = [numbers(3, 0), numbers(10, 100), numbers(4, 300), numbers(10, 400)];
+  await Promise.all(texts.map((text) => bench.embed(text, "mean", true)));
+  assertEquals(bench.kinds, ["e3+4", "e10", "e10"]);
+  const first = await bench.embed(numbers(5, 0), "cls", true);
+  assertEquals(first, stateOf(numbers(1, 0)));
+  assertEquals(bench.kinds.at(-1), "e5");
   await bench.end();
 });
 
