@@ -93,7 +93,7 @@ async function respond(server: Server, guard: Guard, request: Request): Promise<
   try {
     return await dispatch(server, guard, request);
   } catch (error) {
-    if (isFault(error)) server.onError(error);
+    if (isFault(error)) server.onError(error instanceof HttpError ? error.cause : error);
     const path = pathOf(request);
     const [, form] = ERROR_FORMS.find(([start]) => path.startsWith(start)) ?? [];
     return errorResponse(error, form?.(error));

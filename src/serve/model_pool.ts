@@ -277,7 +277,9 @@ export class ModelPool implements OfferedModels {
     const start = performance.now();
     const model = await this.#loadWithRoom(source);
     const seconds = ((performance.now() - start) / 1000).toFixed(1);
-    this.#options.onChange?.(`loaded ${name} (context ${model.contextLength}) in ${seconds} s`);
+    this.#options.onChange?.(
+      `loaded ${quote(name)} (context ${model.contextLength}) in ${seconds} s`,
+    );
     return offered.model = model;
   }
 
@@ -312,7 +314,7 @@ export class ModelPool implements OfferedModels {
     const { model } = offered;
     offered.model = undefined;
     await model?.[Symbol.asyncDispose]();
-    this.#options.onChange?.(`unloaded ${offered.name}`);
+    this.#options.onChange?.(`unloaded ${quote(offered.name)}`);
   }
 }
 

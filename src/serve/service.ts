@@ -59,7 +59,8 @@ export class Server {
     } catch (error) {
       if (!(error instanceof ForgeError)) throw error;
       const message = `cannot load ${quote(offered.name)}: ${error.message}`;
-      throw new HttpError(500, message, { code: "model_load_failed" });
+      const cause = new ForgeError(error.code, message, { cause: error });
+      throw new HttpError(500, message, { code: "model_load_failed" }, { cause });
     }
   }
 }

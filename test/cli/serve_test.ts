@@ -169,23 +169,24 @@ Deno.test("serve: invalid addresses and options are rejected", async () => {
 
 Deno.test("serve: several models, of flags and of a folder", async () => {
   using folder = new TempFolder();
-  for (const name of ["one", "two"]) {
+  const control = "two\x1b[2J"; // would clear the terminal
+  for (const name of ["one", control]) {
     Deno.mkdirSync(`${folder.path}/${name}`);
     writeEndlessLlama(`${folder.path}/${name}`);
   }
   Deno.writeTextFileSync(`${folder.path}/notes.txt`, "not a model");
-  const [first, second] = ["one", "two"].map((name) => `${folder.path}/${name}`) as [
+  const [first, second] = ["one", control].map((name) => `${folder.path}/${name}`) as [
     string,
     string,
   ];
   for (const args of [["-m", first, "-m", second], ["--models-dir", folder.path]]) {
     await using server = await Server.start([...args, "--keep-alive", "10m", "-n", "2"]);
-    assertStringIncludes(server.shown, "(models one, two, 32 at a time)");
+    assertStringIncludes(server.shown, "(models one, two\\u001b[2J, 32 at a time)");
     const get = async (path: string) => await (await fetch(server.url + path)).json();
     assertEquals((await get("/api/ps")).models.length, args[0] === "-m" ? 1 : 0);
-    const body = JSON.stringify({ model: "two", prompt: "a" });
+    const body = JSON.stringify({ model: control, prompt: "a" });
     const answer = await fetch(`${server.url}/v1/completions`, { method: "POST", body });
-    assertEquals((await answer.json()).model, "two");
+    assertEquals((await answer.json()).model, control);
     server.kill("SIGTERM");
     assertEquals(await server.end(), 0);
   }

@@ -19,6 +19,7 @@ class Models implements AsyncDisposable {
   readonly handler: Handler;
   /** Names in the order in which they were loaded. */
   readonly loads: string[] = [];
+  readonly errors: unknown[] = [];
   readonly #pool: OfferedModels;
   readonly #folder = new TempFolder();
 
@@ -45,7 +46,7 @@ class Models implements AsyncDisposable {
       leastMemory: () => 0,
     };
     this.#pool = offerModels([...sources, broken], options);
-    this.handler = createHandler(this.#pool, { onError: () => {} });
+    this.handler = createHandler(this.#pool, { onError: (error) => this.errors.push(error) });
   }
 
   request(path: string, body?: object, init: RequestInit = {}): Promise<Response> {
@@ -133,6 +134,8 @@ Deno.test("models: unknown and broken ones are errors, and the others still answ
     const failed = await models.json("/v1/completions", { model: "broken", prompt: "a" }, 500);
     assertEquals(failed.error.code, "model_load_failed");
     assertEquals(failed.error.message, 'cannot load "broken": its weights are missing');
+    assertEquals((models.errors[i] as ForgeError).message, failed.error.message);
+    assert(models.errors[i] instanceof ForgeError); // not an internal error in the log
   }
   assertEquals((await models.complete("a")).model, "a");
 });

@@ -188,12 +188,17 @@ const rejectUntilLoaded: Handler = () =>
     }),
   ));
 
+/** Returns a name for the terminal, without quotes. */
+function printable(name: string): string {
+  return quote(name).slice(1, -1);
+}
+
 /** Logs the status and the time to the response of each request. */
 function logged(handler: Handler): Handler {
   return async (request) => {
     const since = performance.now();
     const response = await handler(request);
-    const path = quote(new URL(request.url).pathname).slice(1, -1);
+    const path = printable(new URL(request.url).pathname);
     const time = `${(performance.now() - since).toFixed(0)} ms`;
     await writeStderr(`forge: ${request.method} ${path} ${response.status} ${time}\n`);
     return response;
@@ -211,8 +216,8 @@ function describe(
     : "";
   const [{ model }] = offered as readonly [OfferedModel];
   const what = offered.length === 1 && model !== undefined
-    ? `${model.checkpoint.path}, context ${model.contextLength}`
-    : `models ${names.join(", ")}`;
+    ? `${printable(model.checkpoint.path)}, context ${model.contextLength}`
+    : `models ${names.map(printable).join(", ")}`;
   return `forge: listening on ${url} (${what}, ${parallel} at a time${open})\n`;
 }
 

@@ -25,8 +25,8 @@ export class HttpError extends Error {
   readonly status: number;
   readonly details: Details;
 
-  constructor(status: number, message: string, details: Details = {}) {
-    super(message);
+  constructor(status: number, message: string, details: Details = {}, options?: ErrorOptions) {
+    super(message, options);
     this.name = "HttpError";
     this.status = status;
     this.details = details;
