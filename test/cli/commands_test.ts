@@ -179,7 +179,7 @@ Deno.test("completions: bash offers files only for arguments that can be files",
 });
 
 Deno.test("an option with one value is rejected if repeated, options with lists are joined", async () => {
-  for (const args of [["serve", "-m", "a", "-m", "b"], ["run", "--temp", "0", "--temp=1"]]) {
+  for (const args of [["chat", "-m", "a", "-m", "b"], ["run", "--temp", "0", "--temp=1"]]) {
     const { code, stdout, stderr } = await forge(args);
     assertEquals([code, stdout], [2, ""]);
     assertMatch(stderr, /^forge: error: --(model|temp) is given twice, .*; give it once\n$/);

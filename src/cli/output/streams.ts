@@ -2,7 +2,7 @@ import { ForgeError } from "../../errors.ts";
 import { reasonOf, Replacement } from "../../formats/file.ts";
 import { quote } from "../../formats/quote.ts";
 import { chartPage } from "../../bench/chart.ts";
-import { styled } from "./terminal_text.ts";
+import { columnsOf, styled, wrap } from "./terminal_text.ts";
 
 /** Writes to stdout, which has only results. */
 export async function writeStdout(text: string): Promise<void> {
@@ -31,9 +31,10 @@ async function writeAll(
   }
 }
 
-/** Writes a report or a remark to stderr, dimmed on a terminal. */
+/** Writes a report or a remark to stderr; on a terminal dimmed and broken between words. */
 export async function writeNotes(text: string): Promise<void> {
-  await writeStderr(styled(Deno.stderr, "dim", text));
+  const lines = wrap(text, columnsOf(Deno.stderr) ?? Infinity);
+  await writeStderr(styled(Deno.stderr, "dim", lines.join("\n")));
 }
 
 /** Writes all of a text as UTF-8. */
