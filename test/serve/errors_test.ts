@@ -97,6 +97,32 @@ Deno.test("serve: keys without effect are accepted", async () => {
   assertEquals((await client.complete(text)).choices.length, 1);
 });
 
+Deno.test("serve: the page about serving names every endpoint and every key", async () => {
+  await using client = await Client.open(DEMO);
+  const page = await Deno.readTextFile(new URL("../../src/serve/README.md", import.meta.url));
+  const spans = page.match(/`[^`\n]+`/g) ?? [];
+  const named = new Set(spans.flatMap((span) => span.split(/\W+/)));
+  const { message } = await client.refusal("/nowhere", {}, 404);
+  const routes = message.slice(message.indexOf("valid are ") + 10).split(", ");
+  assert(routes.length > 25, message);
+  const lists: string[] = [];
+  for (const route of routes) {
+    const [method, path] = route.split(" ") as [string, string];
+    assert(page.includes(path.replace(/\*$/, "")), `${path} is missing`);
+    if (method !== "POST") continue;
+    const body = { model: "demo", zzzzzzzz: 1 };
+    const response = await client.post(path, body);
+    const { error } = await response.json();
+    const problem: string = error.message ?? error;
+    assertStringIncludes(problem, 'unknown key "zzzzzzzz"; valid are ');
+    const keys = problem.slice(problem.indexOf("valid are ") + 10).split(", ");
+    const missing = keys.filter((key) => !named.has(key));
+    assertEquals(missing, [], `keys of ${path} that the page does not name`);
+    lists.push(...keys);
+  }
+  assert(lists.length > 100);
+});
+
 Deno.test("serve: other models, paths and methods are rejected", async () => {
   await using client = await Client.open(DEMO, { names: ["Org/Model", "gpt-4o"] });
   const error = await client.refusal(CHAT, { model: "gpt-5", messages }, 404);

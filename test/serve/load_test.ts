@@ -1,5 +1,8 @@
 /** Tests many clients at the same time: their answers are independent and no client blocks others. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { Random } from "../support/random.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeEndlessLlama, writeRandomLlama } from "../support/tiny_llama.ts";
 import { Client, DEMO, joined, user } from "./client.ts";
@@ -84,6 +87,52 @@ Deno.test("serve: a client that disconnects cancels its answer and frees its pag
   const prompt = "b".repeat(19_000);
   const { usage } = await client.complete({ prompt, max_tokens: 3 });
   assertEquals(usage?.completion_tokens, 3);
+});
+
+/** Ways in which a client ends its stream. */
+const ENDINGS: readonly ((response: Response) => Promise<void>)[] = [
+  async (response) => await response.body!.cancel(),
+  async (response) => await (await readSome(response, 1)).cancel(),
+  async (response) => await (await readSome(response, 1500)).cancel(),
+  async (response) => {
+    assert((await response.text()).length > 0);
+  },
+];
+
+Deno.test("serve: 500 streams with random disconnects leave no slot, page or memory", async () => {
+  using folder = new TempFolder();
+  writeEndlessLlama(folder.path);
+  const loading = { parallel: 8, contextLength: 4096 };
+  await using client = await Client.open(folder.path, { maxAnswers: 600 }, loading);
+  const random = new Random("disconnects");
+  const visit = async (i: number) => {
+    const ending = random.u32() % (ENDINGS.length + 1);
+    const isWhole = ending >= ENDINGS.length - 1;
+    const body = { ...ENDLESS, prompt: `a${i}`.repeat(1 + random.u32() % 40), stream: true };
+    const request = isWhole ? { ...body, max_tokens: 1 + random.u32() % 20 } : body;
+    if (ending < ENDINGS.length) return await ENDINGS[ending]!(await client.post(TEXT, request));
+    // The client leaves while its request is read, queued or answered as a whole.
+    const controller = new AbortController();
+    const answer = client.post(TEXT, { ...request, stream: false }, { signal: controller.signal });
+    setTimeout(() => controller.abort(), random.u32() % 200);
+    await (await answer).body?.cancel();
+  };
+  setFlagsFromString("--expose-gc");
+  const collectGarbage: () => void = runInNewContext("gc");
+  const heap: number[] = [];
+  for (let wave = 0; wave < 3; wave++) {
+    await Promise.all(Array.from({ length: 500 }, (_, i) => visit(i)));
+    await waitForAnswers(client, 0);
+    // Disposed generations leave the scheduler after the step in progress.
+    await client.complete({ ...ENDLESS, max_tokens: 1 });
+    const { total, free } = client.model.kvTokens;
+    assertEquals(free, total);
+    collectGarbage();
+    heap.push(Deno.memoryUsage().heapUsed);
+  }
+  // The first wave fills caches and compiles code; 500 streams that stayed would take far more.
+  const growth = heap[2]! - heap[1]!;
+  assert(growth < 500 * 2 ** 10, `the heap grows by ${growth} bytes a wave`);
 });
 
 Deno.test("serve: a slow reader does not delay others", async () => {

@@ -152,7 +152,7 @@ Deno.test("responses: structured output, limits, and what is refused", async () 
     const [body, message] of [
       [{}, "input is missing"],
       [{ input: "x", inputs: 1 }, 'unknown key "inputs"; did you mean input?'],
-      [{ input: "x", tools: [{ type: "web_search" }] }, "forge runs no tools itself"],
+      [{ input: "x", tools: [{ type: "file_search" }] }, "forge runs no tools itself"],
       [{ input: "x", background: true }, "background is true"],
       [{ input: [{ type: "item_reference", id: "x" }] }, 'input[0].type is "item_reference"'],
       [
@@ -211,6 +211,109 @@ Deno.test("messages: blocks of thinking, text and calls, whole and as a stream",
     ...(tools === undefined ? {} : { tools }),
   });
   assertEquals(counted.input_tokens, input_tokens + cache_read_input_tokens!);
+});
+
+Deno.test("messages: structured output and fields without effect", async () => {
+  await using client = await Client.open(DEMO);
+  const sdk = anthropic(client);
+  const schema = { ...CITY, additionalProperties: false };
+  const ask = {
+    model: "demo",
+    max_tokens: 200,
+    messages: [{ role: "user" as const, content: "A city?" }],
+    output_config: { effort: "xhigh" as const, format: { type: "json_schema" as const, schema } },
+  };
+  const { content: [block] } = await sdk.messages.create(ask);
+  assert(block?.type === "text");
+  assertEquals(Object.keys(JSON.parse(block.text)), ["city"]);
+  const more = { ...ask, context_management: { edits: [] }, cache_control: { type: "ephemeral" } };
+  const response = await client.post("/v1/messages?beta=true", { ...more, max_tokens: 1 });
+  assertEquals(response.status, 200, await response.text());
+  for (
+    const [output_config, message] of [
+      [{ effort: "huge" }, 'output_config.effort is "huge"; valid is "low", "medium"'],
+      [{ format: { type: "xml" } }, "output_config.format is"],
+      [{ style: 1 }, 'unknown key "style"'],
+    ] as const
+  ) {
+    const refused = await client.post("/v1/messages", { ...ask, output_config });
+    assertStringIncludes((await refused.json()).error.message, message);
+  }
+});
+
+/** Template that prints messages and calls without their ids, which differ between the APIs. */
+const TURNS =
+  "{% for m in messages %}[{{ m.role }}:{{ m.content }}{% for c in m.tool_calls or [] %}" +
+  "{{ c.function.name }}({{ c.function.arguments | tojson }}){% endfor %}]{% endfor %}" +
+  "{{ tools | length }}" + HERMES.slice(HERMES.indexOf("{# "));
+
+Deno.test("an agent's loop: call, result, answer, over both APIs and as streams", async () => {
+  using folder = new TempFolder();
+  await using client = await scripted(folder, SCRIPT, { chatTemplate: TURNS });
+  const name = folder.path.split("/").at(-1)!;
+  const tool = { name: "weather", description: "d" };
+
+  const sdk = openAi(client);
+  const ask = {
+    model: name,
+    temperature: 0,
+    tools: [
+      { type: "function" as const, ...tool, parameters: CITY, strict: false },
+      // Agents offer it to every server.
+      { type: "web_search" as const },
+    ],
+  };
+  const stream = await sdk.responses.create({ ...ask, input: "The weather?", stream: true });
+  const kinds: string[] = [];
+  let first: OpenAI.Responses.Response | undefined;
+  for await (const event of stream) {
+    kinds.push(event.type);
+    if (event.type === "response.completed") first = event.response;
+  }
+  assertEquals([kinds[0], kinds.at(-1)], ["response.created", "response.completed"]);
+  assert(kinds.includes("response.function_call_arguments.delta"));
+  const call = first!.output.find((item) => item.type === "function_call")!;
+  assertEquals([call.name, JSON.parse(call.arguments)], ["weather", { city: "Rome" }]);
+  const output = { type: "function_call_output" as const, call_id: call.call_id, output: "sunny" };
+  // By the id of the response, and with all items sent again: the same prompt and answer.
+  const byId = await sdk.responses.create({
+    ...ask,
+    previous_response_id: first!.id,
+    input: [output],
+  });
+  const byItems = await sdk.responses.create({
+    ...ask,
+    store: false,
+    input: [{ role: "user", content: "The weather?" }, ...first!.output as [], output],
+  });
+  assertEquals(byId.usage!.input_tokens, byItems.usage!.input_tokens);
+  assertEquals(byId.output_text, byItems.output_text);
+  assert(byId.output.length > 0);
+
+  const claude = anthropic(client);
+  const params = {
+    model: name,
+    max_tokens: 100,
+    ...{ temperature: 0 },
+    tools: [{ ...tool, input_schema: CITY as Anthropic.Tool.InputSchema, defer_loading: false }],
+  };
+  const question = { role: "user" as const, content: "The weather?" };
+  const turn = await claude.messages.stream({ ...params, messages: [question] }).finalMessage();
+  const use = turn.content.find((block) => block.type === "tool_use")!;
+  assertEquals(turn.stop_reason, "tool_use");
+  const result = { type: "tool_result" as const, tool_use_id: use.id, content: "sunny" };
+  const end = await claude.messages.stream({
+    ...params,
+    messages: [
+      question,
+      { role: "assistant", content: turn.content as Anthropic.ContentBlockParam[] },
+      { role: "user", content: [result] },
+    ],
+  }).finalMessage();
+  assertEquals(
+    end.usage.input_tokens + (end.usage.cache_read_input_tokens ?? 0),
+    byId.usage!.input_tokens,
+  );
 });
 
 Deno.test("messages: thinking ends at its budget", async () => {

@@ -25,7 +25,11 @@ import { readTools } from "../chat/tools.ts";
 import type { Service } from "../service.ts";
 import { MessageFormat } from "./format.ts";
 
-const PROMPT_FIELDS = ["model", "messages", "system", "tools", "tool_choice", "thinking"];
+const PROMPT_FIELDS = [
+  ...["model", "messages", "system", "tools", "tool_choice", "thinking", "output_config"],
+  // Without effect here.
+  ...["cache_control", "context_management"],
+];
 const FIELDS = [
   ...PROMPT_FIELDS,
   "max_tokens",
@@ -37,7 +41,6 @@ const FIELDS = [
   // Without effect here.
   "metadata",
   "service_tier",
-  "cache_control",
 ];
 
 /** Answers a conversation. */
@@ -81,18 +84,20 @@ export async function countTokens(
 
 function readSampling({ defaults }: Service, body: JsonObject): GenerateOptions {
   const { max_tokens, stop_sequences, temperature, top_k, top_p } = body;
+  const { format } = readOutput(body.output_config);
   return readOptions({
     max_tokens: readNumber(max_tokens, "max_tokens", 1, MAX_COUNT, true),
     temperature: temperature ?? null,
     top_k: top_k ?? null,
     top_p: top_p ?? null,
     stop: stop_sequences ?? null,
+    json_schema: format ?? null,
   }, defaults);
 }
 
 /** Reads the conversation, its tools, and whether the model thinks before it answers. */
 function readChat(service: Service, body: JsonObject, given: GenerateOptions): ChatRequest {
-  const { system, messages: turns, thinking } = body;
+  const { system, messages: turns, thinking, output_config } = body;
   const { chatTemplate } = service.model.checkpoint;
   if (!Array.isArray(turns)) throw invalid("messages", turns, "a list of messages");
   const head = isGiven(system) ? [{ role: "system", content: textOf(system, "system") }] : [];
@@ -104,7 +109,11 @@ function readChat(service: Service, body: JsonObject, given: GenerateOptions): C
     : { messages: conversation, begun: {} };
   return {
     messages,
-    options: withEffort({ ...given, ...begun }, readThinking(thinking), chatTemplate),
+    options: withEffort(
+      { ...given, ...begun },
+      readThinking(thinking, output_config),
+      chatTemplate,
+    ),
     use: readTools(chatTools(body)),
   };
 }
@@ -126,11 +135,45 @@ async function thinkingLimit(
   return { reasoningLimit: reasoningLimit(marks, isOpen, tokenizer, most) };
 }
 
-/** Returns the effort that `thinking` stands for. */
-function readThinking(thinking: JsonValue | undefined): JsonValue | undefined {
-  if (!isGiven(thinking)) return undefined;
+/** Efforts of Anthropic's API, and those of templates. */
+const EFFORTS: Readonly<Record<string, string>> = {
+  low: "low",
+  medium: "medium",
+  high: "high",
+  xhigh: "high",
+  max: "high",
+};
+
+/** Reads `output_config`: the schema of the answer, and the effort. */
+function readOutput(value: JsonValue | undefined): { format?: JsonValue; effort?: string } {
+  if (!isGiven(value)) return {};
+  const { format, effort, ...others } = readObject(value, "output_config");
+  checkKeys(others, []);
+  const known = typeof effort === "string" && Object.hasOwn(EFFORTS, effort)
+    ? EFFORTS[effort]
+    : undefined;
+  if (isGiven(effort) && known === undefined) {
+    throw invalid("output_config.effort", effort, Object.keys(EFFORTS).map(quote).join(", "));
+  }
+  const { type, schema } = isGiven(format) ? readObject(format, "output_config.format") : {};
+  if (isGiven(format) && (type !== "json_schema" || !isGiven(schema))) {
+    throw invalid("output_config.format", format, '{"type": "json_schema", "schema": …}');
+  }
+  return {
+    ...(isGiven(schema) ? { format: schema } : {}),
+    ...(known === undefined ? {} : { effort: known }),
+  };
+}
+
+/** Returns the effort that `thinking` and `output_config` stand for. */
+function readThinking(
+  thinking: JsonValue | undefined,
+  output: JsonValue | undefined,
+): JsonValue | undefined {
+  const { effort } = readOutput(output);
+  if (!isGiven(thinking)) return effort;
   const { type } = readObject(thinking, "thinking");
-  if (type === "enabled" || type === "adaptive") return "medium";
+  if (type === "enabled" || type === "adaptive") return effort ?? "medium";
   if (type === "disabled") return "none";
   throw invalid("thinking.type", type, '"enabled", "adaptive" or "disabled"');
 }
@@ -218,20 +261,23 @@ function textOf(content: JsonValue, place: string): string {
   }).join("");
 }
 
+/** Keys of a tool; those after `type` have no effect here. */
+const TOOL_FIELDS = [
+  ...["name", "description", "input_schema", "strict", "type", "cache_control"],
+  ...["allowed_callers", "defer_loading", "eager_input_streaming", "input_examples"],
+];
+
 /** Returns tools and their choice in the form of chat completions. */
 function chatTools({ tools, tool_choice }: JsonObject): JsonObject {
   const list = isGiven(tools) ? tools : [];
   if (!Array.isArray(list)) throw invalid("tools", list, "a list of tools");
   const functions = list.map((tool, i) => {
-    const { type, name, description, input_schema, strict, cache_control: _, ...others } =
-      readObject(
-        tool,
-        `tools[${i}]`,
-      );
+    const definition = readObject(tool, `tools[${i}]`);
+    const { type, name, description, input_schema, strict } = definition;
     if (isGiven(type) && type !== "custom") {
       throw invalid(`tools[${i}].type`, type, '"custom": forge runs no tools itself');
     }
-    checkKeys(others, []);
+    checkKeys(definition, TOOL_FIELDS);
     return {
       type: "function",
       function: {

@@ -18,11 +18,14 @@ const IGNORED = [
   "safety_identifier",
   "prompt_cache_key",
   "prompt_cache_retention",
+  "prompt_cache_options",
   // Nothing is stored, and prompts are always cached.
   "store",
   "cache_prompt",
   // A wish about style.
   "verbosity",
+  // A text that the answer may resemble: forge drafts from the prompt by itself.
+  "prediction",
 ];
 
 /** Keys of unsupported features, and the values that turn each off. */
@@ -75,7 +78,8 @@ export function readStream({ stream, stream_options }: JsonObject): StreamOption
   if (!isGiven(stream_options)) return isStream ? { includeUsage: false } : undefined;
   if (!isStream) throw new RequestError('stream_options needs "stream": true', "stream_options");
   const options = readObject(stream_options, "stream_options");
-  checkKeys(options, ["include_usage"]);
+  // Obfuscation pads the events of a network that is listened to.
+  checkKeys(options, ["include_usage", "include_obfuscation"]);
   const { include_usage } = options;
   return {
     includeUsage: isGiven(include_usage) &&

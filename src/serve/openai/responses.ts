@@ -46,6 +46,7 @@ const FIELDS = [
   "safety_identifier",
   "prompt_cache_key",
   "prompt_cache_retention",
+  "prompt_cache_options",
   "client_metadata",
   "service_tier",
   "stream_options",
@@ -199,7 +200,7 @@ function chatTools({ tools, tool_choice }: JsonObject): JsonObject {
   const list = isGiven(tools) ? tools : [];
   if (!Array.isArray(list)) throw invalid("tools", list, "a list of functions");
   return {
-    tools: list.map((tool, i) => {
+    tools: list.filter((tool) => !isSearch(tool)).map((tool, i) => {
       const { type, ...definition } = readObject(tool, `tools[${i}]`);
       if (type !== "function") {
         throw invalid(`tools[${i}].type`, type, '"function": forge runs no tools itself');
@@ -210,6 +211,11 @@ function chatTools({ tools, tool_choice }: JsonObject): JsonObject {
       ? { tool_choice: { type: "function", function: { name: tool_choice.name ?? null } } }
       : {}),
   };
+}
+
+/** True for OpenAI's search of the web, which agents always offer and a model need not use. */
+function isSearch(tool: JsonValue): boolean {
+  return isJsonObject(tool) && typeof tool.type === "string" && /^web_search\b/.test(tool.type);
 }
 
 /** Reads the input: a text, or a list of items. */
