@@ -31,8 +31,9 @@ function phaseTable(times: PhaseTimes, bandwidth: number): string {
   const title = `${phase}: ${plural(tokens, "token")} in ${plural(steps, "step")}, ` +
     `${formatDuration(duration / steps / 1e6)} each\n`;
   const heads = ["operation", "times", "us a step", "share", "GB/s", "of reads", "GFLOP/s"];
-  const columns = columnsOf(Deno.stderr);
-  return title + formatTable([heads, ...rows], (column) => column > 0, columns);
+  const columns = (columnsOf(Deno.stderr) ?? Infinity) - 2;
+  const table = formatTable([heads, ...rows], (column) => column > 0, columns);
+  return title + table.replace(/^(?=.)/gm, "  ");
 }
 
 function operationRow(sum: OperationSum, times: PhaseTimes, bandwidth: number): string[] {
