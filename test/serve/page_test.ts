@@ -2,7 +2,7 @@
 /** The page of the server, in a browser. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import axe from "axe-core";
-import type { Page } from "puppeteer-core";
+import type { ElementHandle, Page } from "puppeteer-core";
 import { load } from "../../src/mod.ts";
 import { openCheckpoint } from "../../src/formats/checkpoint.ts";
 import {
@@ -98,6 +98,7 @@ class OpenPage implements AsyncDisposable {
 
   async screenshot(name: string): Promise<void> {
     if (SCREENSHOTS === undefined) return;
+    await Deno.mkdir(SCREENSHOTS, { recursive: true });
     await this.page.screenshot({ path: `${SCREENSHOTS}/${name}.png` });
   }
 
@@ -180,6 +181,113 @@ pageTest("an answer is stopped, edited and asked for again", async () => {
   assertEquals(open.problems, []);
 });
 
+pageTest("thoughts are folded, and a call of a tool gets its result", async () => {
+  using folder = new TempFolder();
+  writeScriptedLlama(folder.path, [
+    ...[
+      "<think>",
+      "Hm, Rome.",
+      "</think>",
+      "I'll look.",
+      "\n<tool_call>\n",
+      '{"name": "weather", "argu',
+    ],
+    ...['ments": {"city": "Rome"}}', "\n</tool_call>"],
+  ], {
+    contextLength: 2048,
+    chatTemplate: "{{ tools | tojson if tools else '' }}{% for m in messages %}" +
+      "[{{ m.role }}:{{ m.content }}{{ m.tool_calls | tojson if m.tool_calls }}]{% endfor %}" +
+      '{# <tool_call> {"name": "arguments"} </tool_call> </think> #}',
+  });
+  await using open = await OpenPage.open(folder.path);
+  const { page } = open;
+  await page.click("#open-settings");
+  await page.$eval("[name=tools]", (node) => {
+    (node as HTMLTextAreaElement).value = JSON.stringify([
+      { type: "function", function: { name: "weather", parameters: { type: "object" } } },
+    ]);
+  });
+  await page.type("[name=temperature]", "0");
+  await page.click("#apply");
+  await open.send("The weather?");
+  assertEquals(await open.answer(), "I'll look.");
+  const thoughts = await page.$eval("article details", (node) => ({
+    isOpen: (node as HTMLDetailsElement).open,
+    text: node.textContent,
+  }));
+  assertEquals(thoughts, { isOpen: false, text: "ThoughtsHm, Rome." });
+  const call = await page.$eval("article figure", (node) => node.textContent);
+  assertMatch(call!, /^Call of weather\{"city": ?"Rome"\}$/);
+  await open.check();
+  await open.screenshot("tools");
+  await page.type("article figure input", "sunny");
+  await page.keyboard.press("Enter");
+  await open.answer(2);
+  const roles = await page.$$eval("article", (all) => all.map(({ className }) => className));
+  assertEquals(roles, ["user", "assistant", "tool", "assistant"]);
+  assertEquals(await page.$eval("article.tool .body", (node) => node.textContent), "sunny");
+  assertEquals(open.problems, []);
+});
+
+pageTest("conversations are exported, imported, deleted, and begun from the keyboard", async () => {
+  await using open = await OpenPage.open(DEMO);
+  const { page } = open;
+  await open.send("One");
+  const answer = await open.answer();
+  await page.evaluate(() => {
+    URL.createObjectURL = (blob) => {
+      void (blob as Blob).text().then((text) => document.body.dataset.exported = text);
+      return "data:,";
+    };
+  });
+  await page.click("#export");
+  await page.waitForFunction(() => document.body.dataset.exported !== undefined);
+  const exported = await page.evaluate(() => document.body.dataset.exported!);
+  assertEquals(JSON.parse(exported), [
+    { role: "user", content: "One" },
+    { role: "assistant", content: JSON.parse(exported)[1].content },
+  ]);
+  assertEquals(JSON.parse(exported)[1].content.trim(), answer.trim());
+  // Shift+Enter starts a new line, Alt+N a conversation.
+  await page.keyboard.down("Alt");
+  await page.keyboard.press("n");
+  await page.keyboard.up("Alt");
+  assertEquals((await page.$$("article")).length, 0);
+  await page.focus("#prompt");
+  await page.keyboard.type("a");
+  await page.keyboard.down("Shift");
+  await page.keyboard.press("Enter");
+  await page.keyboard.up("Shift");
+  await page.keyboard.type("b");
+  assertEquals(await page.$eval("#prompt", (node) => (node as HTMLTextAreaElement).value), "a\nb");
+
+  using folder = new TempFolder();
+  const messages = [{ role: "system", content: "Be kind." }, { role: "user", content: "Kept?" }];
+  const input = (await page.$("#file"))! as ElementHandle<HTMLInputElement>;
+  for (
+    const [name, text] of [["chat.json", JSON.stringify(messages)], ["bad.json", "{"]] as const
+  ) {
+    Deno.writeTextFileSync(folder.at(name), text);
+    await input.uploadFile(folder.at(name));
+    await page.waitForFunction(
+      (bad) =>
+        bad ? document.querySelector("#status.error") : document.querySelector("article.user"),
+      {},
+      name === "bad.json",
+    );
+  }
+  assertMatch((await page.$eval("#status", (node) => node.textContent))!, /^bad\.json: /);
+  assertEquals(await page.$eval("article.user .body", (node) => node.textContent), "Kept?");
+  const titles = () => page.$$eval("#conversations .title", (all) => all.map((e) => e.textContent));
+  assertEquals(await titles(), ["Kept?", "One"]);
+  await page.click("#conversations li:nth-child(2) button:not(.title)");
+  assertEquals(await titles(), ["Kept?"]);
+  const before = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  await page.click("#theme");
+  assert(await page.evaluate(() => getComputedStyle(document.body).backgroundColor) !== before);
+  await open.check();
+});
+
 pageTest("options apply: a schema, the system prompt, probabilities of tokens", async () => {
   await using open = await OpenPage.open(DEMO);
   const { page } = open;
@@ -213,13 +321,20 @@ pageTest("options apply: a schema, the system prompt, probabilities of tokens", 
   await open.screenshot("probabilities");
 });
 
-pageTest("it fits a telephone, in dark colours", async () => {
+pageTest("it fits a telephone, in dark colours and without encryption", async () => {
   await using open = await OpenPage.open(DEMO);
   const { page } = open;
+  // Browsers withhold these from pages that come without encryption from another machine.
+  await page.evaluateOnNewDocument(() => {
+    Object.defineProperty(Crypto.prototype, "randomUUID", { value: undefined });
+    Object.defineProperty(Navigator.prototype, "clipboard", { value: undefined });
+  });
+  await page.reload();
   await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "dark" }]);
   await page.setViewport({ width: 360, height: 640 });
   await open.send("A story about a very long word: " + "a".repeat(80));
   await open.answer();
+  await open.click("Copy");
   const width = await page.evaluate(() => document.documentElement.scrollWidth);
   assertEquals(width, 360);
   await open.check();

@@ -62,7 +62,9 @@ const MAX_TITLE = 60;
 
 /** Returns a conversation without messages. */
 export function newConversation(system = ""): Conversation {
-  return { id: crypto.randomUUID(), title: "New conversation", system, messages: [] };
+  // Unlike randomUUID, this works on a page that came without encryption from another machine.
+  const id = crypto.getRandomValues(new Uint32Array(4)).join("-");
+  return { id, title: "New conversation", system, messages: [] };
 }
 
 /** Returns a conversation with other messages, and the title that they give it. */

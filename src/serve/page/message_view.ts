@@ -115,7 +115,7 @@ export class MessageView {
     if (role === "user") row.append(button("Edit", () => this.#edit()));
     if (role === "assistant") {
       row.append(
-        button("Copy", () => void navigator.clipboard.writeText(content)),
+        button("Copy", () => copy(content)),
         button("Retry", () => this.#actions.retry(this.#index)),
       );
     }
@@ -175,6 +175,17 @@ export function button(label: string, act: () => void): HTMLButtonElement {
   node.textContent = label;
   node.addEventListener("click", act);
   return node;
+}
+
+/** Copies a text. Without encryption, browsers have no clipboard for pages of other machines. */
+function copy(text: string): void {
+  if (navigator.clipboard !== undefined) return void navigator.clipboard.writeText(text);
+  const area = document.createElement("textarea");
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
 }
 
 /** Least probability of each colour but the last. */
