@@ -110,7 +110,7 @@ export const COMMANDS: readonly Command[] = [
     summary: "serve models over HTTP, with the APIs of OpenAI, Anthropic and Ollama",
     description: [
       "Serves one or several models over HTTP, with a page for browsers. Endpoints of OpenAI's API: " +
-      "/v1/chat/completions, /v1/responses, /v1/completions, /v1/embeddings, /v1/models, /tokenize, " +
+      "/v1/chat/completions, /v1/responses, /v1/completions, /v1/embeddings, /v1/rerank, /v1/models, /tokenize, " +
       "/detokenize, /props, /health. Of Anthropic's API: /v1/messages. Of Ollama's API: /api/chat, " +
       "/api/generate, /api/embed, /api/tags, /api/ps, /api/show, /api/version. Requests are batched together.",
     ],

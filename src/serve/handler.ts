@@ -12,6 +12,7 @@ import { chatCompletions } from "./openai/chat_completions.ts";
 import { completions } from "./openai/completions.ts";
 import { embeddings } from "./openai/embeddings.ts";
 import { listModels, showModel } from "./openai/models.ts";
+import { rerank } from "./openai/rerank.ts";
 import { deleteResponse, responses, showResponse } from "./openai/responses.ts";
 import { checkOptions, type ServeOptions } from "./options.ts";
 import { metrics, slots } from "./metrics.ts";
@@ -41,6 +42,9 @@ const ROUTES: readonly Route[] = [
   { method: "POST", path: "/v1/messages/count_tokens", endpoint: withModel(countTokens) },
   { method: "POST", path: "/v1/completions", endpoint: withModel(completions) },
   { method: "POST", path: "/v1/embeddings", endpoint: withModel(embeddings) },
+  { method: "POST", path: "/v1/rerank", endpoint: withModel(rerank) },
+  { method: "POST", path: "/v2/rerank", endpoint: withModel(rerank) },
+  { method: "POST", path: "/rerank", endpoint: withModel(rerank) },
   { method: "GET", path: "/v1/models", endpoint: listModels },
   { method: "GET", path: "/v1/models/*", endpoint: showModel },
   { method: "POST", path: "/tokenize", endpoint: withModel(tokenize) },

@@ -6,7 +6,7 @@ import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/
 import { InputFile } from "../../../src/formats/file.ts";
 import { type GgufField, writeGguf } from "../../../src/formats/gguf/writer.ts";
 import type { JsonObject } from "../../../src/formats/json.ts";
-import type { TensorData } from "../../../src/formats/tensor_data.ts";
+import { float32Tensor, type TensorData } from "../../../src/formats/tensor_data.ts";
 import {
   ForgeError,
   load,
@@ -14,6 +14,7 @@ import {
   openCheckpoint,
   type TensorInfo,
 } from "../../../src/mod.ts";
+import { writeModelFolder } from "../../support/safetensors_writer.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
 import { assertClose } from "../reference_check.ts";
 import { encoders, type Score, type Vectors, writeEncoder } from "./encoders.ts";
@@ -212,4 +213,42 @@ Deno.test("a BERT reranker whose GGUF file lacks the pooler is rejected", async 
   const path = writeGgufModel(folder, "bert, cross-encoder", "bert");
   const error = await assertRejects(() => load(path, { device: "cpu" }), ForgeError);
   assertStringIncludes(error.message, `without the first ("cls.weight")`);
+});
+
+/** Writes a dense layer of sentence-transformers. */
+function writeDense(path: string, rows: number, cols: number, values: Float32Array): void {
+  const config = {
+    in_features: cols,
+    out_features: rows,
+    bias: false,
+    activation_function: "x.Tanh",
+  };
+  writeModelFolder(path, { "config.json": config }, [
+    float32Tensor("linear.weight", [rows, cols], values),
+  ]);
+}
+
+Deno.test("dense layers after the pooling are computed", async () => {
+  using folder = new TempFolder();
+  const path = folder.at("model");
+  writeEncoder(path, "embeddinggemma");
+  await using plain = await load(path, { device: "cpu", kvType: "F32" });
+  const [pooled] = await plain.embed(["sugar"], { pooling: "mean", normalize: false });
+  const { vector } = pooled!;
+  const values = Float32Array.from({ length: 5 * 32 }, (_, i) => Math.sin(i));
+  writeDense(folder.at("model", "2_Dense"), 5, 32, values);
+  const modules = ["Transformer", "Pooling", "Dense", "Normalize"].map((name, i) => ({
+    type: `sentence_transformers.models.${name}`,
+    path: i === 0 ? "" : `${i}_${name}`,
+  }));
+  Deno.writeTextFileSync(folder.at("model", "modules.json"), JSON.stringify(modules));
+  const dense = Array.from(
+    { length: 5 },
+    (_, row) => Math.tanh(vector.reduce((sum, x, i) => sum + x * values[32 * row + i]!, 0)),
+  );
+  const length = Math.hypot(...dense);
+  await using model = await load(path, { device: "cpu", kvType: "F32" });
+  const [embedded] = await model.embed(["sugar"], { pooling: "mean" });
+  assertClose(embedded!.vector, dense.map((x) => x / length), 1e-6);
+  await assertRejects(() => model.embed(["sugar"], { dimensions: 6 }), ForgeError, "1 to 5");
 });

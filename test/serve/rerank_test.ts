@@ -1,0 +1,72 @@
+/** Tests reranking over HTTP: the order of documents, and rejected requests. */
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { encoders, writeEncoder } from "../models/encoders/encoders.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { writeRandomLlama } from "../support/tiny_llama.ts";
+import { Client } from "./client.ts";
+
+const { query, documents } = encoders;
+
+Deno.test("serve: documents come best first, as Jina and Cohere answer", async () => {
+  using folder = new TempFolder();
+  writeEncoder(folder.path, "xlm-roberta, cross-encoder");
+  await using client = await Client.open(folder.path, { names: ["ranker"] });
+  const scores = await client.model.rerank(query, documents);
+  const order = scores.toSorted((a, b) => b.logit - a.logit);
+  const results = order.map(({ index, score }) => ({ index, relevance_score: score }));
+  const tokens = scores.reduce((sum, score) => sum + score.tokens, 0);
+  for (const path of ["/v1/rerank", "/v2/rerank", "/rerank"]) {
+    const response = await client.post(path, { model: "ranker", query, documents });
+    const { id, ...answer } = await response.json();
+    assertEquals([response.status, typeof id], [200, "string"]);
+    assertEquals(answer, {
+      object: "list",
+      model: "ranker",
+      usage: { prompt_tokens: tokens, total_tokens: tokens },
+      results,
+    });
+  }
+  const body = {
+    query,
+    documents: documents.map((text) => ({ text })),
+    top_n: 2,
+    return_documents: true,
+  };
+  const best = await (await client.post("/v1/rerank", body)).json();
+  assertEquals(
+    best.results,
+    results.slice(0, 2).map((result) => ({
+      ...result,
+      document: { text: documents[result.index] },
+    })),
+  );
+});
+
+Deno.test("serve: what cannot be reranked is rejected by name", async () => {
+  using folder = new TempFolder();
+  writeEncoder(folder.at("ranker"), "xlm-roberta, cross-encoder");
+  writeRandomLlama(folder.at("llama"));
+  await using client = await Client.open(folder.at("ranker"));
+  const long = "sugar ".repeat(200);
+  for (
+    const [body, message, param] of [
+      [{ documents }, "query is missing", "query"],
+      [{ query }, "documents is missing; valid is a list of texts", "documents"],
+      [{ query, documents: [] }, "documents is an array", "documents"],
+      [{ query, documents: ["a", 1] }, "documents[1] is 1; valid is a text", "documents[1]"],
+      [{ query, documents: Array(1001).fill("a") }, "documents has 1001 texts", "documents"],
+      [{ query, documents, top_n: 0 }, "top_n is 0", "top_n"],
+      [{ query, documents, texts: [] }, 'unknown key "texts"', "texts"],
+      [{ query, documents: [long] }, "tokens; the context holds 94", null],
+    ] as const
+  ) {
+    const error = await client.refusal("/v1/rerank", body);
+    assertStringIncludes(error.message, message);
+    assertEquals(error.param, param);
+  }
+  const cut = await client.post("/v1/rerank", { query, documents: [long], truncate: true });
+  assertEquals((await cut.json()).usage.total_tokens, 94);
+  await using generator = await Client.open(folder.at("llama"));
+  const error = await generator.refusal("/v1/rerank", { query, documents });
+  assertStringIncludes(error.message, "generates text and has no classification head");
+});
