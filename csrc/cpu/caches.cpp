@@ -24,10 +24,12 @@ uint64_t element_bytes(WeightType type) {
     case WeightType::F32: return 4;
     case WeightType::F16:
     case WeightType::BF16: return 2;
-    case WeightType::Q8_0: return 1;
+    case WeightType::Q8_0:
+    case WeightType::Q4_0: return 1;  // two in Q4_0
     default:
       fail(FORGE_UNSUPPORTED, "KV cache type ", static_cast<uint32_t>(type),
-           " is not supported by the CPU device; valid are F32 (0), F16 (1), BF16 (30) and Q8_0 (8)");
+           " is not supported by the CPU device; valid are F32 (0), F16 (1), BF16 (30), "
+           "Q8_0 (8) and Q4_0 (2)");
   }
 }
 
@@ -40,6 +42,9 @@ void to_bf16(const float* from, uint32_t n, uint8_t* to) {
     std::memcpy(to + 2 * i, &brain, sizeof brain);
   }
 }
+
+// Two levels from -8 to 7 in a byte.
+uint8_t nibbles(int low, int high) { return static_cast<uint8_t>((low + 8) | (high + 8) << 4); }
 
 // Writes `n` elements `stride` elements apart.
 template <class Element>
@@ -62,7 +67,11 @@ CpuKv::CpuKv(const KvShape& cache_shape, const KernelTable& kernels, MemoryBound
   const uint32_t k_dim = shape.values_in_keys ? 0 : shape.k_head_dim;
   k_bytes_ = tokens * k_dim * element_bytes_;
   v_bytes_ = tokens * row_dim() * element_bytes_;
-  if (shape.type == WeightType::Q8_0) {
+  if (shape.type == WeightType::Q4_0) {
+    k_bytes_ = tokens * ((k_dim + 1) / 2);
+    v_bytes_ = tokens * q4_row_bytes(row_dim());
+  }
+  if (shape.type == WeightType::Q8_0 || shape.type == WeightType::Q4_0) {
     k_scale_bytes_ = tokens * blocks(k_dim) * 2;
     v_scale_bytes_ = tokens * blocks(row_dim()) * 2;
   }
@@ -104,10 +113,18 @@ void CpuKv::store_k(uint8_t* keys, uint32_t slot, const float* k) {
     to_half(k, n, half);
     scatter<uint16_t>(half, n, shape.page_tokens, to);
   } else {
-    int8_t levels[kMostDims];
+    int8_t levels[kMostDims + 1];
     uint8_t scales[2 * kMostBlocks];
-    kernels_.to_q8(k, n, levels, scales);
-    scatter<int8_t>(levels, n, shape.page_tokens, to);
+    if (shape.type == WeightType::Q8_0) {
+      kernels_.to_q8(k, n, levels, scales);
+      scatter<int8_t>(levels, n, shape.page_tokens, to);
+    } else {
+      kernels_.to_q4(k, n, levels, scales);
+      levels[n] = 0;
+      for (uint32_t i = 0; i < n; i += 2) {
+        to[uint64_t{i} / 2 * shape.page_tokens] = nibbles(levels[i], levels[i + 1]);
+      }
+    }
     scatter<uint16_t>(scales, blocks(n), shape.page_tokens, keys + k_bytes_ + 2 * slot);
   }
 }
@@ -119,8 +136,17 @@ void CpuKv::store_row(uint8_t* rows, uint32_t slot, const float* x) {
     std::memcpy(to, x, n * sizeof(float));
   } else if (element_bytes_ == 2) {
     to_half(x, n, to);
-  } else {
+  } else if (shape.type == WeightType::Q8_0) {
     kernels_.to_q8(x, n, reinterpret_cast<int8_t*>(to), rows + v_bytes_ + 2 * slot * blocks(n));
+  } else {
+    int8_t levels[kMostDims + kKvBlock] = {};
+    kernels_.to_q4(x, n, levels, rows + v_bytes_ + 2 * slot * blocks(n));
+    constexpr uint32_t kHalf = kKvBlock / 2;
+    to = rows + uint64_t{slot} * q4_row_bytes(n);
+    for (uint32_t i = 0; i < q4_row_bytes(n); ++i) {
+      const int8_t* level = levels + i / kHalf * kKvBlock + i % kHalf;
+      to[i] = nibbles(level[0], level[kHalf]);
+    }
   }
 }
 

@@ -55,6 +55,9 @@ KERNEL(void, to_f16, (const float* x, uint64_t n, uint8_t* out))
 // Quantises blocks of kKvBlock, of which the last may be shorter. The scale of a block is the
 // float16 nearest to its largest magnitude / 127, or NaN if the block holds NaN or infinity.
 KERNEL(void, to_q8, (const float* x, uint64_t n, int8_t* out, uint8_t* scales))
+// The same with levels from -8 to 7, whose scale makes -8 the x of the largest magnitude (the
+// positive one of two).
+KERNEL(void, to_q4, (const float* x, uint64_t n, int8_t* out, uint8_t* scales))
 
 // The softmax over the split that begins at `begin`, a multiple of kAttentionSplit.
 KERNEL(void, attention_split,

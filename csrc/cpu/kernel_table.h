@@ -58,8 +58,13 @@ constexpr uint32_t kAttentionRows = 96;
 constexpr uint32_t kAttentionSplit = 256;
 // Maximum number of positions read from a page at once.
 constexpr uint32_t kAttentionRun = 64;
-// Elements of a head that share a scale in a Q8_0 cache; the last block of a head may be shorter.
+// Elements of a head that share a scale in a Q8_0 or Q4_0 cache; the last block of a head may be shorter.
 constexpr uint32_t kKvBlock = 32;
+
+// Bytes of the values of a position in a Q4_0 cache: byte j of a block has dimensions j and j + 16.
+static inline constexpr uint32_t q4_row_bytes(uint32_t v_head_dim) {
+  return (v_head_dim + kKvBlock - 1) / kKvBlock * (kKvBlock / 2);
+}
 
 // Floats from one row of scores to the next; the last vector of a row may extend past its end.
 constexpr uint32_t kScoreStride = kAttentionSplit + 16;
@@ -82,7 +87,8 @@ struct Visible {
 };
 
 // Addresses of the keys and values of one KV head in page 0, and the distance between pages. Only
-// Q8_0 has scales, in float16. If values are in the keys, both are stored like values, in rows of
+// Q8_0 and Q4_0 have scales, in float16. In Q4_0, two dimensions share a byte: d and d + 1 of a key,
+// and those of q4_row_bytes. If values are in the keys, both are stored like values, in rows of
 // k_head_dim.
 struct KvHead {
   const uint8_t* k;         // [k_head_dim][page_tokens]
@@ -104,7 +110,7 @@ struct AttentionRows {
   const Visible* visible;  // of each token
   const int32_t* pages;    // the sequence's page table
   uint32_t page_tokens;
-  WeightType type;  // of the cache: F32, F16 or Q8_0
+  WeightType type;  // of the cache: F32, F16, BF16, Q8_0 or Q4_0
   KvHead kv;
   float scale;
   float softcap;  // 0: none

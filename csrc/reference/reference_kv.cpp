@@ -13,27 +13,31 @@ namespace {
 
 constexpr uint32_t kBlock = 32;
 
-// Rounds a block as a Q8_0 cache does: to whole multiples of a scale, ties to even. All become NaN
-// if one is not finite.
-void round_block(float* x, uint32_t n) {
-  float largest = 0;
+// Rounds a block as a Q8_0 or Q4_0 cache does: to whole multiples of a scale, ties to even. All
+// become NaN if one is not finite.
+void round_block(float* x, uint32_t n, WeightType type) {
+  float high = 0, low = 0;
   bool finite = true;
   for (uint32_t i = 0; i < n; ++i) {
     finite = finite && std::isfinite(x[i]);
-    largest = std::max(largest, std::fabs(x[i]));
+    high = std::max(high, x[i]);
+    low = std::min(low, x[i]);
   }
-  const float scale = finite ? f16_to_f32(f32_to_f16(largest / 127)) : NAN;
-  const float inverse = scale > 0 ? 1 / scale : 0;
+  const bool is_q8 = type == WeightType::Q8_0;
+  const float unit = is_q8 ? std::max(high, -low) / 127 : (high >= -low ? high : low) / -8;
+  const float scale = finite ? f16_to_f32(f32_to_f16(unit)) : NAN;
+  const float inverse = scale != 0 ? 1 / scale : 0;
   for (uint32_t i = 0; i < n; ++i) {
-    x[i] = std::clamp(std::nearbyint(x[i] * inverse), -127.0f, 127.0f) * scale;
+    const float level = std::nearbyint(x[i] * inverse);
+    x[i] = (is_q8 ? std::clamp(level, -127.0f, 127.0f) : std::clamp(level, -8.0f, 7.0f)) * scale;
   }
 }
 
-std::vector<float> rounded(const float* from, uint32_t cols, uint32_t head_dim) {
+std::vector<float> rounded(const float* from, uint32_t cols, uint32_t head_dim, WeightType type) {
   std::vector<float> x(from, from + cols);
   for (uint32_t head = 0; head < cols; head += head_dim) {
     for (uint32_t i = 0; i < head_dim; i += kBlock) {
-      round_block(x.data() + head + i, std::min(kBlock, head_dim - i));
+      round_block(x.data() + head + i, std::min(kBlock, head_dim - i), type);
     }
   }
   return x;
@@ -44,9 +48,9 @@ std::vector<float> rounded(const float* from, uint32_t cols, uint32_t head_dim) 
 ReferenceKv::ReferenceKv(const KvShape& cache_shape) {
   shape = cache_shape;
   if (shape.type != WeightType::F32 && shape.type != WeightType::F16 &&
-      shape.type != WeightType::BF16 && shape.type != WeightType::Q8_0) {
+      shape.type != WeightType::BF16 && !is_quantized()) {
     fail(FORGE_UNSUPPORTED, "KV cache type ", static_cast<uint32_t>(shape.type),
-         " is not supported by the reference device; valid are F32, F16, BF16 and Q8_0");
+         " is not supported by the reference device; valid are F32, F16, BF16, Q8_0 and Q4_0");
   }
   const bool is_half = shape.type == WeightType::F16 || shape.type == WeightType::BF16;
   element_bytes_ = is_half ? 2 : 4;
@@ -60,9 +64,9 @@ uint64_t ReferenceKv::index(uint32_t page, uint32_t slot, uint32_t i) const {
 }
 
 void ReferenceKv::store(uint32_t page, uint32_t slot, const float* k, const float* v) {
-  if (shape.type == WeightType::Q8_0) {
-    const std::vector<float> keys = rounded(k, k_cols(), shape.k_head_dim);
-    const std::vector<float> values = rounded(v, v_cols(), shape.v_head_dim);
+  if (is_quantized()) {
+    const std::vector<float> keys = rounded(k, k_cols(), shape.k_head_dim, shape.type);
+    const std::vector<float> values = rounded(v, v_cols(), shape.v_head_dim, shape.type);
     for (uint32_t i = 0; i < k_cols(); ++i) store_one(page, slot, i, keys[i]);
     for (uint32_t i = 0; i < v_cols(); ++i) store_one(page, slot, k_cols() + i, values[i]);
     return;

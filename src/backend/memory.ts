@@ -28,7 +28,7 @@ export interface WeightSlice {
 export type WeightData = Uint8Array<ArrayBuffer> | (() => Uint8Array<ArrayBuffer>);
 
 /** Element types of a KV cache. */
-export type KvType = "F32" | "F16" | "BF16" | "Q8_0";
+export type KvType = "F32" | "F16" | "BF16" | "Q8_0" | "Q4_0";
 
 /** Paged keys and values of one layer. */
 export interface KvCache {

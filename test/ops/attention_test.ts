@@ -1,6 +1,6 @@
 /** Attention over paged caches: prefill, decoding and mixtures of them. */
 import type { AttentionMask, Backend, KvShape, StepInputs, Value } from "../../src/backend.ts";
-import { deviceTest } from "../support/devices.ts";
+import { devices, deviceTest, isGpu, type TestDevice } from "../support/devices.ts";
 import {
   assertSameBits,
   type Matrix,
@@ -86,22 +86,34 @@ async function run(device: Backend, inputs: AttentionCase): Promise<Matrix> {
 type Rounding = (head: Float64Array) => Float64Array;
 
 /** Whole levels of one scale for 32 elements; the last block of a head may be shorter. */
-function roundQ8(head: Float64Array): Float64Array {
+function roundBlocks(
+  head: Float64Array,
+  [lowest, highest]: readonly [number, number],
+  scaleOf: (high: number, low: number) => number,
+): Float64Array {
   const rounded = new Float64Array(head.length);
   for (let begin = 0; begin < head.length; begin += 32) {
     const block = head.slice(begin, begin + 32).map(Math.fround);
-    const largest = Math.max(...block.map(Math.abs));
-    const scale = Math.f16round(Math.fround(largest / 127));
-    const inverse = scale > 0 ? Math.fround(1 / scale) : 0;
+    const scale = Math.f16round(Math.fround(scaleOf(Math.max(...block), Math.min(...block))));
+    const inverse = scale === 0 ? 0 : Math.fround(1 / scale);
     rounded.set(
       block.map((value) => {
         const level = roundToEven(Math.fround(value * inverse));
-        return Math.max(-127, Math.min(127, level)) * scale;
+        return Math.max(lowest, Math.min(highest, level)) * scale;
       }),
       begin,
     );
   }
   return rounded;
+}
+
+function roundQ8(head: Float64Array): Float64Array {
+  return roundBlocks(head, [-127, 127], (high, low) => Math.max(high, -low) / 127);
+}
+
+/** The number of the largest magnitude becomes level -8. */
+function roundQ4(head: Float64Array): Float64Array {
+  return roundBlocks(head, [-8, 7], (high, low) => (high >= -low ? high : low) / -8);
 }
 
 /** The nearest bfloat16, ties to even. */
@@ -122,6 +134,7 @@ const roundings: Readonly<Record<KvShape["type"], Rounding>> = {
   F16: (head) => head.map((value) => Math.f16round(Math.fround(value))),
   BF16: (head) => head.map(roundBf16),
   Q8_0: roundQ8,
+  Q4_0: roundQ4,
 };
 
 /** The parts of a row of `qkv`: one array for each head. */
@@ -213,6 +226,8 @@ function attentionTest(
     readonly every?: number;
     /** @default the common ones */
     readonly outlines?: readonly Outline[];
+    /** @default all devices */
+    readonly only?: readonly TestDevice[];
   },
   tolerances: {
     readonly tolerance: Tolerance;
@@ -230,6 +245,7 @@ function attentionTest(
       ]),
     run,
     plain,
+    only: options.only,
     ...tolerances,
   });
 }
@@ -263,6 +279,13 @@ attentionTest("attention over a Q8_0 cache", { type: "Q8_0", prepared: false }, 
   referenceTolerance: { absolute: 1e-6, relative: 2e-6 },
 });
 
+const processors = devices.filter((device) => !isGpu(device));
+
+attentionTest("attention over a Q4_0 cache", { type: "Q4_0", prepared: false, only: processors }, {
+  tolerance,
+  referenceTolerance: { absolute: 1e-6, relative: 2e-6 },
+});
+
 // A rotated key may round to a neighbouring float16: this changes a score by up to 2e-3, and the result
 // by half of that. On GPUs this error adds to the others.
 attentionTest("attention over an F16 cache of rotated keys", { type: "F16", prepared: true }, {
@@ -288,10 +311,11 @@ for (const type of ["F32", "F16", "Q8_0"] as const) {
   }, tolerances);
 }
 
-for (const type of ["F32", "F16", "BF16", "Q8_0"] as const) {
+for (const type of ["F32", "F16", "BF16", "Q8_0", "Q4_0"] as const) {
   const rounds = type !== "F32";
   attentionTest(`attention over values in ${type} keys`, {
     type,
+    only: type === "Q4_0" ? processors : devices,
     prepared: !rounds,
     outlines: latentOutlines,
   }, {

@@ -77,9 +77,9 @@ deviceTest("logits are the same alone and in a batch", async (device, random) =>
 }, uniform);
 
 deviceTest(
-  "logits are the same in a batch and in chunks with Q8_0 caches",
+  "logits are the same in a batch and in chunks with Q8_0 and Q4_0 caches",
   async (device, random) => {
-    const kvTypes = ["Q8_0", "Q8_0"] as const;
+    const kvTypes = ["Q8_0", "Q4_0"] as const;
     const model = await TinyDecoder.load(device, randomTinyWeights(random), limits, { kvTypes });
     const sequences = randomSequences(random).slice(1);
     const expected = await alone(model, sequences);

@@ -2,7 +2,7 @@
 import { assertEquals, assertMatch, assertThrows } from "@std/assert";
 import type { Backend, KvCache, KvShape } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
-import { deviceTest } from "../support/devices.ts";
+import { devices, deviceTest, isGpu } from "../support/devices.ts";
 import { assertSameBits, type Matrix, randomMatrix } from "../support/matrix.ts";
 import { runStep, tokenInputs } from "../support/step_graph.ts";
 
@@ -82,8 +82,10 @@ const kinds: readonly [what: string, shape: KvShape, cols: number][] = [
   ["F16", shape, cols],
   ["BF16", { ...shape, type: "BF16" }, cols],
   ["Q8_0", { ...shape, type: "Q8_0" }, cols],
+  ["Q4_0", { ...shape, type: "Q4_0" }, cols],
   ["latent", latent, cols - 2 * 8],
   ["latent Q8_0", { ...latent, type: "Q8_0" }, cols - 2 * 8],
+  ["latent Q4_0", { ...latent, type: "Q4_0" }, cols - 2 * 8],
 ];
 for (const [what, typed, qkvCols] of kinds) {
   deviceTest(
@@ -106,6 +108,7 @@ for (const [what, typed, qkvCols] of kinds) {
       saved.forEach((bytes, i) => other.writePage([0, 5][i]!, bytes));
       assertSameBits(await attend(device, other, next, [0, 5], 7), expected, "another cache");
     },
+    typed.type === "Q4_0" ? devices.filter((device) => !isGpu(device)) : devices,
   );
 }
 
@@ -123,6 +126,14 @@ deviceTest("pages past the end and wrong sizes are rejected", (device) => {
   ];
   for (const [call, message] of refused) assertThrows(call, ForgeError, message);
 });
+
+deviceTest("a Q4_0 cache is for processors", (device) => {
+  assertThrows(
+    () => device.createKv({ ...shape, type: "Q4_0" }),
+    ForgeError,
+    "KV cache type 2 is not supported",
+  );
+}, devices.filter(isGpu));
 
 deviceTest("a cache of an unsupported type is rejected", (device) => {
   // The types of TypeScript exclude it, but the border must not rely on them.

@@ -1,6 +1,6 @@
 /** Tests of one operation on all devices, from one description. */
 import type { Backend } from "../../src/backend.ts";
-import { devices, isGpu, openDevice, referenceDevice } from "./devices.ts";
+import { devices, isGpu, openDevice, referenceDevice, type TestDevice } from "./devices.ts";
 import { assertClose, type Matrix, type Tolerance } from "./matrix.ts";
 import { Random } from "./random.ts";
 import type { TestWeight } from "./weights.ts";
@@ -22,6 +22,8 @@ export interface OpTest<Case> {
    * few roundings to float32. @default { absolute: 4e-7, relative: 4e-7 }
    */
   readonly referenceTolerance?: Tolerance;
+  /** Devices that have the operation, besides the reference. @default all */
+  readonly only?: readonly TestDevice[] | undefined;
 }
 
 function reader(device: Backend): (weight: TestWeight) => Matrix {
@@ -51,7 +53,8 @@ export function opTest<Case>(name: string, test: OpTest<Case>): void {
     }
   });
 
-  for (const device of devices.filter((device) => device.kind !== "reference")) {
+  const { only = devices } = test;
+  for (const device of only.filter((device) => device.kind !== "reference")) {
     Deno.test(`${name} (${device.name})`, async () => {
       using reference = openDevice(referenceDevice);
       using backend = openDevice(device);

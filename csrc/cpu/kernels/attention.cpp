@@ -236,7 +236,7 @@ void attend(const Split& split) {
   const bool unpacks = rows.values_in_keys || split.n_rows > kTileTokens;
   // A run stored as rows, like values.
   const auto run_of_rows = [&](int32_t slot, uint64_t page, const uint8_t* ahead) {
-    return Run{kv.v + page + slot * v_stride * Cache::kBytes, v_stride,
+    return Run{kv.v + page + Cache::value_at(v_stride, static_cast<uint64_t>(slot), 0), v_stride,
                kv.v_scales + page + slot * v_blocks * 2, v_blocks, ahead};
   };
   const int32_t seen_end = split.begin + split.any.high;
@@ -245,7 +245,7 @@ void attend(const Split& split) {
   for_runs(split, [&](int first, int n, int32_t slot, uint64_t page, int next) {
     const uint8_t* ahead = next < split.any.high ? kv.k + page_at(rows, split.begin + next)
                                                  : first_values;
-    const Run run = {kv.k + page + slot * Cache::kBytes, k_stride, kv.k_scales + page + slot * 2,
+    const Run run = {kv.k + page + slot * Cache::kKeyBytes, k_stride, kv.k_scales + page + slot * 2,
                      k_stride, ahead};
     if (rows.values_in_keys) {
       const Run keys = unpack_key_rows<Cache>(run_of_rows(slot, page, ahead), rows.k_head_dim, n,
@@ -272,7 +272,7 @@ void attend(const Split& split) {
   memset(split.to.out, 0, size_t{split.n_rows} * out_dim * sizeof(float));
   const bool goes_on = seen_end <= rows.visible[rows.n_tokens - 1].last;
   for_runs(split, [&](int first, int n, int32_t slot, uint64_t page, int next) {
-    const uint8_t* here = kv.v + page + slot * v_stride * Cache::kBytes;
+    const uint8_t* here = kv.v + page + Cache::value_at(v_stride, static_cast<uint64_t>(slot), 0);
     const uint8_t* ahead = next < split.any.high ? kv.v + page_at(rows, split.begin + next)
                            : goes_on             ? kv.k + page_at(rows, seen_end)
                                                  : here;
@@ -314,6 +314,7 @@ void attention_split(const AttentionRows& rows, int32_t begin, const AttentionPa
     case WeightType::F16: attend<CacheF16>(split); break;
     case WeightType::BF16: attend<CacheBF16>(split); break;
     case WeightType::Q8_0: attend<CacheQ8>(split); break;
+    case WeightType::Q4_0: attend<CacheQ4>(split); break;
     default: attend<CacheF32>(split); break;
   }
 }

@@ -8,38 +8,67 @@
 
 namespace forge::cpu::FORGE_TARGET {
 
-struct CacheF32 {
-  static constexpr uint64_t kBytes = 4;
-  static constexpr bool kScaled = false;
+// Elements of whole bytes: keys [dimension][position], values [position][dimension].
+template <uint64_t bytes>
+struct CacheOfBytes {
   static constexpr bool kFetchAhead = true;
-  FORGE_INLINE Vec load_at(const uint8_t* at) {
+  static constexpr uint64_t kKeyBytes = bytes;  // from position to position
+  FORGE_INLINE uint64_t key_at(uint64_t stride, uint32_t dim, uint64_t position) {
+    return (dim * stride + position) * bytes;
+  }
+  FORGE_INLINE uint64_t value_at(uint64_t stride, uint64_t position, uint32_t dim) {
+    return (position * stride + dim) * bytes;
+  }
+};
+
+struct CacheF32 : CacheOfBytes<4> {
+  static constexpr bool kScaled = false;
+  FORGE_INLINE Vec load_key(const uint8_t* at, uint32_t) {
     Vec a;
     memcpy(&a, at, sizeof a);
     return a;
   }
+  FORGE_INLINE Vec load_value(const uint8_t* at, uint32_t dim) { return load_key(at, dim); }
 };
 
-struct CacheF16 {
-  static constexpr uint64_t kBytes = 2;
+struct CacheF16 : CacheOfBytes<2> {
   static constexpr bool kScaled = false;
-  static constexpr bool kFetchAhead = true;
-  FORGE_INLINE Vec load_at(const uint8_t* at) { return load_f16(at); }
+  FORGE_INLINE Vec load_key(const uint8_t* at, uint32_t) { return load_f16(at); }
+  FORGE_INLINE Vec load_value(const uint8_t* at, uint32_t) { return load_f16(at); }
 };
 
-struct CacheBF16 {
-  static constexpr uint64_t kBytes = 2;
+struct CacheBF16 : CacheOfBytes<2> {
   static constexpr bool kScaled = false;
-  static constexpr bool kFetchAhead = true;
-  FORGE_INLINE Vec load_at(const uint8_t* at) { return load_bf16(at); }
+  FORGE_INLINE Vec load_key(const uint8_t* at, uint32_t) { return load_bf16(at); }
+  FORGE_INLINE Vec load_value(const uint8_t* at, uint32_t) { return load_bf16(at); }
 };
 
-struct CacheQ8 {
-  static constexpr uint64_t kBytes = 1;
+struct CacheQ8 : CacheOfBytes<1> {
   static constexpr bool kScaled = true;
-  static constexpr bool kFetchAhead = true;
-  FORGE_INLINE Vec load_at(const uint8_t* at) {
+  FORGE_INLINE Vec load_key(const uint8_t* at, uint32_t) {
     return widen_part<0>(reinterpret_cast<SignedBytes>(load_bytes(at)));
   }
+  FORGE_INLINE Vec load_value(const uint8_t* at, uint32_t dim) { return load_key(at, dim); }
+};
+
+// Levels + 8 in 4 bits. A byte has dimensions d and d + 1 of a key, or d and d + 16 of a value,
+// whose blocks of 32 are whole.
+struct CacheQ4 {
+  static constexpr bool kFetchAhead = true;
+  static constexpr bool kScaled = true;
+  static constexpr uint64_t kKeyBytes = 1;
+  FORGE_INLINE uint64_t key_at(uint64_t stride, uint32_t dim, uint64_t position) {
+    return dim / 2 * stride + position;
+  }
+  FORGE_INLINE uint64_t value_at(uint64_t stride, uint64_t position, uint32_t dim) {
+    return position * q4_row_bytes(static_cast<uint32_t>(stride)) + dim / 32 * 16 + dim % 16;
+  }
+  FORGE_INLINE Vec levels(const uint8_t* at, bool upper) {
+    const Bytes both = load_bytes(at);
+    return widen_part<0>(reinterpret_cast<SignedBytes>((upper ? both >> 4 : both & 15) - 8));
+  }
+  FORGE_INLINE Vec load_key(const uint8_t* at, uint32_t dim) { return levels(at, dim % 2 == 1); }
+  FORGE_INLINE Vec load_value(const uint8_t* at, uint32_t dim) { return levels(at, dim % 32 >= 16); }
 };
 
 // Floats unpacked from another cache type, in the first-level cache of the processor.
@@ -57,14 +86,14 @@ struct Run {
   const uint8_t* next;
 };
 
-// Prefetches from the next run the place of `vectors` vectors at element `at`: the runs of a
-// sequence are scattered pieces of a few kB, too short for the prefetcher of the processor.
-template <class Cache, int vectors>
+// Prefetches from the next run the place of n elements at byte `at`: the runs of a sequence are
+// scattered pieces of a few kB, too short for the prefetcher of the processor.
+template <class Cache, int n>
 FORGE_INLINE void fetch_ahead(const Run& run, uint64_t at) {
   if constexpr (Cache::kFetchAhead) {
     FORGE_UNROLL(8)
-    for (int line = 0; line < vectors * kLanes * static_cast<int>(Cache::kBytes); line += 64) {
-      __builtin_prefetch(run.next + at * Cache::kBytes + line);
+    for (int line = 0; line < n * static_cast<int>(Cache::kKeyBytes); line += 64) {
+      __builtin_prefetch(run.next + at + line);
     }
   }
 }
@@ -90,7 +119,8 @@ struct KeyScales {
 template <class Cache, int vectors>
 FORGE_INLINE Vec load_key(const Run& run, const KeyScales<Cache, vectors>& scales, uint32_t dim,
                           int position, int v) {
-  const Vec stored = Cache::load_at(run.data + (dim * run.stride + position) * Cache::kBytes);
+  const Vec stored =
+      Cache::load_key(run.data + Cache::key_at(run.stride, dim, static_cast<uint64_t>(position)), dim);
   if constexpr (Cache::kScaled) return stored * scales.scale[v];
   return stored;
 }
@@ -98,7 +128,7 @@ FORGE_INLINE Vec load_key(const Run& run, const KeyScales<Cache, vectors>& scale
 // kLanes dimensions from `dim` on, all in one block, of the value of a position.
 template <class Cache>
 FORGE_INLINE Vec load_value(const Run& run, uint32_t position, uint32_t dim) {
-  const Vec stored = Cache::load_at(run.data + (position * run.stride + dim) * Cache::kBytes);
+  const Vec stored = Cache::load_value(run.data + Cache::value_at(run.stride, position, dim), dim);
   if constexpr (Cache::kScaled) {
     const uint64_t at = position * run.scale_stride + dim / kKvBlock;
     return stored * set(f16_at(run.scales + 2 * at));

@@ -25,7 +25,8 @@ FORGE_INLINE void score_tile(const float* q, uint32_t dim, const Run& run, int f
     const uint32_t end = block + kKvBlock < dim ? block + kKvBlock : dim;
     const auto scales = KeyScales<Cache, vectors>::of(run, block, first);
     for (uint32_t d = block; d < end; ++d) {
-      fetch_ahead<Cache, vectors>(run, d * run.stride + first);
+      fetch_ahead<Cache, vectors * kLanes>(
+          run, Cache::key_at(run.stride, d, static_cast<uint64_t>(first)));
       Vec key[vectors];
       for (int v = 0; v < vectors; ++v) {
         key[v] = load_key<Cache, vectors>(run, scales, d, first + v * kLanes, v);
@@ -67,7 +68,8 @@ FORGE_INLINE void value_tile(const Run& run, int begin, int end, const float* we
     for (int v = 0; v < vectors; ++v) acc[r][v] = load(out + r * out_stride + dim + v * kLanes);
   }
   for (int i = begin; i < end; ++i) {
-    fetch_ahead<Cache, vectors>(run, i * run.stride + dim);
+    fetch_ahead<Cache, vectors * kLanes>(
+        run, Cache::value_at(run.stride, static_cast<uint64_t>(i), dim));
     Vec value[vectors];
     for (int v = 0; v < vectors; ++v) {
       value[v] = load_value<Cache>(run, static_cast<uint32_t>(i), dim + v * kLanes);

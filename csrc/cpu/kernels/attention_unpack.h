@@ -14,7 +14,8 @@ FORGE_INLINE void unpack_key_vectors(const Run& run, uint32_t dim, int first, fl
     const uint32_t end = block + kKvBlock < dim ? block + kKvBlock : dim;
     const auto scales = KeyScales<Cache, vectors>::of(run, block, first);
     for (uint32_t d = block; d < end; ++d) {
-      fetch_ahead<Cache, vectors>(run, d * run.stride + first);
+      fetch_ahead<Cache, vectors * kLanes>(
+          run, Cache::key_at(run.stride, d, static_cast<uint64_t>(first)));
       for (int v = 0; v < vectors; ++v) {
         const int position = first + v * kLanes;
         store(to + d * kAttentionRun + position,
@@ -52,7 +53,8 @@ Run unpack_key_rows(const Run& run, uint32_t dim, int n, float* to) {
       for (int i = 0; i < kSide; ++i) {
         // Past the last position the result is unused: repeat it.
         const int position = first + i < n ? first + i : n - 1;
-        fetch_ahead<Cache, kSide / kLanes>(run, position * run.stride + d);
+        fetch_ahead<Cache, kSide>(
+            run, Cache::value_at(run.stride, static_cast<uint64_t>(position), d));
         for (int j = 0; j < kSide; j += kLanes) {
           store(square[i] + j, load_value<Cache>(run, static_cast<uint32_t>(position), d + j));
         }
@@ -74,7 +76,7 @@ template <class Cache>
 Run unpack_values(const Run& run, uint32_t out_dim, int n, float* to) {
   for (int i = 0; i < n; ++i) {
     for (uint32_t d = 0; d < out_dim; d += 16) {
-      fetch_ahead<Cache, 16 / kLanes>(run, i * run.stride + d);
+      fetch_ahead<Cache, 16>(run, Cache::value_at(run.stride, static_cast<uint64_t>(i), d));
       for (uint32_t j = d; j < d + 16; j += kLanes) {
         store(to + i * out_dim + j, load_value<Cache>(run, static_cast<uint32_t>(i), j));
       }

@@ -143,31 +143,49 @@ void to_f16(const float* x, uint64_t n, uint8_t* out) {
   });
 }
 
-void to_q8(const float* x, uint64_t n, int8_t* out, uint8_t* scales) {
+namespace {
+
+// Levels of a cache: x = scale level, where `scale_of` is a function of the largest and smallest x.
+template <int lowest, int highest, class ScaleOf>
+FORGE_INLINE void to_levels(const float* x, uint64_t n, ScaleOf scale_of, int8_t* out,
+                            uint8_t* scales) {
   for (uint64_t begin = 0; begin < n; begin += kKvBlock, scales += 2) {
     const uint64_t size = n - begin < kKvBlock ? n - begin : kKvBlock;
     float block[kKvBlock + 16] = {};
     memcpy(block, x + begin, size * sizeof(float));
-    Vec most = zero(), check = zero();
+    Vec high = zero(), low = zero(), check = zero();
     for (uint64_t i = 0; i < kKvBlock; i += kLanes) {
       const Vec a = load(block + i);
-      most = max(most, magnitude(a));
+      high = max(high, a);
+      low = max(low, negate(a));
       check = check + a * zero();  // NaN where a is NaN or infinite
     }
     const float bad = sum(check);
     uint8_t lanes[2 * kLanes];
-    store_f16(lanes, set(bad != bad ? bad : largest(most) / 127));
+    store_f16(lanes, set(bad != bad ? bad : scale_of(largest(high), -largest(low))));
     memcpy(scales, lanes, 2);
     const float step = f16_at(lanes);
-    const Vec inverse = set(step > 0 ? 1 / step : 0);
+    const Vec inverse = set(step != 0 ? 1 / step : 0);
     for (uint64_t i = 0; i < kKvBlock; i += kLanes) {
       const Vec level = round(load(block + i) * inverse);
-      store(block + i, min(set(127), max(set(-127), level)));
+      store(block + i, min(set(highest), max(set(lowest), level)));
     }
     for (uint64_t i = 0; i < size; ++i) {
       out[begin + i] = bad != bad ? 0 : static_cast<int8_t>(block[i]);
     }
   }
+}
+
+}  // namespace
+
+void to_q8(const float* x, uint64_t n, int8_t* out, uint8_t* scales) {
+  const auto scale_of = [](float high, float low) { return (high > -low ? high : -low) / 127; };
+  to_levels<-127, 127>(x, n, scale_of, out, scales);
+}
+
+void to_q4(const float* x, uint64_t n, int8_t* out, uint8_t* scales) {
+  const auto scale_of = [](float high, float low) { return (high >= -low ? high : low) / -8; };
+  to_levels<-8, 7>(x, n, scale_of, out, scales);
 }
 
 }  // namespace forge::cpu::FORGE_TARGET

@@ -37,6 +37,7 @@ export const KV_ELEMENT_BYTES: Readonly<Record<KvType, number>> = {
   F16: 2,
   BF16: 2,
   Q8_0: 34 / 32,
+  Q4_0: 18 / 32,
 };
 
 /** Sequences that the caches serve, and the layers that are cached. */

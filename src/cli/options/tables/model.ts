@@ -71,9 +71,9 @@ export const MODEL_OPTIONS = {
     flags: "--kv-type",
     kind: "choice",
     metavar: "TYPE",
-    choices: ["F16", "BF16", "F32", "Q8_0"],
+    choices: ["F16", "BF16", "F32", "Q8_0", "Q4_0"],
     group: "Model",
-    help: "type of the KV cache",
+    help: "type of the KV cache; Q4_0 on a CPU only",
     defaultText: "F16; F32 on the reference device",
   },
   kvMemory: {
