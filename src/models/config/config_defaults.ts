@@ -25,6 +25,7 @@ const TABLES = {
     rope_theta: 12_000_000,
     rope_parameters: {
       rope_type: "llama3",
+      rope_theta: 12_000_000,
       factor: 8,
       original_max_position_embeddings: 8192,
       low_freq_factor: 1,

@@ -49,7 +49,10 @@ def defaults(model_type):
         table[name] = types.index("full_attention") + 1
     if scaled.get("rope_type", "default") != "default":
         # Omits the settings that transformers adds when it loads a config.
-        filled = {"max_position_embeddings": scaled.get("max_position_embeddings"), "rope_theta": theta}
+        filled = {"max_position_embeddings": scaled.get("max_position_embeddings")}
+        # Some classes ignore a `rope_theta` without other parameters.
+        if kind(rope_theta=2.0).rope_parameters["rope_theta"] == 2.0:
+            filled["rope_theta"] = theta
         if "type" in scaled:
             filled["rope_type"] = scaled["type"]
         table["rope_parameters"] = {key: value for key, value in scaled.items() if filled.get(key) != value}

@@ -85,9 +85,13 @@ def weights_of(config, folder):
     file = folder / "model.safetensors"
     with safe_open(file, "np") as tensors:
         shapes = {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}
+        # Constants of an activation, which forge has as defaults.
+        scalars = {name: tensors.get_tensor(name) for name, shape in shapes.items() if shape == []}
     made = {}
     for name, shape in shapes.items():
-        if config["model_type"] == "qwen3_next" and name.endswith((".in_proj_qkvz.weight", ".in_proj_ba.weight")):
+        if name in scalars:
+            made[name] = scalars[name]
+        elif config["model_type"] == "qwen3_next" and name.endswith((".in_proj_qkvz.weight", ".in_proj_ba.weight")):
             made[name] = grouped(config, name)
         elif name.endswith(FUSED) and len(shape) == 2:
             made[name] = fused(config, name, shape)
