@@ -27,7 +27,7 @@ export interface CompiledKernel {
 export interface KernelName {
   /** In kernels/cuda, as in `matvec.cu`. */
   readonly file: string;
-  /** As in `matvec<FormatQ8_0, 1>`. */
+  /** As in `decode_gemm<FormatQ8_0, f16, 1>`. */
   readonly instance: string;
 }
 

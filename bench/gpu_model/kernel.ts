@@ -1,6 +1,6 @@
 /**
  * Prints what the machine code of kernels says about their speed: `deno run -A
- * bench/gpu_model/kernel.ts FILE [INSTANCE...]`, such as `matvec 'matvec<FormatQ4_0, 1>'`. An
+ * bench/gpu_model/kernel.ts FILE [INSTANCE...]`, such as `decode_gemm 'Q4_0, f16, 1>'`. An
  * instance may be a part of its name.
  */
 import { parseArgs } from "node:util";

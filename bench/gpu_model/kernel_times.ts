@@ -20,8 +20,9 @@ export interface LaunchTime {
 
 /** Tokens of a tile of tensor-core kernels, by the kernel's name: others are computed and dropped. */
 const TOKEN_TILES: readonly (readonly [RegExp, number])[] = [
-  [/^decode_gemm<.*, 4, \d>$/, 32],
-  [/^decode_gemm</, 8],
+  [/decode_gemm<.*, 8>$/, 64],
+  [/decode_gemm<.*, 4>$/, 32],
+  [/decode_gemm</, 8],
   [/gemm</, 64],
 ];
 
@@ -45,7 +46,7 @@ export function launchTime(
     .reduce((sum, time) => sum + time ** COSTS.norm, 0) ** (1 / COSTS.norm);
   const start = measures === undefined ? COSTS.smallKernel : startTime(measures, gpu);
   return {
-    microseconds: gap + start + work,
+    microseconds: gap + start + work + mergeTime(launch, gpu),
     limit,
     bound: (most < gap + start ? "launch" : bound) as LaunchTime["bound"],
     intensity: bytes === 0 ? 0 : flops / bytes,
@@ -59,6 +60,24 @@ function memoryTime(bytes: number, gpu: NvidiaGpu): number {
 function libraryParts({ kernel, bytes, flops }: Launch, gpu: NvidiaGpu) {
   const share = /cublas/i.test(kernel) ? COSTS.library : COSTS.flash;
   return { peak: flops / (gpu.teraflops * share) / 1e6, memory: memoryTime(bytes, gpu) };
+}
+
+/**
+ * Microseconds in which the last block of a tile adds up the sums of blocks that share its columns:
+ * partial sums go to L2, the count of arrivals follows, and the sums come back.
+ */
+function mergeTime(launch: Launch, gpu: NvidiaGpu): number {
+  const tokens = productTokens(launch), rows = Number(/^\d+/.exec(launch.matrix)?.[0]);
+  const tile = decodeTile(launch.kernel);
+  if (tokens === undefined || tile === undefined) return 0;
+  const tiles = Math.ceil(tokens / Math.max(1, tile)) * Math.ceil(rows / (tile >= 32 ? 64 : 32));
+  return launch.blocks > tiles ? 3 * gpu.latencies.l2 / gpu.clock / 1e3 : 0;
+}
+
+/** Tokens of a tile of decode_gemm or gated_decode_gemm; undefined for other kernels. */
+function decodeTile(kernel: string): number | undefined {
+  const tiles = /^(?:gated_)?decode_gemm<.*, (\d)>$/.exec(kernel)?.[1];
+  return tiles === undefined ? undefined : 8 * Number(tiles);
 }
 
 /** Microseconds until the first streamed bytes arrive. */
@@ -115,8 +134,10 @@ function warpIterations(launch: Launch, stream: LoopMeasures): number {
     const padded = tokens === undefined ? 1 : Math.ceil(tokens / tile) * tile / tokens;
     return flops / 2 * padded / stream.products;
   }
-  const together = Number(/^(?:gated_|grouped_)?matvec<.*, (\d+)>$/.exec(kernel)?.[1] ?? 1);
-  return Math.ceil((tokens ?? 1) / together) * bytes / stream.streamed;
+  const together = Number(/^(?:grouped_)?matvec<(\d+)>$/.exec(kernel)?.[1] ?? 1);
+  // A product of many tokens also reads x and writes results; weights alone are streamed, in F32.
+  const weights = /^matvec</.test(kernel) ? Math.min(bytes, flops / 2 / (tokens ?? 1) * 4) : bytes;
+  return Math.ceil((tokens ?? 1) / together) * weights / stream.streamed;
 }
 
 /** Bytes of L1 left for x, next to shared memory. */

@@ -75,28 +75,39 @@ export interface SpeedLimit extends KernelName {
 /** Shared memory of a block of batched_decode_attention with head_dim 128 (plan_attention.cpp). */
 const ATTENTION_SHARED = 73984;
 
+/** Shared memory of decode_gemm for one token of 14,336 columns, and for several (plan_products.cpp). */
+const ONE_TOKEN_SHARED = 28672;
+function decodeShared(tokenTiles: number): number {
+  return tokenTiles * 8 * 256 * 4 * (tokenTiles >= 4 ? 2 : 3);
+}
+
 /** Measures without an entry meet their goal. */
 export const SPEED_LIMITS: readonly SpeedLimit[] = [
-  row("matvec.cu", "matvec<FormatBF16, 1>", { hops: 2 }),
-  row("matvec.cu", "matvec<FormatQ8_0, 1>", { hops: 2 }),
-  row("matvec.cu", "matvec<FormatQ4_0, 1>", { pipe: 3.6, inFlight: 16, hops: 2 }),
-  row("matvec.cu", "matvec<FormatQ4_K, 1>", { pipe: 2.2, inFlight: 8.4, hops: 2 }),
-  row("matvec.cu", "matvec<FormatBF16, 8>", { pipe: 3.2, inFlight: 10, hops: 2 }),
-  row("matvec.cu", "matvec<FormatQ8_0, 8>", { pipe: 1.9, inFlight: 4, hops: 2 }),
-  row("matvec.cu", "matvec<FormatQ4_0, 8>", { pipe: 0.95, inFlight: 2.7, hops: 2 }),
-  row("matvec.cu", "matvec<FormatQ4_K, 8>", { pipe: 0.65, inFlight: 1.9, hops: 2 }),
-  row("gated_matvec.cu", "gated_matvec<FormatQ4_K, 1>", { pipe: 2.2, inFlight: 8.4, hops: 2 }),
-  row("grouped_matvec.cu", "grouped_matvec<FormatBF16, 1>", { hops: 3 }),
-  row("grouped_matvec.cu", "grouped_matvec<FormatQ4_K, 8>", {
-    pipe: 0.7,
-    inFlight: 2,
-    hops: 5,
-  }),
-  row("decode_gemm.cu", "decode_gemm<FormatBF16, bf16, 4, 2>", { inFlight: 24 }),
-  row("decode_gemm.cu", "decode_gemm<FormatQ8_0, f16, 4, 2>", { inFlight: 9 }),
-  row("decode_gemm.cu", "decode_gemm<FormatQ4_0, f16, 4, 2>", { pipe: 2.6, inFlight: 7.5 }),
-  row("decode_gemm.cu", "decode_gemm<FormatQ4_K, f16, 4, 2>", { pipe: 1.9, inFlight: 5 }),
-  row("dequantize.cu", "dequantize<FormatQ4_K, f16>", { pipe: 4 }),
+  row("matvec.cu", "matvec<1>", { hops: 2 }),
+  row("decode_gemm.cu", "decode_gemm<FormatBF16, bf16, 0>", {}, ONE_TOKEN_SHARED),
+  row("decode_gemm.cu", "decode_gemm<FormatQ8_0, f16, 0>", {}, ONE_TOKEN_SHARED),
+  row("decode_gemm.cu", "decode_gemm<FormatQ6_K, f16, 0>", { inFlight: 24 }, ONE_TOKEN_SHARED),
+  row("decode_gemm.cu", "decode_gemm<FormatQ4_0, f16, 0>", {}, ONE_TOKEN_SHARED),
+  row("decode_gemm.cu", "decode_gemm<FormatQ4_K, f16, 0>", { inFlight: 22 }, ONE_TOKEN_SHARED),
+  row("decode_gemm.cu", "decode_gemm<FormatBF16, bf16, 1>", {}, decodeShared(1)),
+  row("decode_gemm.cu", "decode_gemm<FormatQ4_K, f16, 1>", {}, decodeShared(1)),
+  row("decode_gemm.cu", "decode_gemm<FormatBF16, bf16, 4>", {}, decodeShared(4)),
+  row("decode_gemm.cu", "decode_gemm<FormatQ4_K, f16, 4>", { inFlight: 23 }, decodeShared(4)),
+  row("decode_gemm.cu", "decode_gemm<FormatBF16, bf16, 8>", {}, decodeShared(8)),
+  row("decode_gemm.cu", "decode_gemm<FormatQ4_0, f16, 8>", {}, decodeShared(8)),
+  row(
+    "gated_decode_gemm.cu",
+    "gated_decode_gemm<FormatQ4_K, f16, 0>",
+    { inFlight: 22 },
+    ONE_TOKEN_SHARED,
+  ),
+  row(
+    "grouped_decode_gemm.cu",
+    "grouped_decode_gemm<FormatQ4_K, f16, 0>",
+    { inFlight: 22, hops: 2 },
+    ONE_TOKEN_SHARED,
+  ),
+  row("dequantize.cu", "dequantize<FormatQ4_K, f16>", { inFlight: 28 }),
   // The hops of attention are an entry of work, a page, and the first key.
   row(
     "batched_decode_attention.cu",

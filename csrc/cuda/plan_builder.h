@@ -20,6 +20,18 @@ using RunAddresses = forge::RunAddresses<DevicePointer>;
 using PlanRequest = forge::PlanRequest<DevicePointer>;
 using LaunchPlan = forge::LaunchPlan<PlanEntry>;
 
+// The tile of a block of decode_gemm and its variants (kernels/cuda/decode_gemm.cuh).
+struct ProductTile {
+  uint32_t token_tiles;  // of eight tokens; 0: a single token
+  uint32_t tokens, rows;
+  uint32_t splits;        // blocks that divide the columns among themselves
+  uint32_t shared_bytes;  // dynamic
+
+  Grid grid(uint64_t n_tokens, uint64_t n_rows) const {
+    return {divide_up(n_tokens, tokens), divide_up(n_rows, rows), splits};
+  }
+};
+
 class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
  public:
   PlanBuilder(const PlanRequest& request, CudaDevice& device, const AttentionChoice& attention)
@@ -75,9 +87,20 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   // Emits one launch for a product computed by matvec and the gated unit after it; returns false
   // if they cannot be fused.
   bool emit_gated_product(const MatmulOp& op, const RowGroup& rows);
-  bool decodes_by_matvec() const;
   void emit_matvec(const Product& product, const RowGroup& rows);
   void emit_decode_gemm(const Product& product, const RowGroup& rows);
+  // Tile for a weight, or for experts, which share the columns of a row with no other block.
+  ProductTile product_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
+                           const WeightFormat& format) const;
+  ProductTile expert_tile(uint32_t tokens, uint64_t cols, const WeightFormat& format) const;
+  // As in kernels/cuda/decode_gemm.cuh.
+  struct ColumnSplit {
+    DevicePointer partial, arrivals;
+  };
+  ColumnSplit column_split(const ProductTile& tile, const Grid& grid);
+  // x as a decode product with this tile reads it: as it is for one token, else as half_rows.
+  HalfRows decode_rows(WeightType type, DevicePointer x, uint32_t cols, const RowGroup& rows,
+                       const ProductTile& tile, uint32_t pieces = 1);
   void emit_gemm(const Product& product, const RowGroup& rows);
   // Emits a product by cuBLASLt; returns false if it is missing or slower.
   bool emit_library_product(const Product& product, const RowGroup& rows);
@@ -88,7 +111,7 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   void begin_half_rows();
   const HalfRows& half_rows(WeightType type, DevicePointer x, uint32_t cols, const RowGroup& rows,
                             uint32_t pieces = 1);
-  uint32_t matvec_split(uint64_t rows, uint64_t cols, const WeightFormat& format) const;
+  uint32_t matvec_split(uint64_t rows, uint64_t cols) const;
 
   // A product of each row with `top_k` of the equal blocks of a weight's rows: those that a
   // routing chose, or, without a routing, all of them in order.
@@ -105,6 +128,7 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   const RouteGroups& groups_of(const GroupedProduct& p, const RowGroup& rows,
                                uint32_t tile_tokens);
   void emit_grouped_matvec(const GroupedProduct& p, const RowGroup& rows);
+  void emit_grouped_decode_gemm(const GroupedProduct& p, const RowGroup& rows);
   void emit_grouped_gemm(const GroupedProduct& p, const RowGroup& rows);
 
   AttentionArgs attention_args(const AttentionOp& op) const;
@@ -140,10 +164,14 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   std::map<std::string, HalfRows> half_rows_;  // by their type
 };
 
+// True if tensor cores multiply a weight of this type in BF16, false if in F16.
+bool multiplies_as_bf16(WeightType type);
 // Number of tokens that matvec and grouped_matvec compute together, for `rows` tokens in all.
-uint32_t tokens_together(uint32_t rows, const WeightFormat& format);
+uint32_t matvec_tokens(uint32_t rows);
 // Number of rows that a warp of matvec or grouped_matvec computes together.
-constexpr uint32_t warp_rows(const WeightFormat& format) { return format.is_generic ? 1 : 2; }
+constexpr uint32_t kWarpRows = 2;
+// As in "decode_gemm<FormatQ8_0, f16, 1>".
+std::string decode_instance(const char* kernel, WeightType type, const ProductTile& tile);
 // As in "gemm<FormatQ8_0, f16>".
 std::string half_instance(const char* kernel, WeightType type);
 

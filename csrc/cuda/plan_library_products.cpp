@@ -17,7 +17,7 @@ constexpr uint32_t kFewestUnpackedLtRows = 256;
 constexpr uint64_t kTileBytes = 32u << 20;
 constexpr uint32_t kTileRows = 128;
 constexpr uint32_t kEpilogueCols = 1024;
-constexpr uint32_t kDequantizeCols = 2048;
+constexpr uint32_t kDequantizeCols = 4096;
 // Alignment of the parts of a weight (cuda_weight.cpp) and of its unpacked tiles.
 constexpr uint32_t kWeightAlignment = 256;
 
@@ -43,7 +43,7 @@ bool is_bare(const Epilogue& e) {
 LtShape PlanBuilder::library_shape(const Product& p, const RowGroup& rows) const {
   const uint32_t padded = padded_cols(p.weight->cols);
   const uint64_t stride = is_half(p.part->type) ? p.part->row_bytes / 2 : padded;
-  LtShape shape{.is_bf16 = p.part->type == WeightType::BF16,
+  LtShape shape{.is_bf16 = multiplies_as_bf16(p.part->type),
                 .tokens = rows.max_rows,
                 .rows = p.n_rows(),
                 .cols = static_cast<uint32_t>(stride),
@@ -91,7 +91,7 @@ bool PlanBuilder::emit_library_product(const Product& p, const RowGroup& rows) {
       in_place ? p.out : scratch(uint64_t{rows.max_rows} * p.part->rows * sizeof(float));
   for (const Tile& tile : tiles) {
     if (unpacks) {
-      launch("dequantize.cu", "dequantize<" + weight_format(p.part->type).name + ", f16>",
+      launch("dequantize.cu", half_instance("dequantize", p.part->type),
              {divide_up(padded, kDequantizeCols), tile.n_rows}, 128, 0, unpacked, p.data(),
              p.part->row_bytes, tile.first_row, tile.n_rows, p.n_cols(), padded,
              memory_.codebooks);

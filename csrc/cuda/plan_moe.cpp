@@ -56,26 +56,44 @@ void PlanBuilder::emit(const HeadMatmulOp& op) {
 void PlanBuilder::emit(const GroupedProduct& p) {
   const auto [all, decode, prefill] = row_groups(p.x);
   if (unified(p.weight).type == WeightType::F32) return emit_grouped_matvec(p, all);
-  if (decode.max_rows > 0) emit_grouped_matvec(p, decode);
+  if (decode.max_rows > 0) emit_grouped_decode_gemm(p, decode);
   if (prefill.max_rows > 0) emit_grouped_gemm(p, prefill);
 }
 
 void PlanBuilder::emit_grouped_matvec(const GroupedProduct& p, const RowGroup& rows) {
   const UnifiedWeight data = unified(p.weight);
-  const WeightFormat format = weight_format(data.type);
   // Tile size: the average number of tokens of an expert.
-  const uint32_t average = divide_up(uint64_t{rows.max_rows} * p.top_k, p.n_experts);
-  const uint32_t tokens = tokens_together(average, format);
+  const uint32_t tokens =
+      matvec_tokens(divide_up(uint64_t{rows.max_rows} * p.top_k, p.n_experts));
   const RouteGroups& groups = groups_of(p, rows, tokens);
   const uint64_t expert_rows = p.weight.rows / p.n_experts;
   // Rows of one token's experts: the split of a row must not depend on the number of tokens.
-  const uint32_t split = matvec_split(expert_rows * p.top_k, p.weight.cols, format);
-  const Grid grid{divide_up(expert_rows, 8 / split * warp_rows(format)), groups.max_tiles};
-  launch("grouped_matvec.cu", tokens_instance("grouped_matvec", format, tokens), grid, 256, 0,
+  const uint32_t split = matvec_split(expert_rows * p.top_k, p.weight.cols);
+  const Grid grid{divide_up(expert_rows, 8 / split * kWarpRows), groups.max_tiles};
+  launch("grouped_matvec.cu", "grouped_matvec<" + std::to_string(tokens) + ">", grid, 256, 0,
          value(p.out), value(p.x), static_cast<uint32_t>(cols(p.x) == p.weight.cols), data.data,
          data.row_bytes, static_cast<uint32_t>(expert_rows), static_cast<uint32_t>(p.weight.cols),
-         rows.set, p.top_k, groups.tiles, groups.n_tiles, groups.pairs, p.bias, split,
-         memory_.codebooks);
+         rows.set, p.top_k, groups.tiles, groups.n_tiles, groups.pairs, p.bias, split);
+}
+
+void PlanBuilder::emit_grouped_decode_gemm(const GroupedProduct& p, const RowGroup& rows) {
+  const UnifiedWeight data = unified(p.weight);
+  const auto n_cols = static_cast<uint32_t>(p.weight.cols);
+  const bool is_shared = cols(p.x) == p.weight.cols;
+  // Experts rarely have more than eight tokens of a decode step.
+  const ProductTile tile =
+      expert_tile(std::min(rows.max_rows, 8u), n_cols, weight_format(data.type));
+  begin_half_rows();
+  const HalfRows x =
+      decode_rows(data.type, value(p.x), n_cols, rows, tile, is_shared ? 1 : p.top_k);
+  const RouteGroups& groups = groups_of(p, rows, tile.tokens);
+  const uint64_t expert_rows = p.weight.rows / p.n_experts;
+  const Grid grid{divide_up(expert_rows, tile.rows), groups.max_tiles};
+  launch("grouped_decode_gemm.cu", decode_instance("grouped_decode_gemm", data.type, tile), grid,
+         256, tile.shared_bytes, value(p.out), x.x, x.scale, static_cast<uint32_t>(is_shared),
+         data.data, data.row_bytes, static_cast<uint32_t>(expert_rows), n_cols,
+         padded_cols(n_cols), rows.set, p.top_k, groups.tiles, groups.n_tiles, groups.pairs,
+         p.bias, memory_.codebooks);
 }
 
 void PlanBuilder::emit_grouped_gemm(const GroupedProduct& p, const RowGroup& rows) {

@@ -10,19 +10,92 @@ namespace forge::cuda {
 namespace {
 
 constexpr uint32_t kMostMatvecTokens = 8;
-// Steps recorded for more sequences than this decode on tensor cores. The maximum decides, not the
-// number in a run: a token's sums must not depend on the batch.
-constexpr uint32_t kMostMatvecSequences = 8;
+// Most blocks that share the columns of a tile of decode_gemm.
+constexpr uint32_t kMostColumnSplits = 8;
 // Fewest elements of a row per warp when warps of matvec share it.
 constexpr uint32_t kSplitCols = 512;
 
-const char* half_of(WeightType type) { return type == WeightType::BF16 ? "bf16" : "f16"; }
-
 }  // namespace
 
-uint32_t tokens_together(uint32_t rows, const WeightFormat& format) {
-  if (format.is_generic) return rows == 1 ? 1 : 4;
-  return std::min(std::bit_ceil(rows), kMostMatvecTokens);
+// MXFP4 has the exponents of F32, and BF16 represents its weights exactly.
+bool multiplies_as_bf16(WeightType type) {
+  return type == WeightType::BF16 || type == WeightType::MXFP4;
+}
+
+static const char* half_of(WeightType type) { return multiplies_as_bf16(type) ? "bf16" : "f16"; }
+
+// Kernels of products, by the rows of x and the type of the weight. All sums of a kernel are added in
+// the same order for any number of rows, so that each row of this table has digits of its own:
+//
+//   F32 weights, any rows    matvec       exact; few tensors, such as routers
+//   decode rows              decode_gemm  the weight is read once and becomes the operand of tensor
+//                                         cores in registers, for one token as for 64: arithmetic on
+//                                         two F16 at once takes half of the instructions of F32
+//   prefill rows             cuBLASLt     fastest where it is present and rows are many
+//                            gemm         elsewhere
+uint32_t matvec_tokens(uint32_t rows) { return std::min(std::bit_ceil(rows), kMostMatvecTokens); }
+
+// Blocks that divide the columns of a tile of decode_gemm among themselves, so that a weight of few
+// rows fills the device: each multiprocessor has one and a half blocks of 32 rows, or each slice of a
+// row just one span of columns (kernels/cuda/decode_gemm.cuh). They do not depend on the number of
+// tokens, because the order of sums does not.
+static uint32_t column_splits(uint64_t rows, uint64_t cols, uint32_t multiprocessors) {
+  uint32_t splits = 1;
+  while (splits < kMostColumnSplits && cols >= 2 * splits * kSplitCols &&
+         2 * divide_up(rows, 32) * splits < 3 * multiprocessors) {
+    splits *= 2;
+  }
+  return splits;
+}
+
+// The tiles of decode_gemm, by tokens:
+//
+//   1    x is rounded by the kernel itself, which saves a launch
+//   8    one tile of the tensor cores; file blocks, whose decoded weights fill the registers, use no
+//        larger one
+//   32   64 rows of the weight share x in shared memory, which smaller devices have for 32 tokens
+//   64   and others for twice as many
+ProductTile PlanBuilder::product_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
+                                      const WeightFormat& format) const {
+  const uint32_t splits = column_splits(rows, cols, gpu_.multiprocessors);
+  // The largest part of a row.
+  ProductTile tile = expert_tile(tokens, divide_up(divide_up(cols, 128), splits) * 128, format);
+  tile.splits = splits;
+  return tile;
+}
+
+ProductTile PlanBuilder::expert_tile(uint32_t tokens, uint64_t cols,
+                                     const WeightFormat& format) const {
+  // A block has some static shared memory, too.
+  const auto fits = [&](uint64_t bytes) { return bytes + 1024 <= gpu_.max_shared_bytes; };
+  const uint64_t row_bytes = padded_to(cols, 128) * 2;
+  if (tokens <= 1 && fits(row_bytes)) {
+    return {.token_tiles = 0,
+            .tokens = 1,
+            .rows = 32,
+            .splits = 1,
+            .shared_bytes = static_cast<uint32_t>(std::max<uint64_t>(row_bytes, 1024))};
+  }
+  const auto ring = [](uint32_t n) { return n * 8 * 256 * 4 * (n >= 4 ? 2 : 3); };
+  uint32_t tiles = 1;
+  if (tokens > 8 && !format.is_generic) tiles = tokens > 32 && fits(ring(8)) ? 8 : 4;
+  return {.token_tiles = tiles,
+          .tokens = 8 * tiles,
+          .rows = tiles >= 4 ? 64u : 32u,
+          .splits = 1,
+          .shared_bytes = ring(tiles)};
+}
+
+PlanBuilder::ColumnSplit PlanBuilder::column_split(const ProductTile& tile, const Grid& grid) {
+  if (tile.splits == 1) return {};
+  const uint64_t tiles = uint64_t{grid.x} * grid.y;
+  const uint64_t sums = tiles * tile.splits * tile.tokens * (tile.rows + 4);
+  return {scratch(sums * sizeof(float)), arrivals(tiles)};
+}
+
+std::string decode_instance(const char* kernel, WeightType type, const ProductTile& tile) {
+  return std::string(kernel) + "<" + weight_format(type).name + ", " + half_of(type) + ", " +
+         std::to_string(tile.token_tiles) + ">";
 }
 
 std::string half_instance(const char* kernel, WeightType type) {
@@ -40,11 +113,7 @@ void PlanBuilder::emit(const MatmulOp& op) {
     begin_half_rows();
     for (const Product& p : products) {
       if (p.part->type == WeightType::F32) continue;
-      if (decodes_by_matvec()) {
-        emit_matvec(p, decode);
-      } else {
-        emit_decode_gemm(p, decode);
-      }
+      emit_decode_gemm(p, decode);
     }
   }
   if (prefill.max_rows > 0) {
@@ -65,22 +134,22 @@ bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RowGroup& rows) {
   const CudaWeight& weight = cuda_weight(*op.weight);
   const DevicePart& part = weight.device_parts()[0];
   const WeightFormat format = weight_format(part.type);
-  if (!weight.is_uniform() || format.is_generic) return false;
-  if (part.type != WeightType::F32 && !decodes_by_matvec()) return false;
+  if (!weight.is_uniform() || format.is_generic || part.type == WeightType::F32) return false;
+  const ProductTile tile = product_tile(rows.max_rows, 2 * uint64_t{width}, weight.cols, format);
+  if (tile.token_tiles > 1) return false;
   // The result is planned to live after x, so it may have the same memory.
   if (!are_apart(program_, values_, glu->out, op.x)) return false;
-  const uint32_t tokens = tokens_together(rows.max_rows, format);
-  const uint32_t split = matvec_split(part.rows, weight.cols, format);
-  launch("gated_matvec.cu", tokens_instance("gated_matvec", format, tokens),
-         {divide_up(width, 8 / split), divide_up(rows.max_rows, tokens)}, 256, 0, value(glu->out),
-         value(op.x), weight.matrix.at(part.offset), part.row_bytes, width,
-         static_cast<uint32_t>(weight.cols), rows.set, glu->unit, split, memory_.codebooks);
+  const auto n_cols = static_cast<uint32_t>(weight.cols);
+  begin_half_rows();
+  const HalfRows x = decode_rows(part.type, value(op.x), n_cols, rows, tile);
+  // A tile has rows of the gate and as many of `up`.
+  const Grid grid = tile.grid(rows.max_rows, padded_to(width, tile.rows / 2) * 2);
+  launch("gated_decode_gemm.cu", decode_instance("gated_decode_gemm", part.type, tile), grid, 256,
+         tile.shared_bytes, value(glu->out), x.x, x.scale, weight.matrix.at(part.offset),
+         part.row_bytes, width, n_cols, padded_cols(n_cols), rows.set, glu->unit,
+         column_split(tile, grid), memory_.codebooks);
   ++op_index_;
   return true;
-}
-
-bool PlanBuilder::decodes_by_matvec() const {
-  return program_.limits.max_sequences <= kMostMatvecSequences;
 }
 
 std::vector<PlanBuilder::Product> PlanBuilder::products_of(const MatmulOp& op) const {
@@ -101,26 +170,24 @@ std::vector<PlanBuilder::Product> PlanBuilder::products_of(const MatmulOp& op) c
   return products;
 }
 
-uint32_t PlanBuilder::matvec_split(uint64_t rows, uint64_t cols, const WeightFormat& format) const {
+uint32_t PlanBuilder::matvec_split(uint64_t rows, uint64_t cols) const {
   // Warps share rows only when there are not enough rows to keep the device busy.
   const uint64_t most = std::clamp<uint64_t>(cols / kSplitCols, 1, 8);
   uint32_t split = 1;
   while (2 * split <= most &&
-         divide_up(rows, 8 / split * warp_rows(format)) < 4 * gpu_.multiprocessors) {
+         divide_up(rows, 8 / split * kWarpRows) < 4 * gpu_.multiprocessors) {
     split *= 2;
   }
   return split;
 }
 
 void PlanBuilder::emit_matvec(const Product& p, const RowGroup& rows) {
-  const WeightFormat format = weight_format(p.part->type);
-  const uint32_t tokens = tokens_together(rows.max_rows, format);
-  const uint32_t split = matvec_split(p.part->rows, p.weight->cols, format);
-  const Grid grid{divide_up(p.part->rows, 8 / split * warp_rows(format)),
+  const uint32_t tokens = matvec_tokens(rows.max_rows);
+  const uint32_t split = matvec_split(p.part->rows, p.weight->cols);
+  const Grid grid{divide_up(p.part->rows, 8 / split * kWarpRows),
                   divide_up(rows.max_rows, tokens)};
-  launch("matvec.cu", tokens_instance("matvec", format, tokens), grid, 256, 0, p.out, p.x,
-         p.data(), p.part->row_bytes, p.n_rows(), p.n_cols(), p.out_stride(), rows.set, p.epilogue,
-         split, memory_.codebooks);
+  launch("matvec.cu", "matvec<" + std::to_string(tokens) + ">", grid, 256, 0, p.out, p.x, p.data(),
+         p.part->row_bytes, p.n_rows(), p.n_cols(), p.out_stride(), rows.set, p.epilogue, split);
 }
 
 void PlanBuilder::begin_half_rows() {
@@ -142,20 +209,22 @@ const PlanBuilder::HalfRows& PlanBuilder::half_rows(WeightType type, DevicePoint
   return half_rows_.emplace(element, half).first->second;
 }
 
+PlanBuilder::HalfRows PlanBuilder::decode_rows(WeightType type, DevicePointer x, uint32_t cols,
+                                               const RowGroup& rows, const ProductTile& tile,
+                                               uint32_t pieces) {
+  if (tile.token_tiles == 0) return {x, 0};
+  return half_rows(type, x, cols, rows, pieces);
+}
+
 void PlanBuilder::emit_decode_gemm(const Product& p, const RowGroup& rows) {
-  const HalfRows& half = half_rows(p.part->type, p.x, p.n_cols(), rows);
-  const WeightFormat format = weight_format(p.part->type);
-  // Tiles of 8 tokens and 16 rows. Decoded blocks fill the registers.
-  const bool is_small = rows.max_rows <= 8 || format.is_generic;
-  const uint32_t token_tiles = is_small ? 1 : 4, row_tiles = is_small ? 1 : 2;
-  const Grid grid{divide_up(rows.max_rows, 8 * token_tiles),
-                  divide_up(p.part->rows, 16 * row_tiles)};
-  launch("decode_gemm.cu",
-         "decode_gemm<" + format.name + ", " + half_of(p.part->type) + ", " +
-             std::to_string(token_tiles) + ", " + std::to_string(row_tiles) + ">",
-         grid, 256, 0, p.out, half.x, half.scale, p.data(), p.part->row_bytes, p.n_rows(),
+  const ProductTile tile = product_tile(rows.max_rows, p.part->rows, p.weight->cols,
+                                        weight_format(p.part->type));
+  const HalfRows x = decode_rows(p.part->type, p.x, p.n_cols(), rows, tile);
+  const Grid grid = tile.grid(rows.max_rows, p.part->rows);
+  launch("decode_gemm.cu", decode_instance("decode_gemm", p.part->type, tile), grid, 256,
+         tile.shared_bytes, p.out, x.x, x.scale, p.data(), p.part->row_bytes, p.n_rows(),
          p.n_cols(), padded_cols(p.weight->cols), p.out_stride(), rows.set, p.epilogue,
-         memory_.codebooks);
+         column_split(tile, grid), memory_.codebooks);
 }
 
 void PlanBuilder::emit_gemm(const Product& p, const RowGroup& rows) {

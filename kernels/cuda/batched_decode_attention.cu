@@ -224,21 +224,6 @@ struct BlockSums {
   }
 };
 
-// True for all threads of the last block that calls this for a counter, of `n_blocks`; resets the
-// counter. What the other blocks stored before their calls is then visible.
-DEVICE bool is_last_arrival(u32* counter, u32 n_blocks) {
-  SHARED(u32, arrived, [1]);
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    arrived[0] = atomicAdd(counter, 1u) + 1;
-    if (arrived[0] == n_blocks) *counter = 0;
-  }
-  __syncthreads();
-  __threadfence();
-  return arrived[0] == n_blocks;
-}
-
 template <class T, int D, class Limits = Unmasked>
 __global__ void __launch_bounds__(DecodeShape<T, D>::kWarps * 32, 3)
     batched_decode_attention(float* out, float* partial_out, float* partial_ml, u32* arrivals,

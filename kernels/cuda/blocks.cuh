@@ -179,8 +179,7 @@ struct Decoder<39> {  // MXFP4: e, qs[16]
 
 template <u32 type>
 struct Blocks {
-  static constexpr u32 kRun = 32, kRuns = 1, kUnit = 32;
-  static constexpr bool kHasMin = false, kScaled = false;
+  static constexpr u32 kCols = 32, kUnit = 32, kRegisters = 32;
   struct Chunk {
     float w[32];
   };
@@ -191,10 +190,18 @@ struct Blocks {
                           codebooks);
     return c;
   }
-  static constexpr DEVICE_MEMBER u32 column(u32 chunk, u32, u32 j) { return chunk * 32 + 4 * j; }
-  static DEVICE_MEMBER float4 four(const Chunk& c, u32, u32 j) {
-    return make_float4(c.w[4 * j], c.w[4 * j + 1], c.w[4 * j + 2], c.w[4 * j + 3]);
+  static DEVICE_MEMBER void floats(const Chunk& c, u32 p, float (&w)[8]) {
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) w[i] = c.w[8 * p + i];
   }
-  static DEVICE_MEMBER float scale(const Chunk&, u32) { return 1.0f; }
-  static DEVICE_MEMBER float min(const Chunk&, u32) { return 0.0f; }
+  template <class T>
+  static DEVICE_MEMBER uint4 words(const Chunk& c, u32 p) {
+    return packed_unit<Blocks, T>(c, p);
+  }
 };
+
+// True for formats whose weights are decoded while they are loaded.
+template <class F>
+constexpr bool kDecodedByLoad = false;
+template <u32 type>
+constexpr bool kDecodedByLoad<Blocks<type>> = true;

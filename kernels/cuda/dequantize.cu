@@ -2,52 +2,50 @@
 // formats without a product kernel.
 //
 //   out [rows, padded_cols] of T, zero beyond cols; weight rows first_row .. first_row + rows
-//   grid: (padded_cols / 2048, rows); block 128
+//   grid: (padded_cols / 4096, rows); block 128
 //   moves: the weight once, 2 or 4 bytes per weight out
+//
+// A thread unpacks eight weights, so that neighbouring threads store neighbouring 16 bytes; the
+// threads of a chunk all load it. File blocks (blocks.cuh), which are costly to decode, are decoded
+// by one thread.
 
 #include "blocks.cuh"
 
-template <class T>
-DEVICE void store_four(T* out, float4 v) {
-  *reinterpret_cast<uint2*>(out) =
-      make_uint2(pack_as(T{}, v.x, v.y), pack_as(T{}, v.z, v.w));
+template <class F, class T>
+DEVICE void store_unit(T* out, const typename F::Chunk& c, u32 p) {
+  if constexpr (sizeof(T) == 2) {
+    *reinterpret_cast<uint4*>(out) = F::template words<T>(c, p);
+  } else {
+    float w[8];
+    F::floats(c, p, w);
+    float4* to = reinterpret_cast<float4*>(out);
+    to[0] = make_float4(w[0], w[1], w[2], w[3]);
+    to[1] = make_float4(w[4], w[5], w[6], w[7]);
+  }
 }
-DEVICE void store_four(float* out, float4 v) { *reinterpret_cast<float4*>(out) = v; }
 
 template <class F, class T>
 __global__ void __launch_bounds__(128, 4)
     dequantize(T* out, const u8* weight, u64 row_stride, u32 first_row, u32 rows, u32 cols,
                u32 padded_cols, const u64* codebooks) {
   wait_for_previous_kernel();
-  constexpr u32 kElements = F::kRun * F::kRuns;
+  constexpr u32 kUnits = F::kCols / 8, kOwn = kDecodedByLoad<F> ? kUnits : 1;
   const u32 row = blockIdx.y;
   if (row >= rows) return;
   T* to = out + u64(row) * padded_cols;
   const u8* from = weight + (u64(first_row) + row) * row_stride;
-  const u32 n_chunks = chunks_of<F>(cols), per_block = 2048 / kElements;
-  const u32 end = min(n_chunks, (blockIdx.x + 1) * per_block);
-  for (u32 chunk = blockIdx.x * per_block + threadIdx.x; chunk < end; chunk += blockDim.x) {
-    const typename F::Chunk c = F::load(from, cols, chunk, codebooks);
-    for (u32 r = 0; r < F::kRuns; ++r) {
-      const float scale = F::scale(c, r), least = F::min(c, r);
-      for (u32 j = 0; j < F::kRun / 4; ++j) {
-        float4 v = F::four(c, r, j);
-        if (F::kScaled) {
-          v = make_float4(v.x * scale - least, v.y * scale - least, v.z * scale - least,
-                          v.w * scale - least);
-        }
-        // A chunk may extend beyond the last column, but rows are padded with zeros on both sides.
-        const u32 col = F::column(chunk, r, j);
-        if (col < padded_cols) store_four(to + col, v);
-      }
+  const u32 n_units = chunks_of<F>(cols) * kUnits, end = min(padded_cols / 8, (blockIdx.x + 1) * 512);
+  for (u32 unit = blockIdx.x * 512 + threadIdx.x * kOwn; unit < end; unit += blockDim.x * kOwn) {
+    typename F::Chunk c = {};
+    if (unit < n_units) c = F::load(from, cols, unit / kUnits, codebooks);
+#pragma unroll
+    for (u32 i = 0; i < kOwn; ++i) {
+      // A chunk may extend beyond the last column, but rows are padded with zeros.
+      if (unit + i < end) store_unit<F>(to + (unit + i) * 8, c, kOwn == 1 ? unit % kUnits : i);
     }
   }
-  const u32 written = n_chunks * kElements;
-  if (blockIdx.x != gridDim.x - 1) return;
-  for (u32 i = written + threadIdx.x; i < padded_cols; i += blockDim.x) convert(0.0f, to[i]);
 }
 
-INSTANCE(dequantize<FormatF32, f16>)
 INSTANCE(dequantize<FormatF32, float>)
 INSTANCE(dequantize<FormatF16, f16>)
 INSTANCE(dequantize<FormatF16, float>)
@@ -97,5 +95,5 @@ INSTANCE(dequantize<Blocks<34>, f16>)
 INSTANCE(dequantize<Blocks<34>, float>)
 INSTANCE(dequantize<Blocks<35>, f16>)
 INSTANCE(dequantize<Blocks<35>, float>)
-INSTANCE(dequantize<Blocks<39>, f16>)
+INSTANCE(dequantize<Blocks<39>, bf16>)
 INSTANCE(dequantize<Blocks<39>, float>)

@@ -16,16 +16,12 @@ KERNEL embed(Embed a) {
   const float* x = a.has_x ? a.x + u64(token) * a.cols : nullptr;
   for (u32 chunk = threadIdx.x; chunk < chunks_of<F>(a.cols); chunk += blockDim.x) {
     const typename F::Chunk c = F::load(row, a.cols, chunk, a.codebooks);
-    for (u32 r = 0; r < F::kRuns; ++r) {
-      for (u32 j = 0; j < F::kRun / 4; ++j) {
-        const float4 q = F::four(c, r, j);
-        const float four[4] = {q.x, q.y, q.z, q.w};
-        for (u32 k = 0; k < 4; ++k) {
-          const u32 col = F::column(chunk, r, j) + k;
-          if (col >= a.cols) continue;
-          const float w = F::kScaled ? four[k] * F::scale(c, r) - F::min(c, r) : four[k];
-          to[col] = x ? x[col] + w : w * a.scale;
-        }
+    for (u32 p = 0; p < F::kCols / 8; ++p) {
+      float w[8];
+      F::floats(c, p, w);
+      for (u32 k = 0; k < 8; ++k) {
+        const u32 col = chunk * F::kCols + 8 * p + k;
+        if (col < a.cols) to[col] = x ? x[col] + w[k] : w[k] * a.scale;
       }
     }
   }

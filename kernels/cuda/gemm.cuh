@@ -32,7 +32,7 @@ struct GemmWeight {
 // The chunks of weights that a thread loads for one step.
 template <class F>
 struct WeightLoader {
-  static constexpr u32 kPerRow = kStep / (F::kRun * F::kRuns);
+  static constexpr u32 kPerRow = kStep / F::kCols;
   static constexpr u32 kEach = kRows * kPerRow / kThreads;
   typename F::Chunk chunks[kEach];
 
@@ -60,16 +60,9 @@ struct WeightLoader {
       T* row = tile + row_of(i) * kStride;
       const u32 chunk = step * kPerRow + chunk_of(i);
 #pragma unroll
-      for (u32 r = 0; r < F::kRuns; ++r) {
-        const float scale = F::scale(chunks[i], r), least = F::min(chunks[i], r);
-#pragma unroll
-        for (u32 j = 0; j < F::kRun / 4; ++j) {
-          const float4 v = F::four(chunks[i], r, j);
-          *reinterpret_cast<uint2*>(row + F::column(chunk, r, j) - step * kStep) =
-              F::kScaled ? make_uint2(pack_as(T{}, v.x * scale - least, v.y * scale - least),
-                                      pack_as(T{}, v.z * scale - least, v.w * scale - least))
-                         : make_uint2(pack_as(T{}, v.x, v.y), pack_as(T{}, v.z, v.w));
-        }
+      for (u32 p = 0; p < F::kCols / 8; ++p) {
+        uint4* to = reinterpret_cast<uint4*>(row + chunk * F::kCols + 8 * p - step * kStep);
+        *to = F::template words<T>(chunks[i], p);
       }
     }
   }

@@ -1,11 +1,11 @@
-// Products with the chosen experts: out[pair] = x of the pair's token (or of the pair itself) times
-// the expert's block of the weight, plus its bias.
+// Products with the chosen experts of a weight in F32: out[pair] = x of the pair's token (or of the
+// pair itself) times the expert's block of the weight, plus its bias.
 //
 //   x [.., cols] when x_shared, else [.. * top_k, cols]; out [.. * top_k, expert_rows], for the
 //   tokens of a set: pairs as in moe.cuh
 //   weight: n_experts * expert_rows rows; bias [n_experts, expert_rows] or null
 //   tiles, pairs: of moe_group with tile_tokens = tokens
-//   grid: (expert_rows / (8 / split * rows per warp), maximum number of tiles); block 256
+//   grid: (expert_rows / (8 / split * 2), maximum number of tiles); block 256
 //   moves: the weights of the chosen experts, once per `tokens` pairs of an expert
 //
 // The method is that of matvec.cuh.
@@ -13,12 +13,11 @@
 #include "matvec.cuh"
 #include "moe.cuh"
 
-template <class F, u32 tokens>
-__global__ void __launch_bounds__(256, InFlight<F>::blocks_per_sm(tokens))
+template <u32 tokens>
+__global__ void __launch_bounds__(256, matvec_blocks_per_sm(tokens))
     grouped_matvec(float* out, const float* x, u32 x_shared, const u8* weight, u64 row_stride,
                    u32 expert_rows, u32 cols, RowSet set, u32 top_k, const MoeTile* tiles,
-                   const u32* n_tiles, const u32* pairs, const float* bias, u32 split,
-                   const u64* codebooks) {
+                   const u32* n_tiles, const u32* pairs, const float* bias, u32 split) {
   wait_for_previous_kernel();
   if (blockIdx.y >= *n_tiles) return;
   const MoeTile tile = tiles[blockIdx.y];
@@ -30,80 +29,16 @@ __global__ void __launch_bounds__(256, InFlight<F>::blocks_per_sm(tokens))
     token_rows.row[t] = x + row * cols;
   }
   const u64 first_row = u64(tile.expert) * expert_rows;
-  multiply_rows<F, tokens>(
+  multiply_rows<tokens>(
       {weight + first_row * row_stride, row_stride, expert_rows, cols}, token_rows, split,
-      codebooks, [&](u32 row, u32 t, float product) {
+      [&](u32 row, u32 t, float product) {
         if (t >= tile.count) return;
         const float sum = bias ? product + bias[first_row + row] : product;
         out[out_row_of_pair(set, pairs[tile.first + t], top_k) * expert_rows + row] = sum;
       });
 }
 
-INSTANCE(grouped_matvec<FormatF32, 1>)
-INSTANCE(grouped_matvec<FormatF32, 2>)
-INSTANCE(grouped_matvec<FormatF32, 4>)
-INSTANCE(grouped_matvec<FormatF32, 8>)
-INSTANCE(grouped_matvec<FormatF16, 1>)
-INSTANCE(grouped_matvec<FormatF16, 2>)
-INSTANCE(grouped_matvec<FormatF16, 4>)
-INSTANCE(grouped_matvec<FormatF16, 8>)
-INSTANCE(grouped_matvec<FormatBF16, 1>)
-INSTANCE(grouped_matvec<FormatBF16, 2>)
-INSTANCE(grouped_matvec<FormatBF16, 4>)
-INSTANCE(grouped_matvec<FormatBF16, 8>)
-INSTANCE(grouped_matvec<FormatQ8_0, 1>)
-INSTANCE(grouped_matvec<FormatQ8_0, 2>)
-INSTANCE(grouped_matvec<FormatQ8_0, 4>)
-INSTANCE(grouped_matvec<FormatQ8_0, 8>)
-INSTANCE(grouped_matvec<FormatFP8, 1>)
-INSTANCE(grouped_matvec<FormatFP8, 2>)
-INSTANCE(grouped_matvec<FormatFP8, 4>)
-INSTANCE(grouped_matvec<FormatFP8, 8>)
-INSTANCE(grouped_matvec<FormatQ4_0, 1>)
-INSTANCE(grouped_matvec<FormatQ4_0, 2>)
-INSTANCE(grouped_matvec<FormatQ4_0, 4>)
-INSTANCE(grouped_matvec<FormatQ4_0, 8>)
-INSTANCE(grouped_matvec<FormatQ4_K, 1>)
-INSTANCE(grouped_matvec<FormatQ4_K, 2>)
-INSTANCE(grouped_matvec<FormatQ4_K, 4>)
-INSTANCE(grouped_matvec<FormatQ4_K, 8>)
-INSTANCE(grouped_matvec<FormatQ6_K, 1>)
-INSTANCE(grouped_matvec<FormatQ6_K, 2>)
-INSTANCE(grouped_matvec<FormatQ6_K, 4>)
-INSTANCE(grouped_matvec<FormatQ6_K, 8>)
-INSTANCE(grouped_matvec<Blocks<3>, 1>)
-INSTANCE(grouped_matvec<Blocks<3>, 4>)
-INSTANCE(grouped_matvec<Blocks<6>, 1>)
-INSTANCE(grouped_matvec<Blocks<6>, 4>)
-INSTANCE(grouped_matvec<Blocks<7>, 1>)
-INSTANCE(grouped_matvec<Blocks<7>, 4>)
-INSTANCE(grouped_matvec<Blocks<10>, 1>)
-INSTANCE(grouped_matvec<Blocks<10>, 4>)
-INSTANCE(grouped_matvec<Blocks<11>, 1>)
-INSTANCE(grouped_matvec<Blocks<11>, 4>)
-INSTANCE(grouped_matvec<Blocks<13>, 1>)
-INSTANCE(grouped_matvec<Blocks<13>, 4>)
-INSTANCE(grouped_matvec<Blocks<16>, 1>)
-INSTANCE(grouped_matvec<Blocks<16>, 4>)
-INSTANCE(grouped_matvec<Blocks<17>, 1>)
-INSTANCE(grouped_matvec<Blocks<17>, 4>)
-INSTANCE(grouped_matvec<Blocks<18>, 1>)
-INSTANCE(grouped_matvec<Blocks<18>, 4>)
-INSTANCE(grouped_matvec<Blocks<19>, 1>)
-INSTANCE(grouped_matvec<Blocks<19>, 4>)
-INSTANCE(grouped_matvec<Blocks<20>, 1>)
-INSTANCE(grouped_matvec<Blocks<20>, 4>)
-INSTANCE(grouped_matvec<Blocks<21>, 1>)
-INSTANCE(grouped_matvec<Blocks<21>, 4>)
-INSTANCE(grouped_matvec<Blocks<22>, 1>)
-INSTANCE(grouped_matvec<Blocks<22>, 4>)
-INSTANCE(grouped_matvec<Blocks<23>, 1>)
-INSTANCE(grouped_matvec<Blocks<23>, 4>)
-INSTANCE(grouped_matvec<Blocks<29>, 1>)
-INSTANCE(grouped_matvec<Blocks<29>, 4>)
-INSTANCE(grouped_matvec<Blocks<34>, 1>)
-INSTANCE(grouped_matvec<Blocks<34>, 4>)
-INSTANCE(grouped_matvec<Blocks<35>, 1>)
-INSTANCE(grouped_matvec<Blocks<35>, 4>)
-INSTANCE(grouped_matvec<Blocks<39>, 1>)
-INSTANCE(grouped_matvec<Blocks<39>, 4>)
+INSTANCE(grouped_matvec<1>)
+INSTANCE(grouped_matvec<2>)
+INSTANCE(grouped_matvec<4>)
+INSTANCE(grouped_matvec<8>)

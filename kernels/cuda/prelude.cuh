@@ -75,10 +75,16 @@ DEVICE uint4 load_streaming(const void* p) {
 }
 #endif
 
-// Must be called first in every kernel. From SM90 on, a kernel may start while the previous one is
-// still running (programmatic dependent launch). Until this returns, the kernel must not touch
-// memory that the previous kernel reads or writes. It also allows the next kernel to start early;
-// that kernel waits here in the same way.
+// Loads a number that no kernel writes: a weight. Such loads may precede wait_for_previous_kernel.
+template <class T>
+DEVICE T load_constant(const void* p) {
+  return __ldg(static_cast<const T*>(p));
+}
+
+// Must be called in every kernel. From SM90 on, a kernel may start while the previous one is still
+// running (programmatic dependent launch). Until this returns, the kernel must touch no memory but
+// weights, and those only by load_streaming and load_constant. It also allows the next kernel to
+// start early; that kernel waits here in the same way.
 #ifdef FORGE_EMULATOR
 DEVICE void wait_for_previous_kernel() { emulator::note_wait(); }
 #elif __CUDA_ARCH__ >= 900
@@ -103,6 +109,9 @@ DEVICE float low_as(f16, u32 word) { return to_float(f16{u16(word)}); }
 DEVICE float high_as(f16, u32 word) { return to_float(f16{u16(word >> 16)}); }
 DEVICE float low_as(bf16, u32 word) { return __uint_as_float(word << 16); }
 DEVICE float high_as(bf16, u32 word) { return __uint_as_float(word & 0xffff0000u); }
+
+// The same F16 in both halves of a word.
+DEVICE u32 both_halves(f16 x) { return x.bits * 0x10001u; }
 
 DEVICE u32 round_up(u32 n, u32 unit) { return (n + unit - 1) / unit * unit; }
 DEVICE u32 word_of(uint4 v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }

@@ -34,6 +34,8 @@ DEVICE u32 subtract_halves(u32 a, u32 b) {
 DEVICE u32 multiply_halves(u32 a, u32 b) {
   return emulator::for_halves(a, b, [](float x, float y) { return x * y; });
 }
+DEVICE u32 fma_halves(u32 a, u32 b, u32 c) { return emulator::fma_halves(a, b, c); }
+DEVICE u32 and_or(u32 word, u32 mask, u32 bits) { return (word & mask) | bits; }
 
 #else
 
@@ -101,6 +103,18 @@ DEVICE u32 subtract_halves(u32 a, u32 b) {
 DEVICE u32 multiply_halves(u32 a, u32 b) {
   u32 result;
   asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
+}
+// a * b + c, rounded once.
+DEVICE u32 fma_halves(u32 a, u32 b, u32 c) {
+  u32 result;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
+  return result;
+}
+// Both logical operations in one instruction; the compiler takes two if mask and bits are constants.
+DEVICE u32 and_or(u32 word, u32 mask, u32 bits) {
+  u32 result;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(word), "r"(mask), "r"(bits));
   return result;
 }
 

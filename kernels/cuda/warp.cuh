@@ -51,3 +51,18 @@ DEVICE float block_max(float x, float* partial) {
   const u32 n_warps = blockDim.x / kWarp;
   return warp_max(lane_id() < n_warps ? partial[lane_id()] : -FORGE_INFINITY);
 }
+
+// True for all threads of the last block that calls this for a counter, of `n_blocks`; resets the
+// counter. What the other blocks stored before their calls is then visible.
+DEVICE bool is_last_arrival(u32* counter, u32 n_blocks) {
+  SHARED(u32, arrived, [1]);
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    arrived[0] = atomicAdd(counter, 1u) + 1;
+    if (arrived[0] == n_blocks) *counter = 0;
+  }
+  __syncthreads();
+  __threadfence();
+  return arrived[0] == n_blocks;
+}

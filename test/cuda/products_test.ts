@@ -33,7 +33,7 @@ Deno.test({
       const prompt = plans.find((line) => !line.includes(" 0 of prompts"))!;
       assertStringIncludes(prompt, env === without ? "xgemm<FormatF16, f16>" : "xcublasLtMatmul");
       const decoding = plans.find((line) => line.includes(" 0 of prompts"))!;
-      assert(!/gemm|cublasLt/.test(decoding), decoding);
+      assert(!/xgemm|cublasLt/.test(decoding), decoding);
     }
   },
 });
@@ -64,7 +64,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "models opened for many sequences decode on tensor cores, one or several at a time",
+  name: "models decode with the same kernels for one and for many sequences",
   ignore,
   fn: async () => {
     using folder = new TempFolder();
@@ -74,11 +74,11 @@ Deno.test({
     const batch = ["--batch", folder.at("prompts.jsonl"), "--ordered"];
     const { ids } = await answer([...batch, "--device", "cpu"], {});
     const env = await emulatedGpu();
-    for (const [parallel, kernel] of [["2", "xmatvec<"], ["9", "xdecode_gemm<"]] as const) {
+    for (const parallel of ["1", "2", "9"]) {
       const args = [...batch, "--device", "cuda", "--parallel", parallel];
       const onGpu = await answer(args, env);
       assertEquals(onGpu.ids, ids);
-      for (const plan of onGpu.plans) assertStringIncludes(plan, kernel);
+      for (const plan of onGpu.plans) assertStringIncludes(plan, "xdecode_gemm<");
     }
   },
 });

@@ -79,6 +79,10 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
   return result;
 }
 
+template <class T>
+T __ldg(const T* p) {
+  return *p;
+}
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
 inline int __ffs(int x) { return __builtin_ffs(x); }

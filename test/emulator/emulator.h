@@ -42,7 +42,7 @@ void set_order_seed(uint64_t order_seed);
 
 // A kernel, or an instance of a kernel template.
 struct Kernel {
-  std::string name;    // as in its INSTANCE line: "matvec<FormatQ4_K, 1>"
+  std::string name;    // as in its INSTANCE line: "gemm<FormatQ4_K, f16>"
   std::string symbol;  // its mangled name, the same as NVRTC's
   std::vector<size_t> param_bytes;
   std::function<void(void** params)> thread;  // params in the format of cuLaunchKernel

@@ -18,9 +18,10 @@ Deno.test({
 // tested.
 const instances = new RegExp(
   [
-    "^(gated_)?matvec<Format\\w+, [18]>$",
-    "^grouped_matvec<Format\\w+, 1>$",
-    "^(decode_|grouped_)?gemm<Format(F16|BF16)",
+    "^(grouped_)?matvec<[18]>$",
+    "^(grouped_)?decode_gemm<Format\\w+, \\w+, 0>$",
+    "^decode_gemm<Format(F16|BF16), \\w+, [14]>$",
+    "^(grouped_)?gemm<Format(F16|BF16)",
     "^repack_rows",
     "^gated_delta_rule<[24]>$",
     "_attention<(q8, 96|bf16, 80|f16, 256|f16, 288, 256|q8, 288, 256)>$",
@@ -31,8 +32,8 @@ const instances = new RegExp(
 const sanitized = [
   /^(rms|layer|fused_residual_rms)_norm_(?!.*wide)/,
   /^(glu|gather|permute|epilogue|convert_rows|cast_rows|rope_append|moe)_/,
-  /^matvec_of_(one|nine)_token/,
-  /^gated_(matvec|rms_norm|delta_rule_of_o)/,
+  /^matvec_of_one_token/,
+  /^gated_(rms_norm|delta_rule_of_o)/,
   /^(sigmoid_gate|causal_conv1d)_/,
   /^grouped_matvec_of_one_token/,
   /^(decode_|grouped_)?gemm_of_odd_columns/,

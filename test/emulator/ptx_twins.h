@@ -80,6 +80,28 @@ void perform_mma(void* const* arguments, uint32_t) {
   }
 }
 
+// Returns the float next to a double, on the side whose last bit is 1 unless it is exact. Rounding
+// it further to F16 is then the same as rounding the double.
+inline float round_to_odd(double value) {
+  const float near = static_cast<float>(value);
+  if (near == value || std::isnan(value) || std::isinf(near)) return near;
+  uint32_t bits;
+  std::memcpy(&bits, &near, sizeof bits);
+  if (bits & 1) return near;
+  return std::nextafter(near, value > near ? INFINITY : -INFINITY);
+}
+
+// a * b + c for the F16 in both halves of words. In double, products are exact, and so are sums unless
+// the operands are 2^30 apart: rounding to F16 is then the only one.
+inline uint32_t fma_halves(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t result = 0;
+  for (int i = 0; i < 2; ++i) {
+    const double value = double(half_of(a, i)) * half_of(b, i) + half_of(c, i);
+    result |= uint32_t{forge::f32_to_f16(round_to_odd(value))} << (16 * i);
+  }
+  return result;
+}
+
 template <float (*value_of)(uint32_t, int)>
 void mma(float* c, const uint32_t* a, const uint32_t* b) {
   MmaArgument argument = {c, a, b};

@@ -189,8 +189,8 @@ export const CUDA_HOST: readonly Mutant[] = [
     [
       "rows-of-an-expert",
       "cuda/plan_moe.cpp",
-      "const uint32_t split = matvec_split(expert_rows * p.top_k, p.weight.cols, format);\n  const Grid grid{divide_up(expert_rows, ",
-      "const uint32_t split = matvec_split(expert_rows * p.top_k, p.weight.cols, format);\n  const Grid grid{divide_up(expert_rows - 1, ",
+      "const Grid grid{divide_up(expert_rows, tile.rows), groups.max_tiles};",
+      "const Grid grid{expert_rows / tile.rows, groups.max_tiles};",
     ],
   ),
   ...group(

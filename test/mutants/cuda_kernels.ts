@@ -44,15 +44,29 @@ const MATVEC: KernelCheck = {
     "matvec_of_three_tokens",
     "matvec_of_nine_tokens",
     "matvec_of_odd_columns",
-    "gated_matvec_is_matvec_and_glu",
+    "matvec_of_wide_rows_split_in_eight",
   ],
-  kernels: ["matvec.cu", "gated_matvec.cu", "glu.cu", "repack_rows.cu"],
-  instances: "matvec<Format|glu|repack",
+  kernels: ["matvec.cu", "decode_gemm.cu", "convert_rows.cu", "repack_rows.cu"],
+  instances: "matvec<|decode_gemm<Format|rows<",
+};
+const DECODE_GEMM: KernelCheck = {
+  kernelTests: [
+    "decode_gemm_of_every_fast_format",
+    "decode_gemm_of_odd_columns",
+    "decode_gemm_of_a_token_is_the_same_in_any_company",
+    "gated_decode_gemm_is_decode_gemm_and_glu",
+  ],
+  kernels: [
+    ...["decode_gemm.cu", "gated_decode_gemm.cu", "glu.cu", "convert_rows.cu", "repack_rows.cu"],
+  ],
+  instances: "decode_gemm<Format|glu|rows<",
 };
 const FAR_PRODUCTS: KernelCheck = {
   kernelTests: ["products_with_rows_beyond_4_gib"],
-  kernels: ["matvec.cu", "gemm.cu", "convert_rows.cu", "embed.cu", "repack_rows.cu"],
-  instances: "Format(F32|F16|Q8_0|Q4_K)|rows<",
+  kernels: [
+    ...["matvec.cu", "decode_gemm.cu", "gemm.cu", "convert_rows.cu", "embed.cu", "repack_rows.cu"],
+  ],
+  instances: "matvec<|Format(F32|F16|Q8_0|Q4_K)|rows<",
 };
 const GROUPED: KernelCheck = {
   kernelTests: [
@@ -62,10 +76,10 @@ const GROUPED: KernelCheck = {
     "grouped_products_of_rows_beyond_4_gib",
   ],
   kernels: [
-    ...["grouped_matvec.cu", "grouped_gemm.cu", "convert_rows.cu", "moe_group.cu", "moe_route.cu"],
-    "repack_rows.cu",
+    ...["grouped_decode_gemm.cu", "grouped_matvec.cu", "grouped_gemm.cu", "convert_rows.cu"],
+    ...["moe_group.cu", "moe_route.cu", "repack_rows.cu"],
   ],
-  instances: "Format|rows<|moe",
+  instances: "Format|matvec|rows<|moe",
 };
 const GROUPS: KernelCheck = {
   kernelTests: [
@@ -122,7 +136,7 @@ const STATE: KernelCheck = {
 };
 const GEMM: KernelCheck = {
   kernelTests: ["gemm_of_odd_columns", "gemm_of_every_fast_format", "products_of_listed_rows"],
-  kernels: ["gemm.cu", "convert_rows.cu", "decode_gemm.cu", "matvec.cu", "repack_rows.cu"],
+  kernels: ["gemm.cu", "convert_rows.cu", "decode_gemm.cu", "repack_rows.cu"],
   instances: "Format|rows<",
 };
 
@@ -195,12 +209,7 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "wait_copies<kNext>();\n      __syncwarp();\n      attend",
       "wait_copies<kNext + 1>();\n      __syncwarp();\n      attend",
     ],
-    [
-      "last-arrival",
-      "batched_decode_attention.cu",
-      "if (arrived[0] == n_blocks) *counter = 0;",
-      "",
-    ],
+    ["last-arrival", "warp.cuh", "if (arrived[0] == n_blocks) *counter = 0;", ""],
     [
       "pieces-of-a-window",
       "batched_decode_attention.cu",
@@ -244,18 +253,23 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     [
       "rows-beyond-4-gib",
       "matvec.cuh",
-      "return data + u64(half > 0 ? i % 2 * half + i / 2 : i) * stride;",
-      "return data + u32(u64(half > 0 ? i % 2 * half + i / 2 : i) * stride);",
+      "w.data + u64(min(share.first_row + i, w.count - 1)) * w.stride",
+      "w.data + u32(min(share.first_row + i, w.count - 1) * w.stride)",
+    ],
+    [
+      "tile-rows-beyond-4-gib",
+      "decode_gemm.cuh",
+      "w.data + u64(row_of(16 * m + 8 * i + lane_id() / 4)) * w.row_stride",
+      "w.data + u32(row_of(16 * m + 8 * i + lane_id() / 4) * w.row_stride)",
     ],
   ),
   ...group(
     MATVEC,
-    ["pairs-of-a-gated-unit", "matvec.cuh", "i % 2 * half + i / 2", "i % 2 * half + i"],
     ["columns-past-the-end", "matvec.cuh", "k + 3 < cols ? x[k + 3] : 0.0f", "x[k + 3]"],
     [
       "rest-of-the-chunks",
       "matvec.cuh",
-      "for (; ahead > 1 && chunk < n_chunks; chunk += step) {",
+      "for (; chunk < n_chunks; chunk += step) {",
       "for (; ahead > 2 && chunk < n_chunks; chunk += step) {",
     ],
     [
@@ -264,34 +278,67 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "for (u32 part = 0; part < split; ++part)",
       "for (u32 part = 0; part < 1; ++part)",
     ],
+  ),
+  ...group(
+    DECODE_GEMM,
+    [
+      "pairs-of-a-gated-unit",
+      "gated_decode_gemm.cu",
+      "const u32 row = min(first + i / 16 * 8 + i % 8, width - 1);",
+      "const u32 row = min(first + i / 16 * 8 + i % 8, width);",
+    ],
     [
       "minimum-of-a-format",
-      "matvec.cuh",
-      "sums[i][t] += F::kHasMin ? scaled - F::min(c[i], r) * x_sums[t] : scaled;",
-      "sums[i][t] += scaled;",
+      "formats.cuh",
+      "fma_halves(q.z, scale, min), fma_halves(q.w, scale, min));",
+      "fma_halves(q.z, scale, min), multiply_halves(q.w, scale));",
+    ],
+    [
+      "last-weights-of-a-slice",
+      "decode_gemm.cuh",
+      "load(slot, step, span + kAhead);",
+      "load(slot, step, min(span + kAhead, spans.end - 2));",
+    ],
+    [
+      "divisor-of-one-token",
+      "decode_gemm.cuh",
+      "return leave(memory, sums, divisor);",
+      "return leave(memory, sums, 1.0f);",
+    ],
+    ["last-block-of-a-tile", "decode_gemm.cuh", "z < gridDim.z ?", "z + 1 < gridDim.z ?"],
+    [
+      "slot-still-read",
+      "decode_gemm.cuh",
+      "copy(i + Tile::kSlots - 1);",
+      "copy(i + Tile::kSlots);",
     ],
   ),
   ...group(
     GROUPED,
     [
       "row-of-x-beyond-4-gib",
-      "grouped_matvec.cu",
-      "token_rows.row[t] = x + row * cols;",
-      "token_rows.row[t] = x + u32(row) * cols;",
+      "grouped_decode_gemm.cu",
+      "static_cast<const float*>(x) + row * cols",
+      "static_cast<const float*>(x) + u32(row) * cols",
     ],
     [
       "shared-row-of-x",
-      "grouped_matvec.cu",
-      "x_shared ? row_of_set(set, pair / top_k)",
-      "x_shared ? row_of_set(set, pair)",
+      "grouped_decode_gemm.cu",
+      "x_shared ? row_of_set(set, own[0] / top_k)",
+      "x_shared ? row_of_set(set, own[0])",
     ],
     [
       "bias-of-an-expert",
-      "grouped_matvec.cu",
-      "bias ? product + bias[first_row + row] : product;",
-      "bias ? product + bias[row] : product;",
+      "grouped_decode_gemm.cu",
+      "bias ? product_of_row + bias[first_of_expert + row]",
+      "bias ? product_of_row + bias[row]",
     ],
-    ["token-past-a-tile", "grouped_matvec.cu", "if (t >= tile.count) return;", ""],
+    [
+      "rows-past-an-expert",
+      "grouped_decode_gemm.cu",
+      "if (row >= expert_rows) continue;",
+      "",
+    ],
   ),
   ...group(
     GROUPS,

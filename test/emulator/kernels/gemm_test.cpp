@@ -24,9 +24,7 @@ void check_gemm(const WeightKind& kind, u32 rows, u32 cols, u32 tokens,
             .max_rows = tokens + 40,
             .out_stride = stride,
             .epilogue = {bias.data(), residual.data(), 2.0f, 0}});
-  // Both operands are rounded to 11 (8) bits. The errors of a sum of `cols` products are random and
-  // reach at most a fifth of the tolerance.
-  const double rounding = kind.type == 30 ? 5e-3 : 6e-4;
+  const double rounding = product_rounding(kind);
   for (u32 t = 0; t < tokens; ++t) {
     const double size = t + 1 == tokens ? 1e6 : 1;
     std::vector<double> expected;

@@ -18,7 +18,7 @@ void check(const WeightKind& kind, const GroupedShape& s, u32 n_used, bool has_b
   launch(groups.operation(s, in.routes, count.data(), grouped_gemm_tokens()));
   Buffer<float> out(s.tokens * s.top_k * s.rows);
   launch(GroupedGemm{in.product(out, groups, has_bias), count.data(), max_tokens});
-  const double rounding = kind.type == 30 ? 5e-3 : 6e-4;
+  const double rounding = product_rounding(kind);
   for (u32 pair = 0; pair < s.tokens * s.top_k; ++pair) {
     const u32 first = expert_of(in.routes, pair / s.top_k, pair % s.top_k, s.top_k) * s.rows;
     const u32 row = s.shared ? pair / s.top_k : pair;

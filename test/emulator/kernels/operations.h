@@ -64,6 +64,13 @@ struct Matvec {
   Epilogue epilogue;
   u32 at_once, split;
 };
+// Relative rounding error of operands on tensor cores: 11 bits, or 8 for BF16 and, on CUDA, MXFP4.
+// The errors of a sum of products are random and reach at most a fifth of the tolerance.
+inline double product_rounding(const WeightKind& kind) {
+  return kind.type == 30 || kind.type == 39 ? 5e-3 : 6e-4;
+}
+// Relative rounding error of the operands of Matvec on this device; 0 for F32.
+double matvec_rounding(const WeightKind& kind);
 // Many tokens.
 struct Gemm {
   float* out;

@@ -262,6 +262,12 @@ function writeLlama(path: string, { settings, pack }: Format, isPacked: boolean,
 /** Tolerance for float32 products: packed matrices are exact. */
 const EXACT = 1e-5;
 
+/**
+ * Tolerance for CUDA, which rounds activations and unpacked weights to F16 or BF16, but not weights in
+ * F32. A factor of 11 bits has an error of up to 2^-11; those of a model's products add up.
+ */
+const ROUNDED_FACTORS = 4e-3;
+
 /** Tolerance for integers on the CPU, which rounds activations to eight bits. */
 const ROUNDED_ACTIVATIONS = 0.15;
 
@@ -270,7 +276,7 @@ const kinds = [...new Set(devices.map(({ kind }) => kind))];
 for (const format of FORMATS) {
   for (const device of kinds) {
     const isRounded = device === "cpu" && !format.name.startsWith("FP8");
-    const tolerance = isRounded ? ROUNDED_ACTIVATIONS : EXACT;
+    const tolerance = isRounded ? ROUNDED_ACTIVATIONS : device === "cuda" ? ROUNDED_FACTORS : EXACT;
     Deno.test(`a folder in ${format.name} gives the logits of its unpacked numbers (${device})`, async () => {
       using folder = new TempFolder();
       const logitsOf = async (isPacked: boolean) => {
@@ -387,7 +393,8 @@ for (const device of kinds) {
       return await model.logits(Int32Array.from(generated.prompt_ids));
     };
     const expected = await logitsOf("floats");
-    assertClose(await logitsOf("stacked"), expected, EXACT);
-    assertClose(await logitsOf("apart"), expected, EXACT);
+    const stacked = await logitsOf("stacked");
+    assertClose(stacked, expected, device === "cuda" ? ROUNDED_FACTORS : EXACT);
+    assertClose(await logitsOf("apart"), stacked, EXACT);
   });
 }

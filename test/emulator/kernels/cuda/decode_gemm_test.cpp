@@ -1,50 +1,97 @@
 // The products of decoded tokens on tensor cores.
 
+#include "../../../../csrc/common/quant/weight_type.h"
 #include "../gemm_check.h"
 #include "launch.h"
 
 namespace {
 
-void multiply_8(const Gemm& op) { launch_decode_gemm(op, {op.n_rows, nullptr}, 1, 1); }
-void multiply_32(const Gemm& op) { launch_decode_gemm(op, {op.n_rows, nullptr}, 4, 2); }
+// Launches a product in the same tile for any number of tokens; `split` blocks share its columns.
+template <u32 at_once, u32 split = 1>
+void multiply(const Gemm& op) {
+  launch_decode_gemm({.out = op.out,
+                      .x = op.x,
+                      .weight = op.weight,
+                      .n_rows = op.n_rows,
+                      .max_rows = op.max_rows,
+                      .out_stride = op.out_stride,
+                      .epilogue = op.epilogue,
+                      .at_once = at_once,
+                      .split = split},
+                     {op.n_rows, nullptr});
+}
+using Multiply = void (*)(const Gemm&);
+constexpr Multiply kTiles[][2] = {{multiply<1>, multiply<1, 3>},
+                                  {multiply<2>, multiply<2, 3>},
+                                  {multiply<4>, multiply<4, 3>},
+                                  {multiply<8>, multiply<8, 3>}};
+
+void check_random(Random& random) {
+  std::string name;
+  const bool is_fast = random.below(3) != 0;
+  const WeightKind kind = is_fast ? half_kinds[random.below(kHalfKinds)]
+                                  : other_kind(random.one_of(other_types), name);
+  const u32 unit = forge::find_weight_type(kind.type)->block_elements;
+  check_gemm(kind, random.between(1, 150), unit * random.between(1, 1 + 2500 / unit),
+             random.between(1, 70), kTiles[random.below(is_fast ? 4 : 2)][random.below(2)]);
+}
 
 }  // namespace
 
+TEST_RANDOM(random_decode_gemm, check_random, 12)
 TEST(decode_gemm_of_every_fast_format) {
   for (int k = 0; k < kHalfKinds; ++k) {
-    check_gemm(half_kinds[k], 37, 1280, 16, multiply_8);
-    check_gemm(half_kinds[k], 37, 1280, 40, multiply_32);
+    check_gemm(half_kinds[k], 37, 1280, 2, multiply<1>);
+    check_gemm(half_kinds[k], 37, 1280, 11, multiply<2, 2>);
+    check_gemm(half_kinds[k], 70, 1280, 40, multiply<4, 2>);
+    check_gemm(half_kinds[k], 70, 768, 66, multiply<8>);
   }
 }
 TEST(decode_gemm_of_odd_columns) {
-  check_gemm(half_kinds[0], 3, 77, 5, multiply_8);
-  check_gemm(half_kinds[1], 17, 1031, 19, multiply_32);
+  check_gemm(half_kinds[0], 3, 77, 5, multiply<2>);
+  check_gemm(half_kinds[0], 3, 77, 1, multiply<1, 2>);
+  check_gemm(half_kinds[1], 17, 1031, 19, multiply<4, 2>);
 }
 TEST(decode_gemm_of_other_types) {
   std::string name;
-  for (const u32 type : other_types) check_gemm(other_kind(type, name), 20, 256, 9, multiply_8);
+  for (const u32 type : other_types) {
+    check_gemm(other_kind(type, name), 20, 256, 9, multiply<2>);
+    check_gemm(other_kind(type, name), 20, 256, 1, multiply<1>);
+  }
 }
 
+// Tokens beyond the range of F16 have divisors of their own.
 TEST(decode_gemm_of_a_token_is_the_same_in_any_company) {
   for (int k = 0; k < kHalfKinds; ++k) {
     Random random(static_cast<u64>(k));
-    const u32 rows = 37, cols = 1280, tokens = 33;
+    const u32 rows = 37, cols = 1280, tokens = 65;
     const DeviceWeight weight = random_weight(random, half_kinds[k], rows, cols);
-    const auto x = random_floats(random, tokens * cols);
-    // The last token among many, and alone.
-    const Buffer<u32> all = {tokens}, one = {1}, last = {tokens - 1};
-    Buffer<float> out(tokens * rows), alone(tokens * rows);
-    Gemm op = {.out = out.data(),
-               .x = x.data(),
-               .weight = &weight,
-               .n_rows = all.data(),
-               .max_rows = tokens,
-               .out_stride = rows,
-               .epilogue = {nullptr, nullptr, 1, 0}};
-    launch_decode_gemm(op, {all.data(), nullptr}, 4, 2);
-    op.out = alone.data();
-    op.max_rows = 1;
-    launch_decode_gemm(op, {one.data(), last.data()}, 1, 1);
-    for (u32 i = (tokens - 1) * rows; i < tokens * rows; ++i) EXPECT(out[i] == alone[i]);
+    auto x = random_floats(random, tokens * cols);
+    for (u32 i = 0; i < cols; ++i) x[cols * (tokens - 2) + i] *= 3e5f;
+    const Buffer<u32> all = {tokens};
+    Buffer<float> expected(tokens * rows);
+    const auto product = [&](float* out, u32 at_once, const RowSet& set, u32 max_rows) {
+      launch_decode_gemm({.out = out,
+                          .x = x.data(),
+                          .weight = &weight,
+                          .n_rows = all.data(),
+                          .max_rows = max_rows,
+                          .out_stride = rows,
+                          .epilogue = {nullptr, nullptr, 1, 0},
+                          .at_once = at_once,
+                          .split = 2},
+                         set);
+    };
+    product(expected.data(), 8, {all.data(), nullptr}, tokens);
+    // The last tokens, in each tile.
+    for (const u32 at_once : {1u, 2u, 4u}) {
+      const Buffer<u32> three = {3};
+      Buffer<u32> last = {tokens - 1, tokens - 2, 0};
+      Buffer<float> out(tokens * rows);
+      product(out.data(), at_once, {three.data(), last.data()}, 3);
+      for (const u32 token : last) {
+        for (u32 i = token * rows; i < (token + 1) * rows; ++i) EXPECT(out[i] == expected[i]);
+      }
+    }
   }
 }

@@ -40,6 +40,14 @@ KERNEL combine_halves(uint2* out, uint2* bytes, const u32* a, const u32* b) {
 }
 INSTANCE(combine_halves)
 
+// out[i]: a b + c, and the bits of a under the mask b with those of c.
+KERNEL fuse_words(uint2* out, const u32* a, const u32* b, const u32* c) {
+  wait_for_previous_kernel();
+  const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+  out[i] = make_uint2(fma_halves(a[i], b[i], c[i]), and_or(a[i], b[i], c[i]));
+}
+INSTANCE(fuse_words)
+
 KERNEL raise_two(float* out, const float* x) {
   wait_for_previous_kernel();
   out[threadIdx.x] = fast_exp2(x[threadIdx.x]);

@@ -90,6 +90,30 @@ TEST(instructions_spread_bytes) {
   }
 }
 
+TEST(instructions_fuse_words) {
+  Random random(5);
+  constexpr u32 kWords = 1024;
+  Buffer<u32> a(kWords), b(kWords), c(kWords);
+  for (Buffer<u32>* words : {&a, &b, &c}) {
+    for (u32& word : *words) word = static_cast<u32>(random.next());
+  }
+  Buffer<u32> out(2 * kWords);
+  launch("fuse_words", {{kWords / 256}, {256}}, out.data(), a.data(), b.data(), c.data());
+  for (u32 i = 0; i < kWords; ++i) {
+    EXPECT(out[2 * i + 1] == ((a[i] & b[i]) | c[i]));
+    for (int half = 0; half < 2; ++half) {
+      const auto number = [&](u32 word) {
+        return double(forge::f16_to_f32(static_cast<u16>(word >> (16 * half))));
+      };
+      const double sum = number(a[i]) * number(b[i]) + number(c[i]);
+      const double rounded = number(out[2 * i]);
+      if (std::isnan(sum) || std::abs(sum) > 65504) continue;
+      // Half of the last place: 11 bits, or 2^-24 below 2^-14.
+      EXPECT(std::abs(rounded - sum) <= std::max(std::abs(sum) / 2048, 0x1p-25));
+    }
+  }
+}
+
 TEST(instructions_combine_halves) {
   Random random(4);
   Buffer<u32> a(256), b(256);

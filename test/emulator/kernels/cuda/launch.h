@@ -22,14 +22,42 @@ HalfRows convert_rows(const DeviceWeight& weight, const float* x, const RowSet& 
 // The type that tensor cores read for a weight.
 std::string half_of(const DeviceWeight& weight);
 
-// Launches convert_rows and a product on tensor cores for the rows of a set.
+// Launches convert_rows and a product of a prompt on tensor cores for the rows of a set.
 void launch_gemm(const Gemm& op, const RowSet& set);
-void launch_decode_gemm(const Gemm& op, const RowSet& set, u32 token_tiles, u32 row_tiles);
+
+// As in kernels/cuda/decode_gemm.cuh.
+struct ColumnSplit {
+  float* partial;
+  u32* arrivals;
+};
+// The tile of decode products, for one token if at_once is 1, else for 8 (2), 32 (4) or 64 (8);
+// `split` blocks share its columns.
+struct DecodeTile {
+  u32 token_tiles, tokens, rows, split, shared;
+};
+DecodeTile decode_tile(const DeviceWeight& weight, u32 at_once, u32 split = 1);
+// Calls run(grid, split) with the grid for these tokens and rows, and the memory that split blocks
+// need.
+template <class Run>
+void with_split(const DecodeTile& tile, u32 tokens, u32 rows, const Run& run) {
+  const emulator::Dim3 grid{blocks_for(tokens, tile.tokens), blocks_for(rows, tile.rows), tile.split};
+  const u64 tiles = u64(grid.x) * grid.y;
+  Buffer<float> partial(tiles * tile.split * tile.tokens * (tile.rows + 4));
+  Buffer<u32> arrivals(tiles);
+  std::fill(arrivals.begin(), arrivals.end(), 0);
+  run(grid, ColumnSplit{partial.data(), arrivals.data()});
+  for (const u32 count : arrivals) EXPECT(count == 0);
+}
+// As in "decode_gemm<FormatQ8_0, f16, 1>".
+std::string decode_instance(const char* kernel, const DeviceWeight& w, const DecodeTile& tile);
+// Launches a product of decoded tokens, whose columns op.split blocks share, and convert_rows before
+// it for more than one.
+void launch_decode_gemm(const Matvec& op, const RowSet& set);
 
 // Groups the experts of the tokens of a set; ignores op's n_tokens.
 void launch_moe_group(const PairGroups& op, const RowSet& set, u32 warps);
-// Products with these experts, with the tiles of launch_moe_group: at_once pairs for matvec, 64 for
-// gemm.
+// Products with these experts, with the tiles of launch_moe_group: at most at_once pairs, or 8 if
+// that is not 1, for decoded tokens; 64 for gemm.
 void launch_grouped_matvec(const GroupedMatvec& op, const RowSet& set);
 void launch_grouped_gemm(const GroupedMatvec& op, const RowSet& set, u32 max_tokens);
 

@@ -14,8 +14,6 @@ std::string instance(const char* kernel, const std::string& format, u32 tokens) 
   return kernel + ("<" + format + ", ") + std::to_string(tokens) + ">";
 }
 
-u32 warp_rows(const DeviceWeight& weight) { return weight.format[0] == 'B' ? 1 : 2; }
-
 }  // namespace
 
 void launch_kernel(const std::string& instance, const forge::Geometry& geometry,
@@ -42,15 +40,43 @@ u64 kept_row_bytes(u32 cols) { return cols * sizeof(float); }
 
 void launch(const Matvec& op) {
   const DeviceWeight& w = *op.weight;
-  launch(instance("matvec", w.format, op.at_once),
-         {{blocks_for(w.rows, 8 / op.split * warp_rows(w)), blocks_for(op.max_rows, op.at_once)},
-          {256}},
+  if (w.format != "FormatF32") return launch_decode_gemm(op, {op.n_rows, nullptr});
+  launch("matvec<" + std::to_string(op.at_once) + ">",
+         {{blocks_for(w.rows, 8 / op.split * 2), blocks_for(op.max_rows, op.at_once)}, {256}},
          op.out, op.x, w.data.data(), w.row_stride, w.rows, w.cols, op.out_stride,
-         RowSet{op.n_rows, nullptr}, op.epilogue, op.split, codebooks().data());
+         RowSet{op.n_rows, nullptr}, op.epilogue, op.split);
+}
+
+double matvec_rounding(const WeightKind& kind) {
+  return kind.type == 0 ? 0 : product_rounding(kind);
+}
+
+DecodeTile decode_tile(const DeviceWeight& weight, u32 at_once, u32 split) {
+  const u32 tiles = at_once == 1 ? 0 : at_once == 2 || weight.format[0] == 'B' ? 1 : at_once;
+  const u32 units = tiles == 0 ? blocks_for(blocks_for(weight.cols, 128), split) * 16
+                               : tiles * 8 * 64 * (tiles > 1 ? 2 : 3);
+  return {tiles, std::max(8 * tiles, 1u), tiles > 1 ? 64u : 32u, split, std::max(units * 16, 1024u)};
+}
+
+std::string decode_instance(const char* kernel, const DeviceWeight& w, const DecodeTile& tile) {
+  return kernel + ("<" + w.format + ", " + half_of(w) + ", ") + std::to_string(tile.token_tiles) +
+         ">";
+}
+
+void launch_decode_gemm(const Matvec& op, const RowSet& set) {
+  const DeviceWeight& w = *op.weight;
+  const DecodeTile tile = decode_tile(w, op.at_once, op.split);
+  const HalfRows half = convert_rows(w, op.x, set, op.max_rows, 1);
+  const void* x = tile.token_tiles == 0 ? static_cast<const void*>(op.x) : half.x.data();
+  with_split(tile, op.max_rows, w.rows, [&](emulator::Dim3 grid, ColumnSplit split) {
+    launch(decode_instance("decode_gemm", w, tile), {grid, {256}, tile.shared}, op.out, x,
+           static_cast<const float*>(half.scale.data()), w.data.data(), w.row_stride, w.rows,
+           w.cols, half.padded_cols, op.out_stride, set, op.epilogue, split, codebooks().data());
+  });
 }
 
 std::string half_of(const DeviceWeight& weight) {
-  return weight.format == "FormatBF16" ? "bf16" : "f16";
+  return weight.format == "FormatBF16" || weight.format == "Blocks<39>" ? "bf16" : "f16";
 }
 
 HalfRows convert_rows(const DeviceWeight& weight, const float* x, const RowSet& set, u32 max_rows,
@@ -75,17 +101,6 @@ void launch_gemm(const Gemm& op, const RowSet& set) {
          op.out_stride, set, op.epilogue, codebooks().data());
 }
 
-void launch_decode_gemm(const Gemm& op, const RowSet& set, u32 token_tiles, u32 row_tiles) {
-  const DeviceWeight& w = *op.weight;
-  const HalfRows half = convert_rows(op, set);
-  const emulator::Dim3 grid = {blocks_for(op.max_rows, 8 * token_tiles),
-                               blocks_for(w.rows, 16 * row_tiles)};
-  const std::string tiles = std::to_string(token_tiles) + ", " + std::to_string(row_tiles);
-  launch("decode_gemm<" + w.format + ", " + half_of(w) + ", " + tiles + ">", {grid, {256}}, op.out,
-         half.x.data(), half.scale.data(), w.data.data(), w.row_stride, w.rows, w.cols,
-         half.padded_cols, op.out_stride, set, op.epilogue, codebooks().data());
-}
-
 void launch(const Gemm& op) { launch_gemm(op, {op.n_rows, nullptr}); }
 
 void launch_moe_group(const PairGroups& op, const RowSet& set, u32 warps) {
@@ -106,12 +121,27 @@ void launch(const PairGroups& op) { launch_moe_group(op, {op.n_tokens, nullptr},
 
 void launch_grouped_matvec(const GroupedMatvec& op, const RowSet& set) {
   const DeviceWeight& w = *op.weight;
-  launch(instance("grouped_matvec", w.format, op.at_once),
-         {{blocks_for(op.expert_rows, 8 / op.split * warp_rows(w)), op.max_tiles}, {256}}, op.out,
-         op.x, op.x_shared, w.data.data(), w.row_stride, op.expert_rows, w.cols, set, op.top_k,
-         op.tiles, op.n_tiles, op.pairs, op.bias, op.split, codebooks().data());
+  if (w.format == "FormatF32") {
+    launch("grouped_matvec<" + std::to_string(op.at_once) + ">",
+           {{blocks_for(op.expert_rows, 8 / op.split * 2), op.max_tiles}, {256}}, op.out, op.x,
+           op.x_shared, w.data.data(), w.row_stride, op.expert_rows, w.cols, set, op.top_k,
+           op.tiles, op.n_tiles, op.pairs, op.bias, op.split);
+    return;
+  }
+  u32 n_pairs = 0;
+  for (u32 i = 0; i < *op.n_tiles; ++i) n_pairs += op.tiles[i].count;
+  const u32 tokens = n_pairs / op.top_k;
+  const Buffer<u32> count = {tokens};
+  const DecodeTile tile = decode_tile(w, std::min(op.at_once, 2u));
+  const HalfRows half =
+      convert_rows(w, op.x, {count.data(), set.list}, tokens, op.x_shared ? 1 : op.top_k);
+  const void* x = tile.token_tiles == 0 ? static_cast<const void*>(op.x) : half.x.data();
+  launch(decode_instance("grouped_decode_gemm", w, tile),
+         {{blocks_for(op.expert_rows, tile.rows), op.max_tiles}, {256}, tile.shared}, op.out, x,
+         static_cast<const float*>(half.scale.data()), op.x_shared, w.data.data(), w.row_stride,
+         op.expert_rows, w.cols, half.padded_cols, set, op.top_k, op.tiles, op.n_tiles, op.pairs,
+         op.bias, codebooks().data());
 }
-
 void launch(const GroupedMatvec& op) { launch_grouped_matvec(op, {nullptr, nullptr}); }
 
 void launch_grouped_gemm(const GroupedMatvec& op, const RowSet& set, u32 max_tokens) {

@@ -26,6 +26,7 @@ void check_gated(const WeightKind& kind, u32 width, u32 cols, u32 tokens, u32 at
   const DeviceWeight weight = random_weight(random, kind, 2 * width, cols);
   const auto x = random_floats(random, u64(tokens) * cols, 2);
   const Buffer<u32> count = {tokens};
+  const RowSet set = {count.data(), nullptr};
   Buffer<float> both(tokens * 2 * width), expected(tokens * width), out(tokens * width);
   launch(Matvec{.out = both.data(),
                 .x = x.data(),
@@ -39,10 +40,16 @@ void check_gated(const WeightKind& kind, u32 width, u32 cols, u32 tokens, u32 at
   launch<Glu>(tokens,
               {.out = expected.data(), .x = both.data(), .n_rows = count.data()},
               {.out_cols = width, .width = width, .unit = FORGE_SILU});
-  launch("gated_matvec<" + weight.format + ", " + std::to_string(at_once) + ">",
-         {{blocks_for(width, 8 / split), blocks_for(tokens, at_once) + 1}, {256}}, out.data(),
-         x.data(), weight.data.data(), weight.row_stride, width, cols,
-         RowSet{count.data(), nullptr}, 1u, split, codebooks().data());
+  const DecodeTile tile = decode_tile(weight, at_once, split);
+  const HalfRows half = convert_rows(weight, x.data(), set, tokens, 1);
+  const u32 tiles = blocks_for(width, tile.rows / 2);
+  const u32 max_tokens = tokens + tile.tokens;
+  with_split(tile, max_tokens, tiles * tile.rows, [&](emulator::Dim3 grid, ColumnSplit memory) {
+    launch(decode_instance("gated_decode_gemm", weight, tile), {grid, {256}, tile.shared},
+           out.data(), at_once == 1 ? static_cast<const void*>(x.data()) : half.x.data(),
+           static_cast<const float*>(half.scale.data()), weight.data.data(), weight.row_stride,
+           width, cols, half.padded_cols, set, 1u, memory, codebooks().data());
+  });
   for (u32 i = 0; i < tokens * width; ++i) EXPECT(out[i] == expected[i]);
 }
 
@@ -68,21 +75,40 @@ TEST(products_of_listed_rows) {
     check_list(n_rows, rows, [&](float* out, RowSet set, u32 max_rows) {
       launch_gemm(product(out, max_rows), set);
     });
-    check_list(n_rows, rows, [&](float* out, RowSet set, u32 max_rows) {
-      launch_decode_gemm(product(out, max_rows), set, 1, 1);
-    });
-    check_list(n_rows, rows, [&](float* out, RowSet set, u32 max_rows) {
-      launch("matvec<" + weight.format + ", 4>",
-             {{blocks_for(rows, 16), blocks_for(max_rows, 4)}, {256}}, out, x.data(),
-             weight.data.data(), weight.row_stride, rows, cols, rows, set, epilogue, 1u,
-             codebooks().data());
-    });
+    for (const u32 at_once : {1u, 2u, 4u}) {
+      check_list(n_rows, rows, [&](float* out, RowSet set, u32 max_rows) {
+        launch_decode_gemm({.out = out,
+                            .x = x.data(),
+                            .weight = &weight,
+                            .n_rows = nullptr,
+                            .max_rows = max_rows,
+                            .out_stride = rows,
+                            .epilogue = epilogue,
+                            .at_once = at_once,
+                            .split = 1},
+                           set);
+      });
+    }
   }
 }
 
-TEST(gated_matvec_is_matvec_and_glu) {
-  for (const WeightKind& kind : fast_kinds) {
-    check_gated(kind, 21, 512, 1, 1, 2);
-    check_gated(kind, 5, 256, 9, 8, 1);
+TEST(matvec_of_listed_rows) {
+  const u32 n_rows = 6, rows = 21, cols = 256;
+  Random random(1);
+  const DeviceWeight weight = random_weight(random, fast_kinds[0], rows, cols);
+  const auto x = random_floats(random, n_rows * cols);
+  check_list(n_rows, rows, [&](float* out, RowSet set, u32 max_rows) {
+    launch("matvec<4>", {{blocks_for(rows, 16), blocks_for(max_rows, 4)}, {256}}, out, x.data(),
+           weight.data.data(), weight.row_stride, rows, cols, rows, set,
+           Epilogue{nullptr, nullptr, 1, 0}, 1u);
+  });
+}
+
+TEST(gated_decode_gemm_is_decode_gemm_and_glu) {
+  for (int k = 0; k < kHalfKinds; ++k) {
+    check_gated(half_kinds[k], 21, 512, 1, 1, 1);
+    check_gated(half_kinds[k], 21, 768, 1, 1, 2);
+    check_gated(half_kinds[k], 5, 256, 9, 2, 1);
+    check_gated(half_kinds[k], 5, 1536, 9, 2, 2);
   }
 }

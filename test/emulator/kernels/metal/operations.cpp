@@ -86,6 +86,8 @@ metal_args::MatvecArgs matvec_args(const DeviceWeight& w, u32 out_stride, u32 sp
           .epilogue = {e.alpha, e.activation, present(e.bias), present(e.residual), 0, 0}};
 }
 
+double matvec_rounding(const WeightKind&) { return 0; }
+
 void launch(const Matvec& op) {
   const DeviceWeight& w = *op.weight;
   const WeightPieces pieces(w);

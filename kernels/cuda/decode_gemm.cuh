@@ -1,0 +1,397 @@
+#pragma once
+
+// The product of few tokens with a weight on tensor cores, bound by memory: the body of
+// decode_gemm.cu, gated_decode_gemm.cu and grouped_decode_gemm.cu.
+//
+// Weights go from memory into registers in 16-byte chunks, several in flight per lane, and
+// become the left operand without rearrangement, in arithmetic on two F16 at once (formats.cuh). A
+// product may take the columns in any order: the four weights that a lane holds of a unit's half are
+// its share of 16 columns, if x is read in the same order, eight numbers at a time for two
+// products. The first weights are requested before the wait for the previous kernel.
+//
+// The rows are cut into spans of 128 columns. Four slices of each row have a quarter of the spans
+// each; two warps compute the same slice of different rows, so that the eight warps of a block share
+// x, which is in shared memory: all of it for one token, which the block rounds itself, else a ring
+// of spans that are copied asynchronously from rows rounded by convert_rows.
+//
+// Where a weight has too few rows to fill the device, gridDim.z blocks divide the columns of a tile
+// among themselves, and the last one to finish adds up their sums.
+//
+// The sums of a token are added in the same order in every instance: within a slice in the order of
+// the columns, then over the slices of a block, then over blocks. They do not depend on the other
+// tokens.
+
+#include "activation.cuh"
+#include "blocks.cuh"
+#include "ptx.cuh"
+#include "row_set.cuh"
+#include "warp.cuh"
+
+constexpr u32 kThreads = 256, kSlices = 4, kRowWarps = 2, kSpan = 128, kSpanUnits = kSpan / 8;
+
+// The tile of a block: 8 * token_tiles tokens, or a single one if token_tiles is 0.
+template <u32 token_tiles>
+struct DecodeTile {
+  static constexpr bool kOne = token_tiles == 0;
+  static constexpr u32 kTokenTiles = kOne ? 1 : token_tiles;
+  static constexpr u32 kTokens = kOne ? 1 : 8 * token_tiles;
+  // Many tokens share the weights of 64 rows, since a block reads all of x: less often, the more
+  // rows it has.
+  static constexpr u32 kRowTiles = token_tiles >= 4 ? 2 : 1;
+  static constexpr u32 kRows = kRowWarps * 16 * kRowTiles;
+  // Spans of x in shared memory, for several tokens.
+  static constexpr u32 kSlots = token_tiles >= 4 ? 2 : 3;
+  static constexpr u32 kSumStride = kRows + 4;
+};
+
+// Steps of a span: in one, four lanes have a chunk of each row.
+template <class F>
+constexpr u32 kSteps = kSpan / (4 * F::kCols);
+// Blocks per multiprocessor, whose registers must suffice.
+template <class F, u32 token_tiles>
+constexpr u32 kResident = kDecodedByLoad<F> || token_tiles >= 4 ? 1 : 2;
+// Spans of weights in flight: 8 or 16 chunks of 16 bytes a lane, as registers allow. All resident
+// warps together have at least 32 KB in flight, enough for 3.35 TB/s of an H100.
+template <class F, u32 token_tiles>
+constexpr u32 ahead() {
+  constexpr u32 of_span = 2 * DecodeTile<token_tiles>::kRowTiles * kSteps<F>;
+  constexpr u32 chunks = F::kRegisters <= 5 || token_tiles == 4 ? 16 : 8;
+  return kDecodedByLoad<F> || of_span >= chunks ? 1 : chunks / of_span;
+}
+
+// The place of a unit of eight columns among the units of a token, so that the lanes that an access
+// serves at once read different banks: they have two tokens and four chunks of a span.
+template <class F>
+DEVICE u32 unit_place(u32 token, u32 unit) {
+  constexpr u32 kUnits = F::kCols / 8;
+  const u32 of_chunk = kUnits == 4 ? (unit >> 3 & 1) * 2 : 0;
+  return unit ^ of_chunk ^ (token & 1) * (kUnits == 1 ? 4 : 1);
+}
+
+// Rows of a weight, or of one expert.
+struct DecodeWeight {
+  const u8* data;
+  u64 row_stride;
+  u32 cols;
+  const u64* codebooks;
+};
+
+// The chunks of weights of a lane: those of its two rows of each tile.
+template <class F, u32 row_tiles, u32 spans>
+struct WeightRing {
+  typename F::Chunk chunks[spans][kSteps<F>][row_tiles][2];
+  const u8* rows[row_tiles][2];
+  u32 cols, n_chunks;
+  const u64* codebooks;
+
+  // row_of(i): the row of the weight that is row i of the warp's tiles.
+  template <class RowOf>
+  DEVICE_MEMBER void begin(const DecodeWeight& w, RowOf row_of) {
+    cols = w.cols;
+    n_chunks = chunks_of<F>(w.cols);
+    codebooks = w.codebooks;
+#pragma unroll
+    for (u32 m = 0; m < row_tiles; ++m) {
+#pragma unroll
+      for (u32 i = 0; i < 2; ++i) {
+        rows[m][i] = w.data + u64(row_of(16 * m + 8 * i + lane_id() / 4)) * w.row_stride;
+      }
+    }
+  }
+
+  // Chunks beyond the last repeat the last; x is zero there.
+  DEVICE_MEMBER void load(u32 slot, u32 step, u32 span) {
+    const u32 chunk = min((span * kSteps<F> + step) * 4 + lane_id() % 4, n_chunks - 1);
+#pragma unroll
+    for (u32 m = 0; m < row_tiles; ++m) {
+#pragma unroll
+      for (u32 i = 0; i < 2; ++i) {
+        chunks[slot][step][m][i] = F::load(rows[m][i], cols, chunk, codebooks);
+      }
+    }
+  }
+};
+
+// sums[16 rows, 8 tokens] of each tile += the products of four chunks of each row. x: the span of
+// this lane's first token; token_units: from one token to the next.
+template <class F, class T, u32 token_units, u32 row_tiles, u32 token_tiles>
+DEVICE void multiply_step(float (&sums)[row_tiles][token_tiles][4],
+                          const typename F::Chunk (&c)[row_tiles][2], const uint4* x, u32 step) {
+  constexpr u32 kUnits = F::kCols / 8;
+  const u32 g = token_units == 0 ? 0 : lane_id() / 4, t = lane_id() % 4;
+#pragma unroll
+  for (u32 p = 0; p < kUnits; ++p) {
+    uint4 w[row_tiles][2];
+#pragma unroll
+    for (u32 m = 0; m < row_tiles; ++m) {
+#pragma unroll
+      for (u32 i = 0; i < 2; ++i) w[m][i] = F::template words<T>(c[m][i], p);
+    }
+    // Tokens g and g + 8 n have the same places.
+    const uint4* unit = x + unit_place<F>(g, (4 * step + t) * kUnits + p);
+#pragma unroll
+    for (u32 n = 0; n < token_tiles; ++n) {
+      const uint4 v = unit[8 * n * token_units];
+#pragma unroll
+      for (u32 m = 0; m < row_tiles; ++m) {
+        const u32 first[4] = {w[m][0].x, w[m][1].x, w[m][0].y, w[m][1].y};
+        const u32 second[4] = {w[m][0].z, w[m][1].z, w[m][0].w, w[m][1].w};
+        multiply_add(T{}, sums[m][n], first, v.x, v.y);
+        multiply_add(T{}, sums[m][n], second, v.z, v.w);
+      }
+    }
+  }
+}
+
+// Returns columns first .. first + 7 of a row; zeros beyond the last.
+DEVICE void load_eight(const float* x, u32 first, u32 cols, float (&v)[8]) {
+  if (cols % 4 == 0) {
+#pragma unroll
+    for (u32 i = 0; i < 8; i += 4) {
+      const float4 four = first + i < cols ? *reinterpret_cast<const float4*>(x + first + i)
+                                           : make_float4(0, 0, 0, 0);
+      v[i] = four.x;
+      v[i + 1] = four.y;
+      v[i + 2] = four.z;
+      v[i + 3] = four.w;
+    }
+    return;
+  }
+#pragma unroll
+  for (u32 i = 0; i < 8; ++i) v[i] = first + i < cols ? x[first + i] : 0.0f;
+}
+
+// Rounds units first .. end - 1 of a row of x to shared memory as convert_rows does, and returns the
+// divisor of the row.
+template <class F, class T>
+DEVICE float round_row(T type, uint4* to, const float* x, u32 cols, u32 first, u32 end) {
+  SHARED(float, partial, [kWarp]);
+  float divisor = 1.0f;
+  if constexpr (kScalesRows<T>) {
+    float largest = 0;
+    for (u32 unit = threadIdx.x; unit * 8 < cols; unit += kThreads) {
+      float v[8];
+      load_eight(x, unit * 8, cols, v);
+#pragma unroll
+      for (u32 i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(v[i]));
+    }
+    divisor = divisor_of_row(type, block_max(largest, partial));
+  }
+  const float factor = 1.0f / divisor;
+  for (u32 unit = first + threadIdx.x; unit < end; unit += kThreads) {
+    float v[8];
+    load_eight(x, unit * 8, cols, v);
+    to[unit_place<F>(0, unit) - first] =
+        make_uint4(pack_as(type, v[0] * factor, v[1] * factor),
+                   pack_as(type, v[2] * factor, v[3] * factor),
+                   pack_as(type, v[4] * factor, v[5] * factor),
+                   pack_as(type, v[6] * factor, v[7] * factor));
+  }
+  return divisor;
+}
+
+// The spans of a warp's slice, and those of its block.
+struct SpanRange {
+  u32 first, end, most;  // most: spans of the largest slice
+  u32 first_of_block, end_of_block;
+
+  explicit DEVICE_MEMBER SpanRange(u32 cols) {
+    const u32 spans = (cols + kSpan - 1) / kSpan, slices = kSlices * gridDim.z;
+    const auto begin_of = [&](u32 slice) { return slice * spans / slices; };
+    const u32 first_slice = kSlices * blockIdx.z, slice = first_slice + warp_id() / kRowWarps;
+    first = begin_of(slice);
+    end = begin_of(slice + 1);
+    most = (spans + slices - 1) / slices;
+    first_of_block = begin_of(first_slice);
+    end_of_block = begin_of(first_slice + kSlices);
+  }
+};
+
+constexpr u32 kMostSplits = 8;
+
+// Memory of the blocks that divide the columns of a tile, at most kMostSplits; unused if gridDim.z
+// is 1.
+struct ColumnSplit {
+  float* partial;  // [tiles, gridDim.z, tokens, kSumStride]
+  u32* arrivals;   // [tiles]: all 0, before and after
+};
+
+// The products of a block's tile, in shared memory until the block's next barrier, or those of all
+// blocks that share the tile.
+template <u32 token_tiles>
+struct TileSums {
+  using Tile = DecodeTile<token_tiles>;
+  static constexpr u32 kPart = Tile::kTokens * Tile::kSumStride;
+  const float* slices;  // [kSlices][tokens][kSumStride], in shared memory
+  float divisor;        // of the single token
+  const float* blocks = nullptr;  // [gridDim.z][tokens][kSumStride], once complete
+
+  DEVICE_MEMBER float at(u32 row, u32 token) const {
+    const u32 place = token * Tile::kSumStride + row;
+    float sum = 0;
+    if (blocks == nullptr) {
+#pragma unroll
+      for (u32 s = 0; s < kSlices; ++s) sum += slices[s * kPart + place];
+      return sum;
+    }
+    // All loads are in flight together.
+    float parts[kMostSplits];
+#pragma unroll
+    for (u32 z = 0; z < kMostSplits; ++z) {
+      parts[z] = z < gridDim.z ? blocks[z * kPart + place] : 0.0f;
+    }
+#pragma unroll
+    for (u32 z = 0; z < kMostSplits; ++z) sum += parts[z];
+    return sum;
+  }
+
+  // Adds the sums of the other blocks of the tile; returns true in the last block to arrive, whose
+  // sums are then complete.
+  DEVICE_MEMBER bool complete(const ColumnSplit& split, u32 n_tokens) {
+    if (gridDim.z == 1) return true;
+    const u32 tile = blockIdx.y * gridDim.x + blockIdx.x;
+    float* all = split.partial + u64(tile) * gridDim.z * kPart;
+    for (u32 i = threadIdx.x; i < Tile::kRows * n_tokens; i += kThreads) {
+      const u32 row = i % Tile::kRows, token = i / Tile::kRows;
+      all[blockIdx.z * kPart + token * Tile::kSumStride + row] = at(row, token);
+    }
+    blocks = all;
+    return is_last_arrival(split.arrivals + tile, gridDim.z);
+  }
+};
+
+// The product of a block: `begin` requests the first weights, `multiply` needs x.
+template <class F, class T, u32 token_tiles>
+struct DecodeProduct {
+  using Tile = DecodeTile<token_tiles>;
+  static constexpr u32 kRowTiles = Tile::kRowTiles, kTokenTiles = Tile::kTokenTiles;
+  static constexpr u32 kAhead = ahead<F, token_tiles>();
+
+  WeightRing<F, kRowTiles, kAhead> weights;
+  SpanRange spans;
+
+  // row_of(i): the row of the weight that is row i of the block's tile.
+  template <class RowOf>
+  explicit DEVICE_MEMBER DecodeProduct(const DecodeWeight& w, RowOf row_of) : spans(w.cols) {
+    const u32 first = warp_id() % kRowWarps * 16 * kRowTiles;
+    weights.begin(w, [&](u32 i) { return row_of(first + i); });
+  }
+
+  DEVICE_MEMBER void request() {
+#pragma unroll
+    for (u32 a = 0; a < kAhead; ++a) {
+#pragma unroll
+      for (u32 step = 0; step < kSteps<F>; ++step) load(a, step, spans.first + a);
+    }
+  }
+
+  // One token, whose row of x is in F32. `memory`: the block's dynamic shared memory.
+  DEVICE_MEMBER TileSums<token_tiles> multiply_row(void* memory, const float* x) {
+    uint4* row = static_cast<uint4*>(memory);
+    const float divisor =
+        round_row<F>(T{}, row, x, weights.cols, spans.first_of_block * kSpanUnits,
+                     spans.end_of_block * kSpanUnits);
+    __syncthreads();
+    float sums[kRowTiles][kTokenTiles][4] = {};
+    for (u32 span = spans.first; span < spans.end; span += kAhead) {
+#pragma unroll
+      for (u32 a = 0; a < kAhead; ++a) {
+        if (span + a >= spans.end) break;
+        add_span(sums, a, span + a, row + (span + a - spans.first_of_block) * kSpanUnits);
+      }
+    }
+    return leave(memory, sums, divisor);
+  }
+
+  // `count` tokens, whose rows of T are row_of(0), row_of(1), ..., of padded_cols.
+  template <class RowOf>
+  DEVICE_MEMBER TileSums<token_tiles> multiply_rows(void* memory, u32 count, u32 padded_cols,
+                                                    RowOf row_of) {
+    constexpr u32 kSlotUnits = Tile::kTokens * kSpanUnits;
+    uint4* ring = static_cast<uint4*>(memory) +
+                  warp_id() / kRowWarps * Tile::kSlots * kSlotUnits;  // of the slice
+    const auto copy = [&](u32 i) {
+      const u32 span = spans.first + i;
+      uint4* slot = ring + i % Tile::kSlots * kSlotUnits;
+      if (span < spans.end) copy_span(slot, span, count, padded_cols, row_of);
+      commit_copies();
+    };
+#pragma unroll
+    for (u32 i = 0; i + 1 < Tile::kSlots; ++i) copy(i);
+    const uint4* own = ring + lane_id() / 4 * kSpanUnits;
+    float sums[kRowTiles][kTokenTiles][4] = {};
+    for (u32 first = 0; first < spans.most; first += kAhead) {
+#pragma unroll
+      for (u32 a = 0; a < kAhead; ++a) {
+        const u32 i = first + a;
+        if (i >= spans.most) break;
+        wait_copies<Tile::kSlots - 2>();
+        // All copies of span i are visible, and no warp reads the slot of span i - 1 any more.
+        __syncthreads();
+        copy(i + Tile::kSlots - 1);
+        if (spans.first + i < spans.end) {
+          add_span(sums, a, spans.first + i, own + i % Tile::kSlots * kSlotUnits);
+        }
+      }
+    }
+    wait_copies<0>();
+    return leave(memory, sums, 1.0f);
+  }
+
+ private:
+  DEVICE_MEMBER void load(u32 slot, u32 step, u32 span) {
+    if (span < spans.end) weights.load(slot, step, span);
+  }
+
+  // Adds the products of a span and requests its slot's next weights.
+  DEVICE_MEMBER void add_span(float (&sums)[kRowTiles][kTokenTiles][4], u32 slot, u32 span,
+                              const uint4* x) {
+    constexpr u32 kTokenUnits = Tile::kOne ? 0 : kSpanUnits;
+#pragma unroll
+    for (u32 step = 0; step < kSteps<F>; ++step) {
+      multiply_step<F, T, kTokenUnits>(sums, weights.chunks[slot][step], x, step);
+      load(slot, step, span + kAhead);
+    }
+  }
+
+  // Copies one span of x by the 64 threads of a slice.
+  template <class RowOf>
+  static DEVICE_MEMBER void copy_span(uint4* to, u32 span, u32 count, u32 padded_cols,
+                                      RowOf row_of) {
+    const u32 thread = threadIdx.x % (kRowWarps * kWarp), unit = thread % kSpanUnits;
+    const u32 col = span * kSpan + unit * 8;
+    constexpr u32 kTogether = kRowWarps * kWarp / kSpanUnits;
+#pragma unroll
+    for (u32 k = 0; k < Tile::kTokens / kTogether; ++k) {
+      const u32 token = thread / kSpanUnits + k * kTogether;
+      if (token >= count) break;
+      const bool valid = col < padded_cols;
+      copy_async_16(to + token * kSpanUnits + unit_place<F>(token, unit),
+                    row_of(token) + (valid ? col : 0), valid);
+    }
+  }
+
+  // Passes sums through shared memory, so that neighbouring threads store neighbouring rows.
+  static DEVICE_MEMBER TileSums<token_tiles> leave(
+      void* memory, const float (&sums)[kRowTiles][kTokenTiles][4], float divisor) {
+    float* partial = static_cast<float*>(memory);
+    const u32 g = lane_id() / 4, t = lane_id() % 4, slice = warp_id() / kRowWarps;
+    __syncthreads();
+#pragma unroll
+    for (u32 m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+      for (u32 n = 0; n < kTokenTiles; ++n) {
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i) {
+          const u32 token = 8 * n + 2 * t + i % 2;
+          const u32 row = (warp_id() % kRowWarps * kRowTiles + m) * 16 + g + i / 2 * 8;
+          if (token < Tile::kTokens) {
+            partial[(slice * Tile::kTokens + token) * Tile::kSumStride + row] = sums[m][n][i];
+          }
+        }
+      }
+    }
+    __syncthreads();
+    return {partial, divisor};
+  }
+};
