@@ -127,7 +127,10 @@ async function dispatch(server: Server, guard: Guard, request: Request): Promise
   if (route !== undefined) return await route.endpoint(server, request, restOf(path, route)!);
   const [other] = routes;
   if (other === undefined) {
-    const valid = ROUTES.map((known) => `${known.method} ${known.path}`).join(", ");
+    const folder = path.split("/")[1];
+    const similar = ROUTES.filter((known) => known.path.split("/")[1] === folder);
+    const valid = (similar.length > 0 ? similar : ROUTES)
+      .map((known) => `${known.method} ${known.path}`).join(", ");
     throw new HttpError(404, `unknown path ${quote(path)}; valid are ${valid}`);
   }
   throw new HttpError(

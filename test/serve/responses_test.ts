@@ -154,7 +154,7 @@ Deno.test("responses: structured output, limits, and what is refused", async () 
       [{ input: "x", inputs: 1 }, 'unknown key "inputs"; did you mean input?'],
       [{ input: "x", tools: [{ type: "file_search" }] }, "forge runs no tools itself"],
       [{ input: "x", background: true }, "background is true"],
-      [{ input: [{ type: "item_reference", id: "x" }] }, 'input[0].type is "item_reference"'],
+      [{ input: [{ type: "image_generation_call" }] }, 'input[0].type is "image_generation_call"'],
       [
         { input: [{ role: "user", content: [{ type: "input_image" }] }] },
         "input[0].content[0].type",
@@ -286,7 +286,15 @@ Deno.test("an agent's loop: call, result, answer, over both APIs and as streams"
     store: false,
     input: [{ role: "user", content: "The weather?" }, ...first!.output as [], output],
   });
-  assertEquals(byId.usage!.input_tokens, byItems.usage!.input_tokens);
+  const references = first!.output.map(({ id }) => ({ type: "item_reference" as const, id: id! }));
+  const byReferences = await sdk.responses.create({
+    ...ask,
+    input: [{ role: "user", content: "The weather?" }, ...references, output],
+  });
+  const prompts = [byId, byItems, byReferences].map(({ usage }) => usage!.input_tokens);
+  assertEquals(new Set(prompts).size, 1, `${prompts}`);
+  const lost = { ...ask, input: [{ type: "item_reference" as const, id: "msg_lost" }] };
+  await assertRejects(() => sdk.responses.create(lost), OpenAI.NotFoundError, '"msg_lost"');
   assertEquals(byId.output_text, byItems.output_text);
   assert(byId.output.length > 0);
 

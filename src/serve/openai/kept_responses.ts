@@ -43,6 +43,22 @@ export class KeptResponses {
     return known;
   }
 
+  /**
+   * Returns an item of a kept response by its id.
+   *
+   * @throws {HttpError} 404 for an item that is not kept
+   */
+  item(id: string): JsonObject {
+    for (const { items } of [...this.#all.values()].reverse()) {
+      const found = items.findLast((item) => item.id === id);
+      if (found !== undefined) return found;
+    }
+    throw new HttpError(404, `the item ${quote(id)} belongs to no response that is kept here`, {
+      param: "input",
+      code: "item_not_found",
+    });
+  }
+
   /** Forgets a response. */
   delete(id: string): void {
     this.#size -= this.#all.get(id)?.size ?? 0;

@@ -20,6 +20,7 @@ import { withEffort } from "../chat/reasoning.ts";
 import { resolveDialect } from "../chat/resolve_dialect.ts";
 import { readTools } from "../chat/tools.ts";
 import type { Server, Service } from "../service.ts";
+import type { KeptResponses } from "./kept_responses.ts";
 import { ResponseFormat } from "./response_format.ts";
 
 const FIELDS = [
@@ -84,7 +85,7 @@ export async function responses(
   const previous = isGiven(body.previous_response_id)
     ? service.server.responses.get(readString(body.previous_response_id, "previous_response_id"))
     : undefined;
-  const items = [...previous?.items ?? [], ...readInput(body.input)];
+  const items = [...previous?.items ?? [], ...readInput(body.input, service.server.responses)];
   const instructions = isGiven(body.instructions)
     ? [{ role: "system", content: readString(body.instructions, "instructions") }]
     : [];
@@ -218,13 +219,18 @@ function isSearch(tool: JsonValue): boolean {
   return isJsonObject(tool) && typeof tool.type === "string" && /^web_search\b/.test(tool.type);
 }
 
-/** Reads the input: a text, or a list of items. */
-function readInput(input: JsonValue | undefined): JsonObject[] {
+/** Reads the input: a text, or a list of items, some of which may refer to those of kept responses. */
+function readInput(input: JsonValue | undefined, kept: KeptResponses): JsonObject[] {
   if (typeof input === "string") return [{ type: "message", role: "user", content: input }];
   if (!Array.isArray(input) || input.length === 0) {
     throw invalid("input", input, "a text, or a list of at least one item");
   }
-  return input.map((item, i) => readItem(readObject(item, `input[${i}]`), `input[${i}]`));
+  return input.map((item, i) => {
+    const place = `input[${i}]`;
+    const fields = readObject(item, place);
+    if (fields.type !== "item_reference") return readItem(fields, place);
+    return kept.item(readString(fields.id, `${place}.id`));
+  });
 }
 
 const ITEMS = ["message", "function_call", "function_call_output", "reasoning"];
