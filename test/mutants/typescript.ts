@@ -114,6 +114,27 @@ export const TYPESCRIPT: readonly Mutant[] = [
       "engine/generation/stop_matcher",
     ],
     [
+      "last-of-the-top-choices",
+      "engine/generation/host_sampler",
+      "weights[begin + 1]! >= least) begin++;",
+      "weights[begin]! >= least) begin++;",
+      "engine/generation/host_sampler",
+    ],
+    [
+      "nearest-typical-token",
+      "engine/generation/host_sampler",
+      "begin > span.begin && !(distance(end) < distance(begin - 1));",
+      "begin > span.begin && distance(end) < distance(begin - 1);",
+      "engine/generation/host_sampler",
+    ],
+    [
+      "repetition-across-a-breaker",
+      "engine/generation/repetition",
+      "cut = Math.min(length, limit);",
+      "cut = length;",
+      "engine/generation/host_sampler",
+    ],
+    [
       "outputs-of-a-score",
       "engine/schedule/step_plan",
       "if (scoresAll) outputsLeft -= count - 1;",
