@@ -107,6 +107,9 @@ Deno.test("a pipe gets thoughts with their marks, whatever the kind of their tok
   assertEquals([run.code, run.stdout], [0, "<think>abc</think>ok"]);
   const chat = await forge(["chat", "-m", folder.path, "--temp", "0"], { stdin: "x\n" });
   assertEquals([chat.code, chat.stdout], [0, "<think>abc</think>ok\n"]);
+  const line = { stdin: JSON.stringify({ prompt: "x" }) };
+  const batch = await forge(["run", "-m", folder.path, "--batch", "-", "--temp", "0"], line);
+  assertEquals(JSON.parse(batch.stdout).text, "<think>abc</think>ok");
 });
 
 Deno.test({

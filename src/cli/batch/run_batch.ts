@@ -23,6 +23,7 @@ import type { Options } from "../options/options.ts";
 import { writeNotes } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 import { describeDevice } from "../output/run_report.ts";
+import { markOptions } from "../output/thoughts.ts";
 import { isStdin, openInput } from "../input/text_source.ts";
 
 /** Flags of `forge run --batch`. */
@@ -71,6 +72,7 @@ export async function runBatchFile(
   const defaults = {
     ...generationOptions(options, model.tokenizer),
     ...constraint,
+    ...markOptions(model),
     system,
     raw,
     logprobs,

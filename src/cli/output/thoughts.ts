@@ -50,18 +50,25 @@ export function findThoughts(
   return { marks, isOpen: endsInReasoning(marks, tokens, tokenizer) };
 }
 
+/** Returns the options that make the marks of thoughts part of the text, even control tokens. */
+export function markOptions(
+  { tokenizer, checkpoint }: Model,
+): Pick<GenerateOptions, "shownTokens"> {
+  const marks = findMarks(checkpoint.chatTemplate, tokenizer);
+  if (marks === undefined) return {};
+  const ids = [marks.open, marks.close].map((mark) => tokenizer.idOf(mark));
+  return { shownTokens: ids.filter((id) => id !== undefined) };
+}
+
 /** Returns the options that show thoughts, and limit them if `thinking` is a number. */
 export function thoughtOptions(
-  { tokenizer }: Model,
+  model: Model,
   thoughts: Thoughts | undefined,
   thinking: Thinking,
 ): Pick<GenerateOptions, "shownTokens" | "reasoningLimit"> {
-  if (thoughts === undefined) return {};
-  const { marks, isOpen } = thoughts;
-  const shownTokens = [marks.open, marks.close].map((mark) => tokenizer.idOf(mark))
-    .filter((id) => id !== undefined);
-  if (typeof thinking !== "number") return { shownTokens };
-  const limit = reasoningLimit(marks, isOpen, tokenizer, thinking);
-  if (limit !== undefined) return { shownTokens, reasoningLimit: limit };
+  const shown = markOptions(model);
+  if (thoughts === undefined || typeof thinking !== "number") return shown;
+  const limit = reasoningLimit(thoughts.marks, thoughts.isOpen, model.tokenizer, thinking);
+  if (limit !== undefined) return { ...shown, reasoningLimit: limit };
   throw new ForgeError("unsupported", "--thinking: the thoughts of this model cannot be limited");
 }
