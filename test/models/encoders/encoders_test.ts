@@ -81,7 +81,7 @@ const GGUF_NAMES: readonly (readonly [RegExp, string])[] = [
 ];
 
 /** Returns the tensors of a folder with GGUF's names, as llama.cpp's converter writes them. */
-function ggufTensors(folder: string, firstPosition: number): TensorData[] {
+function ggufTensors(folder: string, firstPosition: number, names = GGUF_NAMES): TensorData[] {
   const bytesOf = ({ file, offset, bytes }: TensorInfo) => {
     using input = InputFile.open(file);
     const data = new Uint8Array(bytes);
@@ -90,7 +90,7 @@ function ggufTensors(folder: string, firstPosition: number): TensorData[] {
   };
   const tensors = [...openCheckpoint(folder).tensors].filter(([name]) => !name.includes("pooler"));
   return tensors.map(([stored, tensor]) => {
-    const name = GGUF_NAMES.reduce((name, [from, to]) => name.replace(from, to), stored);
+    const name = names.reduce((name, [from, to]) => name.replace(from, to), stored);
     const [rows = 0, cols = 0] = tensor.shape;
     const first = name.startsWith("position_embd") ? firstPosition : 0;
     const shape = first > 0 ? [rows - first, cols] : tensor.shape;
@@ -251,4 +251,73 @@ Deno.test("dense layers after the pooling are computed", async () => {
   const [embedded] = await model.embed(["sugar"], { pooling: "mean" });
   assertClose(embedded!.vector, dense.map((x) => x / length), 1e-6);
   await assertRejects(() => model.embed(["sugar"], { dimensions: 6 }), ForgeError, "1 to 5");
+});
+
+/** GGUF's names of the tensors of Qwen3. */
+const QWEN_NAMES: readonly (readonly [RegExp, string])[] = [
+  [/^model\.embed_tokens/, "token_embd"],
+  [/^model\.norm/, "output_norm"],
+  [/^model\.layers\./, "blk."],
+  [/input_layernorm/, "attn_norm"],
+  [/self_attn\.(q|k)_norm/, "attn_$1_norm"],
+  [/self_attn\.(q|k|v)_proj/, "attn_$1"],
+  [/self_attn\.o_proj/, "attn_output"],
+  [/post_attention_layernorm/, "ffn_norm"],
+  [/mlp\.(gate|up|down)_proj/, "ffn_$1"],
+];
+
+/** Writes Qwen3-Reranker as llama.cpp's converter does: the rows of "yes" and "no" are its head. */
+function writeQwenReranker(folder: TempFolder, labels: readonly string[]): string {
+  const { tokenizer } = models["qwen3, yes or no"]!;
+  writeEncoder(folder.at("model"), "qwen3, yes or no");
+  const tensors = ggufTensors(folder.at("model"), 0, QWEN_NAMES);
+  const { vocab } = tokenizer.model as { vocab: Record<string, number> };
+  const embedding = tensors.find(({ name }) => name === "token_embd.weight")!.data as Uint8Array;
+  const row = (
+    word: string,
+  ) => [...embedding.subarray(128 * vocab[word]!, 128 * vocab[word]! + 128)];
+  const head = Uint8Array.from(["yes", "no"].flatMap(row));
+  const path = folder.at("reranker.gguf");
+  const { "tokenizer.ggml.bos_token_id": _, "tokenizer.ggml.seperator_token_id": __, ...words } =
+    ggufTokenizer(tokenizer);
+  const sizes: Record<string, GgufField> = {
+    block_count: ["u32", 3],
+    context_length: ["u32", 512],
+    embedding_length: ["u32", 32],
+    feed_forward_length: ["u32", 48],
+    "attention.head_count": ["u32", 4],
+    "attention.head_count_kv": ["u32", 2],
+    "attention.key_length": ["u32", 8],
+    "attention.value_length": ["u32", 8],
+    "attention.layer_norm_rms_epsilon": ["f32", 1e-6],
+    "rope.freq_base": ["f32", 10_000],
+    pooling_type: ["u32", 4],
+    "classifier.output_labels": ["array", "string", labels],
+  };
+  writeGguf(path, {
+    metadata: {
+      "general.architecture": ["string", "qwen3"],
+      ...Object.fromEntries(Object.entries(sizes).map(([key, field]) => [`qwen3.${key}`, field])),
+      ...words,
+      "tokenizer.ggml.eos_token_id": ["u32", 2],
+      "tokenizer.ggml.unknown_token_id": ["u32", 0],
+      "tokenizer.ggml.add_bos_token": ["bool", false],
+      "tokenizer.ggml.add_eos_token": ["bool", false],
+    },
+    tensors: [...tensors, { name: "cls.output.weight", type: "F32", shape: [2, 32], data: head }],
+  });
+  return path;
+}
+
+Deno.test("Qwen3-Reranker from GGUF scores as transformers does", async () => {
+  using folder = new TempFolder();
+  const options = { device: "cpu", kvType: "F32" } as const;
+  await using model = await load(writeQwenReranker(folder, ["yes", "no"]), options);
+  const ranked = await model.rerank(query, documents);
+  const scores = models["qwen3, yes or no"]!.results as readonly Score[];
+  assertEquals(ranked.map(({ tokens }) => tokens), scores.map(({ tokens }) => tokens));
+  assertClose(ranked.map(({ logit }) => logit), scores.map(({ logit }) => logit), 1e-4);
+  await assertRejects(() => model.complete("a"), ForgeError, "embeds or scores texts");
+  await using other = await load(writeQwenReranker(folder, ["good", "bad"]), options);
+  await assertRejects(() => other.rerank(query, documents), ForgeError, "classifies texts into 2");
 });
