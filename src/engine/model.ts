@@ -195,7 +195,7 @@ export class Model implements AsyncDisposable {
 
   /** Size of the vectors of {@linkcode embed}. */
   get embeddingSize(): number {
-    return this.#runner.hiddenSize;
+    return this.#embedder.size;
   }
 
   /**

@@ -4,7 +4,10 @@ import { join } from "@std/path";
 import { forge } from "../cli/forge.ts";
 import { installNvrtc } from "../emulator/nvrtc.ts";
 import { assertEndsCleanly } from "../support/careless_program.ts";
+import { encoders, writeEncoder } from "../models/encoders/encoders.ts";
+import { assertClose } from "../models/reference_check.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
+import { TempFolder } from "../support/temp_folder.ts";
 import { emulatedGpu, emulatedGpuUnavailable, runOnEmulatedGpu } from "./emulated_gpu.ts";
 
 const unavailable = emulatedGpuUnavailable() !== undefined;
@@ -103,6 +106,33 @@ Deno.test({
     const args = ["run", "-A", "test/support/check_experts.ts", "cuda"];
     const output = await runOnEmulatedGpu(args, { FORGE_CUDA_TRACE: "1" });
     assertStringIncludes(output, "xgrouped_gemm<FormatF16, f16>");
+  },
+});
+
+Deno.test({
+  name: "encoders give the vectors and scores of the CPU on an emulated GPU",
+  ignore: unavailable,
+  fn: async () => {
+    using folder = new TempFolder();
+    for (
+      const [name, command] of [
+        ["modernbert", "embed"],
+        ["embeddinggemma", "embed"],
+        ["bert, cross-encoder", "rerank"],
+      ] as const
+    ) {
+      const path = folder.at(name);
+      writeEncoder(path, name);
+      const more = command === "embed" ? ["-"] : ["a question", "--lines", "-"];
+      const numbers = async (device: string, env: Record<string, string>) => {
+        const args = [command, "-m", path, "--device", device, "--kv-type", "F32", ...more];
+        const { code, stdout, stderr } = await forge(args, { env, stdin: encoders.documents[0]! });
+        assertEquals([code, stderr], [0, ""]);
+        const { embedding, logit } = JSON.parse(stdout);
+        return embedding ?? [logit];
+      };
+      assertClose(await numbers("cuda", await emulatedGpu()), await numbers("cpu", {}), 2e-3);
+    }
   },
 });
 

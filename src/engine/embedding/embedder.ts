@@ -54,6 +54,21 @@ export class Embedder {
     this.#model = model;
   }
 
+  /** Size of a vector. */
+  get size(): number {
+    return this.#denseLayers().at(-1)?.rows ?? this.#shape.hiddenSize;
+  }
+
+  #readRecipe(): EmbeddingRecipe {
+    return this.#recipe ??= embeddingRecipe(this.#checkpoint);
+  }
+
+  #denseLayers(): readonly DenseLayer[] {
+    const { path } = this.#checkpoint;
+    return this.#layers ??= this.#model.projection ??
+      this.#readRecipe().dense?.map((module) => readDenseModule(path, module)) ?? [];
+  }
+
   /** Embeds texts: see `Model.embed`. */
   async embed(inputs: readonly EmbeddingInput[], options: EmbedOptions): Promise<Embedding[]> {
     const { path } = this.#checkpoint;
@@ -66,12 +81,9 @@ export class Embedder {
           "hidden states before it, choose the pooling",
       );
     }
-    const recipe = () => this.#recipe ??= embeddingRecipe(this.#checkpoint);
     const how = resolveEmbedding(options, {
-      recipe,
-      layers: () =>
-        this.#layers ??= this.#model.projection ??
-          recipe().dense?.map((module) => readDenseModule(path, module)) ?? [],
+      recipe: () => this.#readRecipe(),
+      layers: () => this.#denseLayers(),
       pooling: this.#model.isBidirectional ? "mean" : "last",
       hiddenSize: this.#shape.hiddenSize,
     });
