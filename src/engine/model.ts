@@ -20,7 +20,7 @@ import type { EmbedOptions } from "./embedding/options.ts";
 import { Reranker, type RerankOptions, type RerankScore } from "./embedding/reranker.ts";
 import { endTokens, openTokenizer } from "./load/tokenizer.ts";
 import { LazyConstraints } from "./request/constraint.ts";
-import { DEFAULT_CONTEXT, MAX_COMPLETIONS } from "./limits.ts";
+import { DEFAULT_CONTEXT, MAX_COMPLETIONS, MAX_COUNT } from "./limits.ts";
 import { asLoaded, type LoadOptions, resolveContext, resolveParallel } from "./load/options.ts";
 import type { MemoryUse } from "./cache/memory.ts";
 import { openRunner } from "./load/open_runner.ts";
@@ -148,6 +148,7 @@ export class Model implements AsyncDisposable {
     const savesStates = draftsTokens(options, backend);
     const shape = { contextLength, maxSequences, kvType, savesStates };
     const weightBytes = weights.mappedBytes;
+    const sharers = checkWholeNumber("modelsInMemory", options.modelsInMemory ?? 1, 1, MAX_COUNT);
     // The tokenizer is read while the device prepares the step.
     const opening = openRunner(
       backend,
@@ -155,7 +156,7 @@ export class Model implements AsyncDisposable {
       shape,
       weightBytes,
       options.kvMemory,
-      options.modelsInMemory,
+      sharers,
     );
     const reading = Promise.try(openTokenizer, checkpoint);
     const [tokenizer, runner] = await Promise.all([reading, opening]);

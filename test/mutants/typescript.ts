@@ -30,6 +30,20 @@ export const TYPESCRIPT: readonly Mutant[] = [
   ...group(
     "engine",
     [
+      "newest-prompt-is-evicted",
+      "engine/cache/prefix_store",
+      "sort((a, b) => a.at - b.at)",
+      "sort((a, b) => b.at - a.at)",
+      "engine/cache/prefix_store",
+    ],
+    [
+      "beginnings-stay-on-disk",
+      "engine/cache/prefix_store",
+      "if (isPart && !scheduler.cache.hasStates) this.#remove(other);",
+      "",
+      "engine/cache/prefix_store",
+    ],
+    [
       "failed-state-is-published",
       "engine/schedule/scheduler",
       "for (const { sequence } of planned) sequence.cache.invalidateState();",
@@ -397,6 +411,35 @@ export const TYPESCRIPT: readonly Mutant[] = [
     ],
   ),
   ...serve(
+    [
+      "unloaded-while-answering",
+      "model_pool",
+      "if (offered.users > 0) await new Promise",
+      "if (offered.users < 0) await new Promise",
+      "models",
+    ],
+    [
+      "loaded-twice",
+      "model_pool",
+      "if (offered.loading !== undefined) return offered.loading;",
+      "",
+      "models",
+    ],
+    [
+      "taken-while-unloading",
+      "model_pool",
+      "while (offered.unloading !== undefined) await offered.unloading;",
+      "",
+      "models",
+    ],
+    [
+      "most-recent-is-unloaded",
+      "model_pool",
+      "a.lastUse - b.lastUse",
+      "b.lastUse - a.lastUse",
+      "models",
+    ],
+    ["stream-holds-no-model", "service", "stack.use(this.#use.share());", "", "models"],
     [
       "host-of-this-machine",
       "http/guard",

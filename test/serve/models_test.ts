@@ -158,6 +158,8 @@ Deno.test("models: the least recently used makes room, but none that is answerin
   for (const reader of streams) await reader.cancel();
   assertEquals((await waiting).model, "b");
   assertEquals((await again).model, "a");
+  // The model that went did not take the request that came before its end.
+  assertEquals(models.loads, ["a", "b", "c", "b", "a"]);
   assertEquals((await models.loaded()).length, 2);
 });
 

@@ -81,8 +81,9 @@ export class PrefixStore {
 
   /** Loads the file that most of a prompt's tokens begin with, if it has more than the cache. */
   async fetch(tokens: Int32Array): Promise<void> {
-    this.#refresh();
     const { scheduler, runner } = this.#model;
+    if (tokens.length <= runner.pages.pageTokens) return;
+    this.#refresh();
     const most = tokens.length - 1;
     const cached = scheduler.cache.match(new TokenList(tokens), most).length;
     const least = cached + runner.pages.pageTokens;
@@ -167,7 +168,8 @@ export class PrefixStore {
   async #write(tokens: Int32Array): Promise<void> {
     const { key, runner, scheduler } = this.#model;
     const pageBytes = key.page_bytes.reduce((sum, bytes) => sum + bytes, 0);
-    const maxPages = Math.floor(this.#maxBytes / Math.max(1, pageBytes)) - 1;
+    // One page's bytes are left for the header, the tokens and the checksum.
+    const maxPages = Math.max(0, Math.floor(this.#maxBytes / Math.max(1, pageBytes)) - 1);
     const most = Math.min(tokens.length, maxPages * key.page_tokens);
     using table = runner.newSequence();
     const list = new TokenList(tokens);
