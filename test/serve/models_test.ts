@@ -150,9 +150,9 @@ Deno.test("models: the least recently used makes room, but none that is answerin
 
   const streams = [await models.stream("a"), await models.stream("c")];
   const waiting = models.complete("b");
-  const again = models.complete("a");
   // Both are busy: one of them takes no new request, and goes when its answer has ended.
   await new Promise((resolve) => setTimeout(resolve, 50));
+  const again = models.complete("a");
   assertEquals(models.loads, ["a", "b", "c"]);
   for (const reader of streams) assertEquals((await reader.read()).done, false);
   for (const reader of streams) await reader.cancel();
