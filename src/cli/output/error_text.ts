@@ -1,5 +1,5 @@
 import { ForgeError } from "../../errors.ts";
-import { styled } from "./terminal_text.ts";
+import { columnsOf, styled, wrap } from "./terminal_text.ts";
 
 /** Exit code after Ctrl-C. */
 export const INTERRUPTED = 130;
@@ -16,14 +16,16 @@ export function exitCode(error: unknown): number {
 }
 
 /**
- * Returns the message of an error for the user: one line, and with `verbose` the stacks of the error and
- * its causes, except for wrong usage.
+ * Returns the message of an error for the user: one line, which a narrow terminal breaks, and with
+ * `verbose` the stacks of the error and its causes, except for wrong usage.
  */
 export function errorText(error: unknown, verbose: boolean): string {
-  const lines = [`${styled(Deno.stderr, "red", "forge: error:")} ${describeError(error)}`];
-  if (error instanceof ForgeError && error.code === "usage") return `${lines[0]}\n`;
-  if (verbose) lines.push(...stacks(error));
-  else if (!isExpected(error)) lines[0] += "; FORGE_DEBUG=1 shows the stack";
+  const advice = verbose || isExpected(error) ? "" : "; FORGE_DEBUG=1 shows the stack";
+  const start = styled(Deno.stderr, "red", "forge: error:");
+  const columns = columnsOf(Deno.stderr) ?? Infinity;
+  const lines = wrap(`${start} ${describeError(error)}${advice}`, columns);
+  const isUsage = error instanceof ForgeError && error.code === "usage";
+  if (verbose && !isUsage) lines.push(...stacks(error));
   return `${lines.join("\n")}\n`;
 }
 
