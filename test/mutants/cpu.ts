@@ -258,4 +258,32 @@ export const CPU: readonly Mutant[] = [
     replace: "",
     caughtBy: check("rows", "quantized_rows"),
   },
+  {
+    name: "cpu/panels-of-a-replaced-expert",
+    file: "csrc/cpu/cpu_weight.cpp",
+    find: "if (group_in_[slot] != kNoGroup) set_panels(group_in_[slot], nullptr);",
+    replace: "",
+    caughtBy: check("streamed_weights"),
+  },
+  {
+    name: "cpu/memory-without-bound",
+    file: "csrc/cpu/cpu_executor.cpp",
+    find: "const bool fits = weight->bytes() <= memory.left();",
+    replace: "const bool fits = true;",
+    caughtBy: check("streamed_weights"),
+  },
+  {
+    name: "cpu/halves-of-a-4-bit-value",
+    file: "csrc/cpu/caches.cpp",
+    find: "to[i] = nibbles(level[0], level[kHalf]);",
+    replace: "to[i] = nibbles(level[kHalf], level[0]);",
+    caughtBy: check("attention"),
+  },
+  {
+    name: "cpu/sign-of-a-4-bit-scale",
+    file: "csrc/cpu/kernels/elementwise.cpp",
+    find: "(high >= -low ? high : low) / -8;",
+    replace: "(high >= -low ? high : -low) / -8;",
+    caughtBy: check("attention"),
+  },
 ];

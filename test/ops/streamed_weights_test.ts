@@ -5,6 +5,7 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import type { NativeBackend } from "../../ffi/native_backend.ts";
 import type { StepInputs, StreamedBytes } from "../../src/backend.ts";
+import type { TensorType } from "../../src/formats/tensor_info.ts";
 import { ForgeError, load } from "../../src/mod.ts";
 import { devices, openDevice, referenceDevice, type TestDevice } from "../support/devices.ts";
 import { assertRejects } from "../support/assert.ts";
@@ -36,6 +37,8 @@ function randomRuns(random: Random): StepInputs[] {
 
 interface Streamed {
   readonly results: readonly Matrix[];
+  /** Bytes of all weights. */
+  readonly weightBytes: number;
   readonly bytes: StreamedBytes;
 }
 
@@ -48,18 +51,21 @@ async function run(device: TestDevice, seed: string, memory?: number): Promise<S
   const recorder = backend.record(limits);
   const graph = new StepGraph(backend, recorder);
   const x = graph.input(randomMatrix(random, VOCABULARY, COLS));
-  const values = TYPES.map((type) => ({
-    value: recorder.matmul(x, graph.weight(randomWeight(random, type, 100, COLS))),
-    cols: 100,
-  }));
-  const gateUp = recorder.matmul(x, graph.weight(randomWeight(random, "Q8_0", 64, COLS)));
+  let weightBytes = 0;
+  const weight = (type: TensorType, rows: number) => {
+    const stored = randomWeight(random, type, rows, COLS);
+    weightBytes += stored.bytes.length;
+    return graph.weight(stored);
+  };
+  const values = TYPES.map((type) => ({ value: recorder.matmul(x, weight(type, 100)), cols: 100 }));
+  const gateUp = recorder.matmul(x, weight("Q8_0", 64));
   values.push({ value: recorder.glu(gateUp, 32, "silu"), cols: 32 });
-  const logits = recorder.matmul(x, graph.weight(randomWeight(random, "F32", EXPERTS, COLS)));
+  const logits = recorder.matmul(x, weight("F32", EXPERTS));
   const route = recorder.moeRoute(logits, { topK: TOP_K, normalize: true });
   for (const type of ["Q4_K", "F32"] as const) {
-    const experts = randomWeight(random, type, EXPERTS * EXPERT_ROWS, COLS);
+    const experts = weight(type, EXPERTS * EXPERT_ROWS);
     values.push({
-      value: recorder.moeMatmul(x, route, graph.weight(experts), EXPERTS),
+      value: recorder.moeMatmul(x, route, experts, EXPERTS),
       cols: TOP_K * EXPERT_ROWS,
     });
   }
@@ -75,7 +81,7 @@ async function run(device: TestDevice, seed: string, memory?: number): Promise<S
   }
   const bytes = backend.streamedBytes();
   step.release();
-  return { results, bytes };
+  return { results, weightBytes, bytes };
 }
 
 Deno.test({
@@ -93,6 +99,7 @@ Deno.test({
       results.forEach((result, i) =>
         assertSameBits(result, whole.results[i]!, `${seed}, ${memory} bytes, result ${i}`)
       );
+      if (memory === 1) assertEquals(bytes.all, whole.weightBytes);
       assert(bytes.all <= least, `${memory} bytes: ${bytes.all} after ${least}`);
       assert(bytes.all === 0 || bytes.perToken < bytes.all);
       streamed.add(least = bytes.all);
