@@ -26,7 +26,7 @@ const help = `Usage: deno task build [options]
 Builds the shared libraries that changed into build/<os>-<arch>/.
 
   --only LIST        libraries to build: ${libraryNames.join(", ")}
-  --target ARCH      build for x86_64 or aarch64, with a cross compiler where needed
+  --target TARGET    build for x86_64, aarch64 or windows, with a cross compiler where needed
   --debug            no optimisation, debug information; into build/<os>-<arch>-debug/
   --sanitize LIST    ${sanitizers.join(", ")}; into build/<os>-<arch>-<list>/
   --strict           warnings are errors

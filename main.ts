@@ -49,7 +49,8 @@ function listener(name: Deno.Signal, code: number): () => AbortSignal {
 
 const signals: Pick<Context, "interruptSignal" | "terminateSignal"> = {
   interruptSignal: listener("SIGINT", INTERRUPTED),
-  terminateSignal: listener("SIGTERM", TERMINATED),
+  // Windows ends services by Ctrl-Break.
+  terminateSignal: listener(Deno.build.os === "windows" ? "SIGBREAK" : "SIGTERM", TERMINATED),
 };
 
 if (import.meta.main) Deno.exit(await main(Deno.args));

@@ -42,6 +42,7 @@ export const libraryPackages: readonly LibraryPackage[] = [
   libraryPackage("linux", "aarch64", ["cpu"]),
   libraryPackage("linux", "aarch64", ["cuda", "flash_attn"], "-cuda"),
   libraryPackage("darwin", "aarch64", ["cpu", "metal"]),
+  libraryPackage("windows", "x86_64", ["cpu"]),
 ];
 
 function libraryPackage(
@@ -51,10 +52,11 @@ function libraryPackage(
   suffix = "",
 ): LibraryPackage {
   const cpu = arch === "x86_64" ? "x64" : "arm64";
+  const system = os === "windows" ? "win32" : os;
   return {
-    name: `@${NAME}/${os}-${cpu}${suffix}`,
+    name: `@${NAME}/${system}-${cpu}${suffix}`,
     platform: { os, arch },
-    fits: { os: [os], cpu: [cpu], libc: os === "linux" ? ["glibc"] : [] },
+    fits: { os: [system], cpu: [cpu], libc: os === "linux" ? ["glibc"] : [] },
     libraries,
   };
 }
@@ -283,7 +285,7 @@ const help = `Usage: deno task pack [options]
 
 Writes npm packages into dist/npm/: ${NAME}, and the libraries of this platform.
 
-  --target ARCH    libraries for x86_64 or aarch64, with a cross compiler where needed
+  --target TARGET  libraries for x86_64, aarch64 or windows, with a cross compiler where needed
   --help           show this
 `;
 

@@ -1,6 +1,10 @@
 #include "library_end.h"
 
+#if defined(_WIN32)
+#include "windows_api.h"
+#else
 #include <dlfcn.h>
+#endif
 
 #include <chrono>
 #include <cstdint>
@@ -13,15 +17,34 @@ namespace forge {
 
 namespace {
 
+std::atomic<bool> exiting{false};
+std::atomic<uint32_t> calls{0};
+
+}  // namespace
+
+#if defined(_WIN32)
+
+void keep_library_loaded() {
+  HMODULE self = nullptr;
+  const DWORD flags = GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_PIN;
+  if (!GetModuleHandleExW(flags, reinterpret_cast<LPCWSTR>(&forge_abi_version), &self)) {
+    fail(FORGE_INTERNAL, "cannot keep the library loaded");
+  }
+}
+
+// Windows ends the other threads of a process before it runs handlers, so none is in a call.
+void stop_calls_at_exit() {}
+
+#else
+
+namespace {
+
 // A run stops within one operation, which takes milliseconds on any device but an emulated one.
 constexpr std::chrono::seconds kLongestWait{10};
 
 // Handlers run in reverse order of registration, and each open device and compiled step may have
 // created objects after the previous handler. The number is limited, as the list never shrinks.
 constexpr uint32_t kMostHandlers = 64;
-
-std::atomic<bool> exiting{false};
-std::atomic<uint32_t> calls{0};
 
 void stop_calls() {
   exiting = true;
@@ -46,6 +69,8 @@ void stop_calls_at_exit() {
   static std::atomic<uint32_t> n_handlers{0};
   if (n_handlers.fetch_add(1) < kMostHandlers) std::atexit(stop_calls);
 }
+
+#endif
 
 bool is_exiting() { return exiting.load(std::memory_order_relaxed); }
 

@@ -1,3 +1,5 @@
+#if !defined(_WIN32)
+
 #include "mapped_file.h"
 
 #include <fcntl.h>
@@ -176,3 +178,5 @@ void read_ahead(std::span<const uint8_t> mapped) {
 }
 
 }  // namespace forge
+
+#endif

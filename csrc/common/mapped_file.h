@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -16,7 +14,8 @@ struct GuardedRange;
 //
 // Truncating or overwriting the file in place also changes the mapping. A read past the new end
 // raises SIGBUS; the mapping is then replaced by zeros, so that the reader continues, and check()
-// fails from then on. If another file is renamed over it, the mapped content does not change.
+// fails from then on. If another file is renamed over it, the mapped content does not change. Windows
+// lets nobody write to a mapped file.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);
@@ -34,10 +33,14 @@ class MappedFile {
 
  private:
   std::string path_;
+#if defined(_WIN32)
+  void* file_ = nullptr;  // HANDLE
+#else
   int file_ = -1;
+#endif
   const uint8_t* data_ = nullptr;
   uint64_t bytes_ = 0;
-  int64_t modified_ = 0;  // nanoseconds since 1970
+  int64_t modified_ = 0;  // in the units of the system
   GuardedRange* range_ = nullptr;
 };
 

@@ -11,6 +11,10 @@
 #elif defined(__APPLE__)
 #include <sys/resource.h>
 #include <sys/sysctl.h>
+#elif defined(_WIN32)
+#include "windows_api.h"
+
+#include <psapi.h>
 #endif
 
 namespace forge {
@@ -126,6 +130,28 @@ uint64_t host_memory_bytes() {
 
 // macOS compresses memory and swaps.
 uint64_t free_memory_bytes() { return host_memory_bytes(); }
+
+#elif defined(_WIN32)
+
+uint64_t peak_resident_bytes() {
+  PROCESS_MEMORY_COUNTERS counters = {};
+  counters.cb = sizeof counters;
+  return GetProcessMemoryInfo(GetCurrentProcess(), &counters, sizeof counters)
+             ? counters.PeakWorkingSetSize
+             : 0;
+}
+
+uint64_t host_memory_bytes() {
+  MEMORYSTATUSEX status = {};
+  status.dwLength = sizeof status;
+  return GlobalMemoryStatusEx(&status) ? status.ullTotalPhys : 0;
+}
+
+uint64_t free_memory_bytes() {
+  MEMORYSTATUSEX status = {};
+  status.dwLength = sizeof status;
+  return GlobalMemoryStatusEx(&status) ? status.ullAvailPhys : 0;
+}
 
 #else
 

@@ -244,7 +244,7 @@ ReadAhead::ReadAhead(const std::vector<PackedWeight*>& weights) {
 ReadAhead::~ReadAhead() {
   stopping_ = true;
   goal_ = UINT64_MAX;
-  goal_.notify_all();
+  wake_all(goal_);
   if (thread_.joinable()) thread_.join();
 }
 
@@ -255,7 +255,7 @@ void ReadAhead::reach(size_t index) {
   const uint64_t run = reached_ / total_ + (stops_[stop].begin < reached_ % total_ ? 1 : 0);
   reached_ = run * total_ + stops_[stop].begin;
   goal_ = reached_ + std::min(kReadAhead, total_ / 2);
-  goal_.notify_all();
+  wake_all(goal_);
 }
 
 void ReadAhead::read() {
@@ -263,7 +263,7 @@ void ReadAhead::read() {
   for (size_t stop = 0; !stopping_;) {
     const uint64_t goal = goal_;
     if (done >= goal) {
-      goal_.wait(goal);
+      wait_while(goal_, goal);
       continue;
     }
     const PackedWeight& weight = *stops_[stop].weight;

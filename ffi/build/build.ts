@@ -13,7 +13,7 @@ import {
 import { libraries, type Library, type LibraryName } from "./libraries.ts";
 import { findNvcc, howToInstallNvcc, nvccGraph } from "./nvcc.ts";
 import { FileSignatures, isCurrent } from "./record.ts";
-import { hostPlatform, type Platform } from "./targets.ts";
+import { hostPlatform, type Platform, platformName } from "./targets.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { reasonOf } from "../../src/formats/file.ts";
 
@@ -125,7 +125,9 @@ async function nvccFor(
   options: BuildOptions,
 ): Promise<Compiler | string> {
   if (variant.sanitizers.length > 0) return "sanitizers do not support GPU code";
-  if (platform.arch !== hostPlatform().arch) return "nvcc builds only for this machine's processor";
+  if (platformName(platform) !== platformName(hostPlatform())) {
+    return "nvcc builds only for this machine";
+  }
   return await findNvcc({ environment: options.environment }) ?? howToInstallNvcc;
 }
 

@@ -36,6 +36,10 @@ export const compilerVariables: readonly string[] = [
   "DEVELOPER_DIR",
   "MACOSX_DEPLOYMENT_TARGET",
   "CCACHE_DIR",
+  // Without these, programs on Windows find neither their folder for temporary files nor the system.
+  "TEMP",
+  "TMP",
+  "SystemRoot",
 ];
 
 const howToInstall = [
@@ -43,6 +47,7 @@ const howToInstall = [
   "  Fedora, RHEL     sudo dnf install gcc-c++",
   "  Alpine           sudo apk add g++",
   "  macOS            xcode-select --install",
+  "  Windows          winget install BrechtSanders.WinLibs.POSIX.UCRT",
 ].join("\n");
 
 function compilerEnvironment(): Record<string, string> {
@@ -99,7 +104,8 @@ async function builtInMacros(
   command: readonly string[],
   environment: Readonly<Record<string, string>> | undefined,
 ): Promise<ProcessResult | undefined> {
-  const args = ["-std=c++20", "-dM", "-E", "-x", "c++", "/dev/null"];
+  const empty = Deno.build.os === "windows" ? "NUL" : "/dev/null";
+  const args = ["-std=c++20", "-dM", "-E", "-x", "c++", empty];
   try {
     return await runProcess([...command, ...args], "/", environment);
   } catch (error) {
@@ -169,7 +175,7 @@ export async function findCompiler(
   options: FindCompilerOptions = {},
 ): Promise<Compiler> {
   const cxx = options.cxx?.trim();
-  const isCross = platform.arch !== hostPlatform().arch;
+  const isCross = platformName(platform) !== platformName(hostPlatform());
   const cross = isCross ? crossCompilers[platform.os][platform.arch] : undefined;
   const names = cxx ? [cxx] : cross ? [cross.command] : defaultCompilers;
   for (const name of names) {

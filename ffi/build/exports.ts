@@ -29,12 +29,17 @@ export function exportedFunctions(header: string): string[] {
 /** Returns the linker's list of exported symbols. */
 export function exportList(platform: Platform, names: readonly string[]): string {
   if (platform.os === "darwin") return names.map((name) => `_${name}\n`).join("");
+  if (platform.os === "windows") return `EXPORTS\n${names.map((name) => `  ${name}\n`).join("")}`;
   return `{\n  global:\n${names.map((name) => `    ${name};\n`).join("")}  local: *;\n};\n`;
 }
 
 /** Returns the linker flag that applies an export list. */
 export function exportFlag(platform: Platform, path: string): string {
-  return platform.os === "darwin"
-    ? `-Wl,-exported_symbols_list,${path}`
-    : `-Wl,--version-script=${path}`;
+  const flags = {
+    linux: "-Wl,--version-script=",
+    darwin: "-Wl,-exported_symbols_list,",
+    // A file that ends in .def is the linker's list.
+    windows: "",
+  };
+  return `${flags[platform.os]}${path}`;
 }

@@ -212,6 +212,12 @@ function linkFlags({ library, platform, variant }: Context): string[] {
   return [...common, ...staticRuntimeFlags[platform.os], ...library.linkFlags];
 }
 
+/** Returns the flags that write a library's own name into it. */
+function nameFlags({ os }: Platform, fileName: string): string[] {
+  if (os === "windows") return [];
+  return [os === "darwin" ? `-Wl,-install_name,@rpath/${fileName}` : `-Wl,-soname,${fileName}`];
+}
+
 function linkStep(context: Context, objects: readonly string[], exportsPath: string): Step {
   const { library, platform, variant, compiler } = context;
   const fileName = libraryFileName(platform, library.name);
@@ -222,7 +228,7 @@ function linkStep(context: Context, objects: readonly string[], exportsPath: str
     record: join(context.objectFolder, `${fileName}.json`),
     command: [
       ...compiler.command,
-      platform.os === "darwin" ? `-Wl,-install_name,@rpath/${fileName}` : `-Wl,-soname,${fileName}`,
+      ...nameFlags(platform, fileName),
       exportFlag(platform, exportsPath),
       ...objects,
       ...linkFlags(context),
@@ -284,7 +290,7 @@ export function libraryGraph(
   ];
   const header = headerText(join(root, library.header));
   const exports = {
-    path: join(folder, "exports.txt"),
+    path: join(folder, platform.os === "windows" ? "exports.def" : "exports.txt"),
     text: exportList(platform, exportedFunctions(header)),
   };
   const link = linkStep(context, compiles.map((step) => step.output), exports.path);

@@ -7,12 +7,13 @@ import { ForgeError } from "../../src/errors.ts";
 import { buildLibraries, forgeRoot } from "./build.ts";
 import { runCommand } from "./command.ts";
 import type { LibraryName } from "./libraries.ts";
-import { hostPlatform, libraryFileName, platformName } from "./targets.ts";
+import { hostPlatform, libraryFileName, type Platform, platformName } from "./targets.ts";
 
 /** Libraries built at installation, because the user may not be able to write to the tree. */
-const needed: Readonly<Record<"linux" | "darwin", readonly LibraryName[]>> = {
+const needed: Readonly<Record<Platform["os"], readonly LibraryName[]>> = {
   linux: ["cpu", "cuda"],
   darwin: ["cpu", "metal"],
+  windows: ["cpu"],
 };
 
 /** Path of the launcher below the root of the tree. */
@@ -97,6 +98,12 @@ async function main(args: string[]): Promise<void> {
   }
   const root = forgeRoot();
   const platform = hostPlatform();
+  if (platform.os === "windows") {
+    throw new ForgeError(
+      "unsupported",
+      "on Windows npm makes the command: deno task pack, then npm install --global with its files",
+    );
+  }
   const library = libraryFileName(platform, "cpu");
   if (!exists(join(root, "lib", platformName(platform), library))) {
     await buildLibraries({ only: needed[platform.os], log: (line) => console.error(line) });

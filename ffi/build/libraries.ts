@@ -39,7 +39,7 @@ const cpp = {
   shared: ["csrc/common"],
   header: "csrc/forge.h",
   extensions: [".cpp"],
-  systems: ["linux", "darwin"],
+  systems: ["linux", "darwin", "windows"],
   slow: [],
   linkFlags: [],
 } as const;
@@ -78,7 +78,6 @@ export const libraries: readonly Library[] = [
     },
     systems: ["linux"],
     compileFlags: ["-O2", noContraction],
-    linkFlags: ["-ldl"],
   },
   {
     ...cpp,
@@ -126,12 +125,17 @@ export const systemFlags: Readonly<Record<Platform["os"], readonly string[]>> = 
   linux: [],
   // The oldest supported system, independent of the build machine.
   darwin: ["-mmacosx-version-min=13.0"],
+  // GCC assumes that the stack is aligned for wide vectors, which Windows does not promise (GCC bug
+  // 54412): the assembler replaces aligned moves.
+  windows: ["-Wa,-muse-unaligned-vector-move"],
 };
 
 /** Flags of every link, by system. */
 export const commonLinkFlags: Readonly<Record<Platform["os"], readonly string[]>> = {
-  linux: ["-shared", "-pthread", "-Wl,-z,defs", "-Wl,-z,now", "-Wl,--gc-sections"],
+  linux: ["-shared", "-pthread", "-ldl", "-Wl,-z,defs", "-Wl,-z,now", "-Wl,--gc-sections"],
   darwin: ["-dynamiclib", "-pthread"],
+  // Static: the libraries of MinGW are not part of Windows.
+  windows: ["-shared", "-static", "-s", "-pthread", "-Wl,--gc-sections", "-lsynchronization"],
 };
 
 /**
@@ -142,4 +146,5 @@ export const commonLinkFlags: Readonly<Record<Platform["os"], readonly string[]>
 export const staticRuntimeFlags: Readonly<Record<Platform["os"], readonly string[]>> = {
   linux: ["-static-libstdc++"],
   darwin: [],
+  windows: [],
 };

@@ -3,7 +3,7 @@ import { ForgeError } from "../../src/errors.ts";
 
 /** Operating system and processor of a library. */
 export interface Platform {
-  readonly os: "linux" | "darwin";
+  readonly os: "linux" | "darwin" | "windows";
   readonly arch: "x86_64" | "aarch64";
 }
 
@@ -60,6 +60,13 @@ export const crossCompilers: Readonly<
     x86_64: { command: "clang++ -arch x86_64", howToInstall: "xcode-select --install" },
     aarch64: { command: "clang++ -arch arm64", howToInstall: "xcode-select --install" },
   },
+  windows: {
+    x86_64: {
+      command: "x86_64-w64-mingw32-g++-posix",
+      howToInstall: "on Debian and Ubuntu: sudo apt-get install g++-mingw-w64-x86-64-posix",
+    },
+    aarch64: { command: "aarch64-w64-mingw32-g++", howToInstall: "GCC for Windows on arm64" },
+  },
 };
 
 /** Returns the folder name of a platform, such as `linux-x86_64`. */
@@ -69,7 +76,8 @@ export function platformName(platform: Platform): string {
 
 /** Returns the file name of a shared library, such as `libforge_cpu.so`. */
 export function libraryFileName(platform: Platform, name: string): string {
-  return `libforge_${name}.${platform.os === "darwin" ? "dylib" : "so"}`;
+  const extension = { linux: "so", darwin: "dylib", windows: "dll" }[platform.os];
+  return `libforge_${name}.${extension}`;
 }
 
 /**
@@ -79,23 +87,27 @@ export function libraryFileName(platform: Platform, name: string): string {
  */
 export function hostPlatform(): Platform {
   const { os, arch } = Deno.build;
-  if (os !== "linux" && os !== "darwin") {
+  if (os !== "linux" && os !== "darwin" && os !== "windows") {
     throw new ForgeError(
       "unsupported",
-      `forge cannot build its libraries on ${os} yet; Linux and macOS are supported`,
+      `forge cannot build its libraries on ${os}; Linux, macOS and Windows are supported`,
     );
   }
   return { os, arch };
 }
 
 /**
- * Returns the platform of `--target ARCH`: this machine's system on that processor.
+ * Returns the platform of `--target`: this machine's system on a processor, or Windows.
  *
- * @throws {ForgeError} `usage` for an unknown processor
+ * @throws {ForgeError} `usage` for an unknown target
  */
 export function targetPlatform(arch: string): Platform {
+  if (arch === "windows") return { os: "windows", arch: "x86_64" };
   if (arch !== "x86_64" && arch !== "aarch64") {
-    throw new ForgeError("usage", `unknown target "${arch}"; valid are x86_64 and aarch64`);
+    throw new ForgeError(
+      "usage",
+      `unknown target "${arch}"; valid are x86_64, aarch64 and windows`,
+    );
   }
   return { os: hostPlatform().os, arch };
 }

@@ -36,7 +36,8 @@ export function storeFolder(): string {
   const chosen = Deno.env.get(CACHE_VARIABLE);
   if (chosen) return chosen;
   const home = Deno.env.get("HOME") ?? Deno.env.get("USERPROFILE");
-  const base = Deno.env.get("XDG_CACHE_HOME") || (home && join(home, ".cache"));
+  const local = Deno.build.os === "windows" ? Deno.env.get("LOCALAPPDATA") : undefined;
+  const base = Deno.env.get("XDG_CACHE_HOME") || local || (home && join(home, ".cache"));
   if (!base) {
     throw new ForgeError("not_found", `no home folder is known; set ${CACHE_VARIABLE} to a folder`);
   }

@@ -41,13 +41,13 @@ struct CpuDevice {
     ++waiting_;
     std::unique_lock lock(mutex_);
     --waiting_;
-    waiting_.notify_all();
+    wake_all(waiting_);
     return lock;
   }
 
   // For background work: waits until no other caller waits.
   std::unique_lock<std::mutex> lock_after_others() {
-    while (const uint32_t waiting = waiting_) waiting_.wait(waiting);
+    while (const uint32_t waiting = waiting_) wait_while(waiting_, waiting);
     return std::unique_lock(mutex_);
   }
 

@@ -13,6 +13,12 @@
 #include <sched.h>
 #elif defined(__APPLE__)
 #include <sys/sysctl.h>
+#elif defined(_WIN32)
+#include <cpuid.h>
+
+#include <vector>
+
+#include "../../common/windows_api.h"
 #endif
 
 #include "memory.h"
@@ -66,6 +72,26 @@ double cgroup_cpus() {
 
 #endif
 
+#if defined(_WIN32)
+
+// Returns the number of cores that have a hardware thread in the affinity mask, or 0.
+uint32_t allowed_cores() {
+  DWORD bytes = 0;
+  GetLogicalProcessorInformation(nullptr, &bytes);
+  std::vector<SYSTEM_LOGICAL_PROCESSOR_INFORMATION> entries(
+      bytes / sizeof(SYSTEM_LOGICAL_PROCESSOR_INFORMATION));
+  DWORD_PTR allowed = 0, system = 0;
+  if (entries.empty() || !GetLogicalProcessorInformation(entries.data(), &bytes) ||
+      !GetProcessAffinityMask(GetCurrentProcess(), &allowed, &system)) {
+    return 0;
+  }
+  return static_cast<uint32_t>(std::count_if(entries.begin(), entries.end(), [&](const auto& each) {
+    return each.Relationship == RelationProcessorCore && (each.ProcessorMask & allowed) != 0;
+  }));
+}
+
+#endif
+
 #if defined(__APPLE__)
 
 template <class Number>
@@ -111,6 +137,15 @@ std::string processor_name() {
   char name[256] = "";
   size_t size = sizeof name;
   if (sysctlbyname("machdep.cpu.brand_string", name, &size, nullptr, 0) == 0) return name;
+#elif defined(_WIN32)
+  // The name is in leaves 0x80000002 to 0x80000004, 16 bytes each.
+  unsigned words[13] = {};
+  bool is_known = true;
+  for (unsigned i = 0; i < 3; ++i) {
+    unsigned* to = words + 4 * i;
+    is_known &= __get_cpuid(0x80000002 + i, to, to + 1, to + 2, to + 3) != 0;
+  }
+  if (is_known) return reinterpret_cast<const char*>(words);
 #endif
 #if defined(__aarch64__)
   return "aarch64";
@@ -131,6 +166,9 @@ uint32_t usable_cores() {
   return static_cast<uint32_t>(sysctl_number<int32_t>(
       "hw.perflevel0.physicalcpu",
       sysctl_number<int32_t>("hw.physicalcpu", static_cast<int32_t>(hardware_threads()))));
+#elif defined(_WIN32)
+  const uint32_t cores = allowed_cores();
+  return cores > 0 ? cores : hardware_threads();
 #else
   return hardware_threads();
 #endif

@@ -1,5 +1,9 @@
 #include "thread_pool.h"
 
+#if defined(_WIN32)
+#include "../../common/windows_api.h"
+#endif
+
 #include <chrono>
 #include <utility>
 
@@ -45,6 +49,16 @@ bool spin(Done&& done) {
 
 }  // namespace
 
+#if defined(_WIN32)
+
+void wait_on_address(void* address, void* value, size_t bytes) {
+  WaitOnAddress(address, value, bytes, INFINITE);
+}
+
+void wake_by_address(void* address) { WakeByAddressAll(address); }
+
+#endif
+
 ThreadPool::ThreadPool(uint32_t n_threads) {
   for (uint32_t i = 1; i < n_threads; ++i) workers_.emplace_back([this, i] { worker_loop(i); });
 }
@@ -52,7 +66,7 @@ ThreadPool::ThreadPool(uint32_t n_threads) {
 ThreadPool::~ThreadPool() {
   stopping_ = true;
   state_ += kJob;
-  state_.notify_all();
+  wake_all(state_);
   for (std::thread& worker : workers_) worker.join();
 }
 
@@ -60,7 +74,7 @@ void ThreadPool::run_job() {
   next_.store(0, std::memory_order_relaxed);
   state_.store((job_of(state_.load(std::memory_order_relaxed)) + 1) * kJob | kOpen,
                std::memory_order_seq_cst);
-  state_.notify_all();
+  wake_all(state_);
   work(0);
   state_.fetch_and(~kOpen, std::memory_order_acq_rel);
   const auto all_left = [this] {
@@ -94,7 +108,7 @@ void ThreadPool::worker_loop(uint32_t thread) {
       return job_of(state) != seen;
     };
     if (!spin(changed)) {
-      while (!changed()) state_.wait(state, std::memory_order_acquire);
+      while (!changed()) wait_while(state_, state);
     }
     if (stopping_) return;
     seen = job_of(state);

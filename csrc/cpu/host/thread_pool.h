@@ -12,6 +12,35 @@
 
 namespace forge::cpu {
 
+#if defined(_WIN32)
+// The waits of libstdc++ without futexes lose wake-ups: GCC 12 notifies without holding the lock that a
+// waiter checks under. These are the system's; the first may return early.
+void wait_on_address(void* address, void* value, size_t bytes);
+void wake_by_address(void* address);
+#endif
+
+// Waits until the word has another value.
+template <class Word>
+void wait_while(std::atomic<Word>& word, Word value) {
+#if defined(_WIN32)
+  while (word.load(std::memory_order_acquire) == value) {
+    wait_on_address(&word, &value, sizeof value);
+  }
+#else
+  word.wait(value, std::memory_order_acquire);
+#endif
+}
+
+// Wakes all threads that wait for a change of the word.
+template <class Word>
+void wake_all(std::atomic<Word>& word) {
+#if defined(_WIN32)
+  wake_by_address(&word);
+#else
+  word.notify_all();
+#endif
+}
+
 class ThreadPool {
  public:
   // `n_threads` counts the calling thread of a run.

@@ -133,7 +133,8 @@ async function chatInBrowser(
 
 /** Opens an address in the browser. Without one, the address on the terminal is enough. */
 function openBrowser(url: string): void {
-  const program = Deno.build.os === "darwin" ? "open" : "xdg-open";
+  const programs: Record<string, string> = { darwin: "open", windows: "explorer" };
+  const program = programs[Deno.build.os] ?? "xdg-open";
   try {
     new Deno.Command(program, { args: [url], stdout: "null", stderr: "null" }).spawn().unref();
   } catch {

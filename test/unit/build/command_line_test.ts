@@ -34,7 +34,7 @@ Deno.test("build: an invalid value is quoted with the valid ones", async () => {
     ["--only", "cpu,gpu", '--only: unknown name "gpu"; valid are cpu, reference'],
     ["--only", "", '--only: unknown name ""'],
     ["--sanitize", "memory", '--sanitize: unknown name "memory"; valid are address'],
-    ["--target", "mips", 'unknown target "mips"; valid are x86_64 and aarch64'],
+    ["--target", "mips", 'unknown target "mips"; valid are x86_64, aarch64 and windows'],
     ["--jobs", "0", '--jobs "0" is not a number from 1 to 9999'],
   ];
   for (const [option, value, message] of cases) {

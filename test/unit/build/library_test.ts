@@ -43,6 +43,14 @@ async function assertExportsHeader(path: string, header: string): Promise<void> 
   assertEquals(await definedSymbols(path), functions.sort());
 }
 
+/** Asserts that an ELF library runs with the oldest supported glibc: csrc/common/glibc_floor.cpp. */
+async function assertOldGlibc(path: string): Promise<void> {
+  const versions = (await run("readelf", ["--wide", "--version-info", path]))
+    .match(/(?<=Name: GLIBC_2\.)\d+/g) ?? [];
+  assert(versions.length > 0, path);
+  assert(Math.max(...versions.map(Number)) <= 28, `${path} needs glibc 2.${versions}`);
+}
+
 /** Objects of kernel targets above the baseline. */
 function* kernelObjects(folder: string): Generator<string> {
   for (const entry of Deno.readDirSync(folder)) {
@@ -90,6 +98,8 @@ Deno.test({
         await assertExportsHeader(path, join(ROOT, "csrc", header));
         const dynamic = await run("readelf", ["--dynamic", path]);
         assert(dynamic.includes("NEEDED") && !dynamic.includes("libstdc++"), dynamic);
+        // CUDA's runtime, which flash_attn contains, is the compiler's.
+        if (name !== "flash_attn") await assertOldGlibc(path);
       });
     }
   },
@@ -125,6 +135,7 @@ Deno.test({
     for (const { path } of await buildForArm()) {
       assert((await run("readelf", ["--file-header", path])).includes("AArch64"), path);
       await assertExportsHeader(path, join(ROOT, "csrc", "forge.h"));
+      await assertOldGlibc(path);
     }
   },
 });

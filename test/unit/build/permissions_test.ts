@@ -88,7 +88,7 @@ Deno.test("permissions: every system information that the sources read is grante
 });
 
 Deno.test("permissions: the compilers and the commands that open a page may be run", () => {
-  assertEquals(granted.run, [...defaultCompilers, "xdg-open", "open"]);
+  assertEquals(granted.run, [...defaultCompilers, "xdg-open", "open", "explorer"]);
 });
 
 Deno.test("permissions: the launcher grants an address in addition to the hosts of the set", () => {
