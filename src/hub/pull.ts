@@ -2,7 +2,8 @@ import { ForgeError } from "../errors.ts";
 import { isJsonObject, type JsonObject, type JsonValue, parseJson } from "../formats/json.ts";
 import { type Checksum, checksumOf, download } from "./download.ts";
 import { delay, Interruption, persist, readBounded, request } from "./http.ts";
-import { parseModelReference } from "./model_reference.ts";
+import { findInHubCache } from "./hub_cache.ts";
+import { hubName, parseModelReference } from "./model_reference.ts";
 import {
   findModel,
   listModels,
@@ -42,15 +43,18 @@ interface PullOptions {
 }
 
 /**
- * Downloads a model from the hub, or finds it in the store.
+ * Downloads a model from the hub, or finds it in the store or in the hub's own cache.
  *
- * @param name `org/name` or `org/name:FILE-OR-QUANTIZATION`, with `@REVISION` after the name
+ * @param text `org/name` or `org/name:FILE-OR-QUANTIZATION`, with `@REVISION` after the name, or the
+ * address of a model
  * @throws {ForgeError} `usage` for an invalid name; `not_found` if hub, model or file cannot be
  * reached; `bad_model` for a damaged file; `cancelled` if stopped
  */
-export async function pull(name: string, options: PullOptions = {}): Promise<StoredModel> {
-  const { repository, revision, selector } = parseModelReference(name);
-  const stored = findModel(name);
+export async function pull(text: string, options: PullOptions = {}): Promise<StoredModel> {
+  const name = hubName(text);
+  const reference = parseModelReference(name);
+  const { repository, revision, selector } = reference;
+  const stored = findModel(name) ?? findInHubCache(name, reference);
   if (stored !== undefined) return stored;
 
   const hub = hubOf(repository, revision);

@@ -1,6 +1,7 @@
 /** `forge rm`: removes a downloaded model. */
 import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
+import { hubName } from "../../hub/model_reference.ts";
 import { listModels, removeModel } from "../../hub/model_store.ts";
 import { nearestName } from "../../formats/suggest.ts";
 import { formatBytes } from "../output/format.ts";
@@ -10,7 +11,7 @@ export async function run(
   _options: unknown,
   [name = ""]: readonly string[],
 ): Promise<number> {
-  const removed = removeModel(name);
+  const removed = removeModel(hubName(name));
   if (removed === undefined) {
     const similar = nearestName(name, listModels().map((model) => model.name));
     throw new ForgeError(

@@ -1,7 +1,7 @@
 import { basename, dirname, join } from "node:path";
 import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
-import { isModelReference } from "../../hub/model_reference.ts";
+import { hubName, isModelReference } from "../../hub/model_reference.ts";
 import { nearestName } from "../../formats/suggest.ts";
 import { configuredModel } from "./config_file.ts";
 
@@ -19,12 +19,13 @@ export async function resolveModel(
   const configured = configuredModel(name);
   if (configured !== undefined) name = configured.model;
   if (name !== "" && exists(name)) return name;
-  if (looksLikePath(name)) {
+  const onHub = hubName(name);
+  if (onHub === name && looksLikePath(name)) {
     throw new ForgeError("not_found", `no such file or folder: ${quote(name)}${advice(name)}`);
   }
-  if (isModelReference(name)) {
+  if (isModelReference(onHub)) {
     const { pullWithProgress } = await import("../commands/pull.ts");
-    return await pullWithProgress(name, signal);
+    return await pullWithProgress(onHub, signal);
   }
   throw new ForgeError(
     "not_found",
@@ -67,10 +68,11 @@ export function isModel(path: string): boolean {
 /** True if a text may be the name of a model: a path, or a model on the hub. */
 export function namesModel(text: string): boolean {
   return configuredModel(text) !== undefined || exists(text) ||
-    (!/\s/.test(text) && (looksLikePath(text) || isModelReference(text)));
+    (!/\s/.test(text) && (looksLikePath(text) || isModelReference(hubName(text))));
 }
 
 function looksLikePath(name: string): boolean {
+  if (Deno.build.os === "windows" && /\\|^[a-z]:/i.test(name)) return true;
   return /^[./~]|\/$|\.(gguf|safetensors|json)$/i.test(name);
 }
 

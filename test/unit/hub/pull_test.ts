@@ -14,6 +14,7 @@ import {
   lockRepository,
   removeModel,
 } from "../../../src/hub/model_store.ts";
+import { hubName } from "../../../src/hub/model_reference.ts";
 import { ENDPOINT_VARIABLE, pull } from "../../../src/hub/pull.ts";
 import { FakeHub } from "./fake_hub.ts";
 
@@ -49,6 +50,61 @@ Deno.test("pull downloads a GGUF file once and finds it again without asking", a
     assertEquals((await pull("org/model")).path, model.path);
     assertEquals(hub.requests.length, asked);
     assertEquals(listModels(), [model]);
+  });
+});
+
+Deno.test("pull takes the addresses of models", () => {
+  const names = {
+    "https://huggingface.co/org/name": "org/name",
+    "huggingface.co/org/name/": "org/name",
+    "hf.co/org/name:Q4_K_M": "org/name:Q4_K_M",
+    "https://hf.co/org/name/tree/v1.0": "org/name@v1.0",
+    "https://huggingface.co/org/name/tree/main?x=y": "org/name",
+    "https://huggingface.co/org/name/blob/main/a/model-Q8_0.gguf": "org/name:a/model-Q8_0.gguf",
+    "https://huggingface.co/org/name/resolve/v1.0/b%20c.gguf?download=true":
+      "org/name@v1.0:b c.gguf",
+    "https://huggingface.co/org/name/blob/main/config.json": "org/name",
+    "https://example.com/org/name": "https://example.com/org/name",
+    "org/name@v1:Q4": "org/name@v1:Q4",
+    "./hf.co/org/name": "./hf.co/org/name",
+  };
+  for (const [text, name] of Object.entries(names)) assertEquals(hubName(text), name);
+});
+
+Deno.test("pull finds whole models in the cache of the hub's own programs", async () => {
+  const hub = new FakeHub({ "model-Q4_K_M.gguf": bytes(60) });
+  await withHub(hub, async (store) => {
+    const before = Deno.env.get("HF_HOME");
+    Deno.env.set("HF_HOME", store);
+    try {
+      const commit = "0123456789".repeat(4);
+      const folder = join(store, "hub", "models--org--model");
+      const snapshot = join(folder, "snapshots", commit);
+      for (const each of [join(folder, "refs"), join(folder, "blobs"), snapshot]) {
+        await Deno.mkdir(each, { recursive: true });
+      }
+      await Deno.writeTextFile(join(folder, "refs", "main"), commit);
+      const add = async (name: string) => {
+        await Deno.writeTextFile(join(folder, "blobs", name), "weights");
+        await Deno.symlink(`../../blobs/${name}`, join(snapshot, name));
+      };
+      await add("model-Q8_0.gguf");
+      assertEquals((await pull("org/model:Q8_0")).path, join(snapshot, "model-Q8_0.gguf"));
+      assertEquals((await pull(`org/model@${commit}`)).path, join(snapshot, "model-Q8_0.gguf"));
+      await add("config.json");
+      await add("tokenizer.json");
+      await add("model-00001-of-00002.safetensors");
+      assertEquals(hub.requests.length, 0);
+      await pull("org/model");
+      assert(hub.requests.length > 0, "a part is missing in the cache");
+      await add("model-00002-of-00002.safetensors");
+      assertEquals((await pull("https://hf.co/org/model/tree/" + commit)).path, snapshot);
+      await Deno.remove(join(folder, "blobs", "model-Q8_0.gguf"));
+      await assertRejects(() => pull("org/model:Q8_0"), ForgeError, "does not have");
+    } finally {
+      if (before === undefined) Deno.env.delete("HF_HOME");
+      else Deno.env.set("HF_HOME", before);
+    }
   });
 });
 
