@@ -9,7 +9,8 @@ import { root } from "./root.ts";
 export async function benchStartup(options: BenchOptions): Promise<void> {
   using subject = benchSubject(options);
   const path = subjectPath(subject);
-  const main = ["run", "--quiet", "--no-prompt", "--permission-set=forge", join(root, "main.ts")];
+  const permissions = ["--no-prompt", "--no-lock", "--permission-set=forge"];
+  const main = ["run", "--quiet", ...permissions, join(root, "main.ts")];
   const generate = ["run", "-m", path, "-p", "Hello", "-n", "1", "--temp", "0", "--json"];
   const forge = [...main, ...generate, "-t", `${options.threads}`];
   const deno = ["eval", 'console.log("0")'];
@@ -21,12 +22,17 @@ export async function benchStartup(options: BenchOptions): Promise<void> {
     times.forge.push(await timeToOutput(forge));
     times.deno.push(await timeToOutput(deno));
   }
+  const version: number[] = [];
+  for (let round = 0; round < options.rounds; round++) {
+    version.push(await timeToOutput([...main, "--version"]));
+  }
   const milliseconds = (value: number) => `${value.toFixed(0)} ms`;
   const bytes = Deno.statSync(path).isFile ? Deno.statSync(path).size : undefined;
   const size = bytes === undefined ? "" : ` (${(bytes / 1e6).toFixed(0)} MB)`;
   console.log(`start to first token, ${subject.name}${size}, median of ${options.rounds}:`);
   console.log(`  forge      ${milliseconds(median(times.forge))} (first ${milliseconds(first)})`);
   console.log(`  Deno alone ${milliseconds(median(times.deno))}`);
+  console.log(`  --version  ${milliseconds(median(version))}`);
 }
 
 /** Milliseconds from starting Deno with `args` to its first byte on stdout. */

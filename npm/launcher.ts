@@ -58,6 +58,7 @@ export function denoArguments(
     "run",
     "--quiet",
     "--no-prompt",
+    "--no-lock",
     ...(isBatch ? ["--v8-flags=--optimize-for-size"] : []),
     "--config",
     join(root, "deno.json"),

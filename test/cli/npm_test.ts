@@ -2,9 +2,11 @@
  * The npm packages: installed from a registry on this machine into empty folders, with nothing on PATH
  * but Node. The `deno` package is replaced by one that finds the Deno which runs the tests.
  */
-import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes, assertThrows } from "@std/assert";
 import { basename, join } from "@std/path";
 import { DENO_VERSION, libraryPackages, NAME, pack, type WrittenPackage } from "../../npm/pack.ts";
+import { prepareRelease } from "../../npm/release.ts";
+import { ForgeError } from "../../src/errors.ts";
 import { hostPlatform, platformName } from "../../ffi/build/targets.ts";
 import config from "../../deno.json" with { type: "json" };
 import { filesBelow, ROOT } from "../support/checkout.ts";
@@ -160,6 +162,33 @@ Deno.test({
       assertEquals(registry.packages.length, 2);
       assert(bytes < 6e6);
     });
+    await t.step("a release has checksums, contents and installers", async () => {
+      const release = registry.folder.at("release");
+      Deno.mkdirSync(join(release, "npm"), { recursive: true });
+      for (const { path } of registry.packages) {
+        Deno.copyFileSync(path, join(release, "npm", basename(path)));
+      }
+      prepareRelease({ folder: release, address: "https://releases.example" });
+      const sums = Deno.readTextFileSync(join(release, "SHA256SUMS"));
+      const digest = await crypto.subtle.digest(
+        "SHA-256",
+        Deno.readFileSync(registry.packages[0]!.path),
+      );
+      assertStringIncludes(
+        sums,
+        `${new Uint8Array(digest).toHex()}  ${basename(registry.packages[0]!.path)}\n`,
+      );
+      const { packages } = JSON.parse(Deno.readTextFileSync(join(release, "sbom.spdx.json")));
+      const names = packages.map(({ name }: { name: string }) => name);
+      for (const name of [`${NAME}.tgz`, "deno", "marked"]) assert(names.includes(name), name);
+      const installer = Deno.readTextFileSync(join(release, "install.sh"));
+      assertStringIncludes(installer, "release=${FORGE_RELEASE-https://releases.example}");
+      assertThrows(
+        () => prepareRelease({ folder: release, address: "", tag: "v9.9.9" }),
+        ForgeError,
+        "these packages are missing",
+      );
+    });
     await t.step("npx runs the demo model", async () => {
       const cwd = registry.project("npx");
       const args = ["exec", "-y", "--", NAME, ...PROMPT];
@@ -257,4 +286,33 @@ Deno.test({
       assertEquals(stderr.trim().split("\n").length, 1);
     });
   },
+});
+
+Deno.test("the library outside the clone: imported by path, without deno.json", async () => {
+  using folder = new TempFolder();
+  const script = folder.write(
+    "script.ts",
+    `import { load } from ${JSON.stringify(join(ROOT, "src", "mod.ts"))};
+    await using model = await load(${JSON.stringify(join(ROOT, "models", "demo"))});
+    const { text } = await model.complete("Hi", { temperature: 0, maxTokens: 4 });
+    console.log(text.length > 0);`,
+  );
+  assertEquals(
+    await tool(Deno.execPath(), ["run", "-A", "--quiet", script], folder.path),
+    "true\n",
+  );
+});
+
+Deno.test("the library outside the clone: ready for JSR, without slow types", async () => {
+  const { success, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["publish", "--dry-run", "--allow-dirty"],
+    cwd: ROOT,
+    env: { NO_COLOR: "1" },
+  }).output();
+  const text = new TextDecoder().decode(stderr);
+  assert(success, text);
+  for (const path of ["main.ts", "src/mod.ts", "ffi/library.ts"]) {
+    assertStringIncludes(text, `${ROOT}/${path} (`);
+  }
+  assert(!text.includes("/test/"), text);
 });

@@ -58,6 +58,7 @@ Deno.test("the launcher: runs main.ts with the permission set of deno.json", asy
     "run",
     "--quiet",
     "--no-prompt",
+    "--no-lock",
     "--config",
     `${fixture.tree}/deno.json`,
     "--permission-set=forge",

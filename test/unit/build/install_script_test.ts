@@ -1,0 +1,81 @@
+/** The installer of releases, against a server on this machine. */
+import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { join } from "@std/path";
+import { hostPlatform, platformName } from "../../../ffi/build/targets.ts";
+import { ROOT } from "../../support/checkout.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
+import { toolAvailable } from "./fake_tree.ts";
+
+const name = `forge-${platformName(hostPlatform())}`;
+const canInstall = Deno.build.os !== "windows" && await toolAvailable("curl") &&
+  await toolAvailable("tar");
+
+async function archiveOf(folder: TempFolder, version: string): Promise<Uint8Array<ArrayBuffer>> {
+  Deno.mkdirSync(folder.at(name, "bin"), { recursive: true });
+  const program = folder.at(name, "bin", "forge");
+  Deno.writeTextFileSync(program, `#!/bin/sh\necho forge ${version}\n`, { mode: 0o755 });
+  const archive = folder.at("archive");
+  await new Deno.Command("tar", { args: ["-czf", archive, "-C", folder.path, name] }).output();
+  return Deno.readFileSync(archive);
+}
+
+Deno.test({
+  name: "install.sh: installs and replaces a version whose checksum is right, and no other",
+  ignore: !canInstall,
+  async fn() {
+    using folder = new TempFolder();
+    let archive = await archiveOf(folder, "1.0");
+    let sums = "";
+    const sign = async () => {
+      const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", archive));
+      sums = `${"0".repeat(64)}  other.tar.gz\n${digest.toHex()}  ${name}.tar.gz\n`;
+    };
+    await using server = Deno.serve(
+      { hostname: "127.0.0.1", port: 0, onListen: () => {} },
+      (request) => new Response(request.url.endsWith("SHA256SUMS") ? sums : archive),
+    );
+    const home = folder.at("home folder");
+    Deno.mkdirSync(home);
+    const install = async () => {
+      const { code, stdout, stderr } = await new Deno.Command(join(ROOT, "npm", "install.sh"), {
+        clearEnv: true,
+        env: {
+          PATH: Deno.env.get("PATH") ?? "",
+          HOME: home,
+          FORGE_RELEASE: `http://127.0.0.1:${server.addr.port}`,
+        },
+      }).output();
+      const decoder = new TextDecoder();
+      return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+    };
+    const command = join(home, ".local", "bin", "forge");
+    const installed = async () =>
+      new TextDecoder().decode((await new Deno.Command(command).output()).stdout);
+
+    await sign();
+    const first = await install();
+    assertEquals([first.code, first.stderr], [0, ""]);
+    assertStringIncludes(first.stdout, `installed forge 1.0 as ${command}\n`);
+    assertEquals(await installed(), "forge 1.0\n");
+
+    archive = await archiveOf(folder, "2.0");
+    const wrong = await install();
+    assertEquals(wrong.code, 1);
+    assertMatch(
+      wrong.stderr,
+      /^forge: error: the SHA-256 of \S+ is [0-9a-f]{64}, not [0-9a-f]{64}/,
+    );
+    assertEquals(await installed(), "forge 1.0\n");
+
+    await sign();
+    assertEquals((await install()).code, 0);
+    assertEquals(await installed(), "forge 2.0\n");
+
+    sums = "";
+    const missing = await install();
+    assertEquals([missing.code, missing.stderr], [
+      1,
+      `forge: error: the release has no ${name}.tar.gz\n`,
+    ]);
+  },
+});
