@@ -105,3 +105,13 @@ Deno.test("imports: there are no circles of values, not even by import()", () =>
   };
   for (const path of sources) visit(path, []);
 });
+
+Deno.test("imports: the library needs no names that only deno.json of this clone knows", () => {
+  for (const path of sources.filter((path) => !path.startsWith("src/cli/"))) {
+    const text = Deno.readTextFileSync(join(ROOT, path));
+    const names = Array.from(text.matchAll(/^(?:import|export) [^"';]*? ?from "([^"]*)"/gm));
+    const unknown = names.map(([, name = ""]) => name)
+      .filter((name) => !/^(\.|node:)/.test(name) && name !== "marked");
+    assertEquals(unknown, [], path);
+  }
+});

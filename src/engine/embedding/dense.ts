@@ -1,5 +1,5 @@
 /** Layers after pooling, computed on the host: of classification heads and of embedding models. */
-import { join } from "@std/path";
+import { join } from "node:path";
 import { ForgeError } from "../../errors.ts";
 import { InputFile } from "../../formats/file.ts";
 import { quote } from "../../formats/quote.ts";
