@@ -59,3 +59,17 @@ Deno.test("config: an error names the file, the key and the valid values", async
     assertEquals(stderr.trimEnd().split("\n").length, 1);
   }
 });
+
+Deno.test("config: a file that is a folder or a pipe is an error, and no wait", async () => {
+  using folder = new TempFolder();
+  const path = join(folder.path, "forge", "config.json");
+  Deno.mkdirSync(path, { recursive: true });
+  const read = async () =>
+    await forge(["tokenize", "-m", "a", "x"], { env: { XDG_CONFIG_HOME: folder.path } });
+  const message = `forge: error: "${path}" is not a regular file\n`;
+  assertEquals((await read()).stderr, message);
+  Deno.removeSync(path);
+  if (Deno.build.os === "windows") return;
+  new Deno.Command("mkfifo", { args: [path] }).outputSync();
+  assertEquals((await read()).stderr, message);
+});

@@ -118,13 +118,6 @@ export const CPU: readonly Mutant[] = [
     caughtBy: check("attention"),
   },
   {
-    name: "cpu/end-of-a-run",
-    file: "csrc/cpu/kernels/attention.cpp",
-    find: "if (n > split.any.high - i) n = split.any.high - i;",
-    replace: "",
-    caughtBy: check("attention"),
-  },
-  {
     name: "cpu/window-off-by-one",
     file: "csrc/common/step_inputs.cpp",
     find: "has_begin ? position - op.window + 1 : 0",

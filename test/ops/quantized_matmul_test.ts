@@ -95,6 +95,32 @@ deviceTest("activations of all sizes in one row", async (device, random) => {
   }
 });
 
+deviceTest(
+  "activations on a grid of 124 to 127 steps keep their values",
+  async (device, random) => {
+    for (const type of quantizedTypes) {
+      const cols = Math.max(32, TENSOR_TYPES[type].blockElements);
+      const weight = randomWeight(random, type, 19, cols);
+      const x = matrixOf(8, cols, (row, col) => {
+        const steps = 124 + row % 4;
+        return (col % 32 === 0 ? steps : random.int(-steps, steps)) * 0.013;
+      });
+      const values = valuesOf(device, weight);
+      const magnitudes = { ...values, data: values.data.map(Math.abs) };
+      const actual = await multiply(device, x, weight);
+      for (let token = 0; token < x.rows; token++) {
+        const row = rowOf(x, token);
+        const sizes = products(row.map(Math.abs), magnitudes);
+        products(row, values).forEach((expected, i) => {
+          const off = Math.abs(rowOf(actual, token)[i]! - expected);
+          // Units of GPUs round to 11 bits, a wrong number of steps to less than 8.
+          assert(off <= 6e-4 * sizes[i]!, `${type}: [${token}, ${i}] is off by ${off}`);
+        });
+      }
+    }
+  },
+);
+
 /** Number of bytes of scales at the start and at the end of a block. */
 const SCALE_BYTES: Partial<Record<TensorType, readonly [start: number, end: number]>> = {
   Q4_0: [2, 0],

@@ -7,7 +7,13 @@
  */
 import { dirname, join } from "node:path";
 import { ForgeError } from "../../errors.ts";
-import { isJsonObject, type JsonObject, type JsonValue, parseJson } from "../../formats/json.ts";
+import { exists } from "../../formats/file.ts";
+import {
+  isJsonObject,
+  type JsonObject,
+  type JsonValue,
+  readJsonObject,
+} from "../../formats/json.ts";
 import { quote, quoteList } from "../../formats/quote.ts";
 import { GENERATION_FLAGS, LOADING_FLAGS } from "../options/flags.ts";
 import { type OptionName, OPTIONS } from "../options/options.ts";
@@ -73,28 +79,18 @@ function configPath(): string | undefined {
 
 function readModels(): Map<string, ConfiguredModel> {
   const path = configPath();
-  const text = path === undefined ? undefined : readIfPresent(path);
-  if (path === undefined || text === undefined) return new Map();
-  const { models, ...others } = asObject(path, "the file", parse(path, text));
+  if (path === undefined || !exists(path)) return new Map();
+  const { models, ...others } = readConfig(path);
   for (const key of Object.keys(others)) throw invalidKey(path, key, ["models"]);
   const entries = Object.entries(asObject(path, "models", models ?? {}));
   return new Map(entries.map(([name, value]) => [name, readModel(path, name, value)]));
 }
 
-function parse(path: string, text: string): JsonValue {
+function readConfig(path: string): JsonObject {
   try {
-    return parseJson(text, quote(path));
+    return readJsonObject(path);
   } catch (error) {
     throw error instanceof ForgeError ? new ForgeError("usage", error.message) : error;
-  }
-}
-
-function readIfPresent(path: string): string | undefined {
-  try {
-    return Deno.readTextFileSync(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw new ForgeError("usage", `cannot read ${quote(path)}: ${(error as Error).message}`);
   }
 }
 
