@@ -37,7 +37,7 @@ export const FLASH_ATTN: readonly Mutant[] = [
       "mask-is-left-out",
       "core/key_window.cuh",
       "return first_key >= first(last_query) && end_key <= end(first_query);",
-      "return first_key >= first(first_query) && end_key <= end(first_query);",
+      "return first_key >= first(first_query) && end_key <= end(last_query);",
     ],
     [
       "pages-beyond-4-gib",

@@ -325,26 +325,30 @@ for (const type of ["F32", "F16", "BF16", "Q8_0", "Q4_0"] as const) {
   });
 }
 
-// Positions around 1024, from where on an emulated GPU takes longer splits of the keys.
-deviceTest(
-  "attention of a token does not depend on the tokens of its run",
-  async (device, random) => {
-    const outline: Outline = {
-      sequences: [[1022, 4]],
-      headDim: 64,
-      nKvHeads: 1,
-      group: 2,
-      pageTokens: 16,
-    };
-    const inputs = attentionCase(random, outline, { type: "F16", prepared: false });
-    const history = Array.from({ length: 1022 }, (_, position) => ({ sequence: 0, position }));
-    const now = Array.from({ length: 4 }, (_, i) => ({ sequence: 0, position: 1022 + i }));
-    const together = await run(device, { ...inputs, runs: [history, now] });
-    const alone: Matrix[] = [];
-    for (const [i, token] of now.entries()) {
-      const runs = [[...history, ...now.slice(0, i)], [token]];
-      alone.push(await run(device, { ...inputs, runs }));
-    }
-    assertSameBits(stack(alone), together, "four tokens");
-  },
-);
+// Positions around 1024, from where on an emulated GPU takes longer splits of the keys. Each token's
+// window begins at another position, within a split.
+for (const window of [undefined, 700]) {
+  deviceTest(
+    `attention of a token does not depend on the tokens of its run, window ${window ?? "none"}`,
+    async (device, random) => {
+      const outline: Outline = {
+        sequences: [[1022, 4]],
+        headDim: 64,
+        nKvHeads: 1,
+        group: 2,
+        pageTokens: 16,
+        ...(window === undefined ? {} : { window }),
+      };
+      const inputs = attentionCase(random, outline, { type: "F16", prepared: false });
+      const history = Array.from({ length: 1022 }, (_, position) => ({ sequence: 0, position }));
+      const now = Array.from({ length: 4 }, (_, i) => ({ sequence: 0, position: 1022 + i }));
+      const together = await run(device, { ...inputs, runs: [history, now] });
+      const alone: Matrix[] = [];
+      for (const [i, token] of now.entries()) {
+        const runs = [[...history, ...now.slice(0, i)], [token]];
+        alone.push(await run(device, { ...inputs, runs }));
+      }
+      assertSameBits(stack(alone), together, "four tokens");
+    },
+  );
+}
