@@ -58,12 +58,6 @@ export const FLASH_ATTN: readonly Mutant[] = [
       "load_entry(query.seqlens, 0, 0);",
     ],
     [
-      "head-of-a-tile",
-      "core/schedule.cuh",
-      "section == schedule.last_section ? schedule.last_heads : schedule.section_heads;",
-      "schedule.section_heads;",
-    ],
-    [
       "rest-of-a-quad",
       "core/output.cuh",
       "if (row != nullptr) store_16_bytes(row + 8 * (n + lane % 4), words);",
@@ -139,6 +133,12 @@ export const FLASH_ATTN: readonly Mutant[] = [
   ),
   ...group(
     "every schedule",
+    [
+      "head-of-a-tile",
+      "core/schedule.cuh",
+      "section == schedule.last_section ? schedule.last_heads : schedule.section_heads;",
+      "schedule.section_heads;",
+    ],
     [
       "sections-of-any-size",
       "host/forward_plan.cpp",

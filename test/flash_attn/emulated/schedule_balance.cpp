@@ -1,14 +1,17 @@
 // Balance of the forward kernels' schedule on a device, without running a kernel. Reads lines
 // `head_dim length causal capability multiprocessors l2_bytes`; 16384 tokens in all and 2048 columns
-// of heads, as in bench/flash_attn.ts. Prints one JSON object a line.
+// of heads, as in bench/flash_attn.ts. Prints one JSON object a line; `distinct` counts tiles of the
+// problem, each once.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <iostream>
 #include <numeric>
 #include <queue>
+#include <set>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/key_window.cuh"
@@ -27,10 +30,15 @@ struct Shape {
   Device device;
 };
 
-/// The times of all tiles in the order of the schedule, in tiles of keys. A tile also takes about
-/// the time of one tile of keys to begin and to write its results.
+struct Times {
+  /// Of all tiles in the order of the schedule, in tiles of keys. A tile also takes about the time of
+  /// one tile of keys to begin and to write its results.
+  std::vector<int> tiles;
+  size_t distinct;
+};
+
 template <class Tile>
-std::vector<int> tile_times(const Shape &shape) {
+Times tile_times(const Shape &shape) {
   flash_attn_params p = {};
   p.batch = 16384 / shape.length;
   p.n_heads = p.n_kv_heads = 2048 / shape.head_dim;
@@ -44,15 +52,19 @@ std::vector<int> tile_times(const Shape &shape) {
   KeyValueArgs kv = {};
   query.seqlen = kv.seqlen = shape.length;
   std::vector<int> times;
+  std::set<std::tuple<int, int, int>> seen;
+  const int row_tiles = (shape.length + Tile::kRows - 1) / Tile::kRows;
   for (int place = 0; place < schedule.tiles; place++) {
     const ScheduledTile at = scheduled_tile(schedule, place);
+    const bool exists = at.row_tile >= 0 && at.row_tile < row_tiles && at.batch < p.batch;
+    if (exists) seen.insert({at.row_tile, at.head, at.batch});
     const Sequence sequence(query, kv, at.batch);
     const int first = at.row_tile * Tile::kRows;
     const int last = std::min(first + Tile::kRows, shape.length) - 1;
     const KeyTiles tiles = KeyWindow(score, sequence).tiles<Tile::kKeys>(first, last);
     times.push_back(tiles.end - tiles.first + 1);
   }
-  return times;
+  return {times, seen.size()};
 }
 
 /// Mean time of the multiprocessors divided by the longest, if each takes the next tile when it is
@@ -80,10 +92,10 @@ int main() {
         shape.device.multiprocessors >> shape.device.l2_bytes;
     with_head_dim(shape.head_dim, [&]<int kHeadDim>() {
       const bool sm90 = shape.capability == 90;
-      const std::vector<int> times = sm90 ? tile_times<Sm90Tile<kHeadDim, false>>(shape)
-                                          : tile_times<ForwardTile<kHeadDim>>(shape);
-      std::printf("{\"tiles\":%zu,\"balance\":%.4f}\n", times.size(),
-                  balance(times, shape.device.multiprocessors));
+      const Times times = sm90 ? tile_times<Sm90Tile<kHeadDim, false>>(shape)
+                               : tile_times<ForwardTile<kHeadDim>>(shape);
+      std::printf("{\"tiles\":%zu,\"distinct\":%zu,\"balance\":%.4f}\n", times.tiles.size(),
+                  times.distinct, balance(times.tiles, shape.device.multiprocessors));
     });
   }
   return 0;
