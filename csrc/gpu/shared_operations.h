@@ -86,7 +86,8 @@ class SharedOperations : public Planner<Address, Entry> {
          .cols = cols(op.out),
          .scale = op.scale,
          .period = 1,
-         .rows = static_cast<uint32_t>(op.weight->rows)},
+         .rows = static_cast<uint32_t>(op.weight->rows),
+         .has_x = 0},
         "<" + weight_format(weight.type).name + ">");
   }
 
