@@ -211,7 +211,7 @@ export const COMMANDS: readonly Command[] = [
     ],
     examples: [
       "forge rerank -m BAAI/bge-reranker-v2-m3 'how do plants eat?' --lines documents.txt",
-      "grep -i plant notes.txt | forge rerank -m Qwen/Qwen3-Reranker-0.6B 'how do plants eat?' --lines - --top 3",
+      "cat notes.txt | forge rerank -m Qwen/Qwen3-Reranker-0.6B 'how do plants eat?' --lines - --top 3",
     ],
   }, () => import("./commands/rerank.ts")),
   defineCommand({
