@@ -74,7 +74,12 @@ function randomTokens(random: Random, count: number): number[] {
   return Array.from({ length: count }, () => random.int(2, VOCABULARY - 1));
 }
 
-export function randomRequest(random: Random, prompt: Int32Array): GenerationRequest {
+/** @param onHost share of the requests that the host samples */
+export function randomRequest(
+  random: Random,
+  prompt: Int32Array,
+  onHost = 0.3,
+): GenerationRequest {
   const maybe = <T>(value: T, otherwise: T) => random.chance(0.3) ? value : otherwise;
   const sampling = resolveSampling({
     temperature: random.pick([0, 0.7, 1, 2]),
@@ -86,7 +91,7 @@ export function randomRequest(random: Random, prompt: Int32Array): GenerationReq
     frequencyPenalty: maybe(-0.2, 0),
     repeatLastN: random.pick([64, -1, 3, 0]),
     seed: random.int(0, 5),
-    ...(random.chance(0.3) ? randomHostSampling(random) : {}),
+    ...(random.chance(onHost) ? randomHostSampling(random) : {}),
   }, SAMPLING_DEFAULTS);
   return {
     prompt,
@@ -243,10 +248,11 @@ export async function randomCases(
   random: Random,
   runner: Runner,
   tokenizer: Tokenizer,
+  onHost?: number,
 ): Promise<MixCase[]> {
   const cases = [];
   for (const prompt of randomPrompts(random, 20)) {
-    const request = randomRequest(random, prompt);
+    const request = randomRequest(random, prompt, onHost);
     cases.push({ request, alone: await generateAlone(runner, tokenizer, request) });
   }
   return cases;
