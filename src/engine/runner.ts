@@ -287,7 +287,9 @@ export class Runner {
   }
 
   get #sampled() {
-    if (this.#sampling === undefined) throw new RangeError("a bidirectional model has no logits");
+    if (this.#sampling === undefined) {
+      throw new ForgeError("unsupported", "the model is bidirectional: it has no logits");
+    }
     return this.#sampling;
   }
 
