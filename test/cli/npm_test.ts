@@ -4,8 +4,14 @@
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes, assertThrows } from "@std/assert";
 import { basename, join } from "@std/path";
-import { DENO_VERSION, libraryPackages, NAME, pack, type WrittenPackage } from "../../npm/pack.ts";
-import { prepareRelease } from "../../npm/release.ts";
+import {
+  DENO_VERSION,
+  libraryPackages,
+  NAME,
+  pack,
+  type WrittenPackage,
+} from "../../ffi/build/release/pack_npm.ts";
+import { prepareRelease } from "../../ffi/build/release/release.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { hostPlatform, platformName } from "../../ffi/build/targets.ts";
 import config from "../../deno.json" with { type: "json" };

@@ -8,12 +8,14 @@ import { basename, dirname, join } from "@std/path";
 import { filesBelow, ROOT } from "../support/checkout.ts";
 
 /** Entry points; their exports are the public API. */
-const ENTRIES = ["src/mod.ts", "src/serve/mod.ts", "main.ts", "build.ts"];
+const ENTRIES = [
+  ...["src/mod.ts", "src/serve/mod.ts", "main.ts", "build.ts"],
+  // Of the npm package.
+  ...["src/npm/launcher.ts", "src/npm/client.ts"],
+];
 
 const checked = ["src", "ffi"].flatMap((folder) => filesBelow(folder, ".ts"));
-const importers = ["src", "ffi", "npm", "bench", "test"].flatMap((folder) =>
-  filesBelow(folder, ".ts")
-)
+const importers = ["src", "ffi", "bench", "test"].flatMap((folder) => filesBelow(folder, ".ts"))
   .concat("main.ts", "build.ts");
 
 /** Names in the braces of an import or export: `a, type B, c as d` are a, B and c. */

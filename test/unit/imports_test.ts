@@ -54,6 +54,7 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
     ...[...engine, "src/models", "src/mod.ts"],
     ...["src/requests", "src/serve", "src/hub", "src/bench", "deno.json"],
   ],
+  "src/npm": [],
   "main.ts": ["src/cli"],
   "ffi": [...values, "src/backend", "deno.json"],
   "build.ts": ["ffi", "src/errors.ts"],

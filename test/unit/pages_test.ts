@@ -50,7 +50,7 @@ Deno.test("pages: the targets of links exist", () => {
 });
 
 Deno.test("pages: named files exist", () => {
-  const folders = ["src", "ffi", "npm", "csrc", "kernels", "test", "bench", "models"];
+  const folders = ["src", "ffi", "csrc", "kernels", "test", "bench", "models"];
   const files = ["main.ts", "build.ts", ...folders.flatMap((folder) => filesBelow(folder, ""))];
   for (const page of pages) {
     const named = proseOf(page).matchAll(/`([\w./-]+\.(?:ts|h|cpp|mm|cuh|cu|metal))`/g);

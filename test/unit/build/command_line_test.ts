@@ -11,7 +11,12 @@ async function runTask(program: string, args: readonly string[], variables = {})
   return { code, output: decoder.decode(stdout), errors: decoder.decode(stderr) };
 }
 
-const programs = ["build.ts", "ffi/build/package.ts", "ffi/build/install.ts", "npm/pack.ts"];
+const programs = [
+  "build.ts",
+  "ffi/build/package.ts",
+  "ffi/build/install.ts",
+  "ffi/build/release/pack_npm.ts",
+];
 
 Deno.test("build, package, install: --help goes to stdout", async () => {
   for (const program of programs) {

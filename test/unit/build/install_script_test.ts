@@ -37,14 +37,17 @@ Deno.test({
     const home = folder.at("home folder");
     Deno.mkdirSync(home);
     const install = async () => {
-      const { code, stdout, stderr } = await new Deno.Command(join(ROOT, "npm", "install.sh"), {
-        clearEnv: true,
-        env: {
-          PATH: Deno.env.get("PATH") ?? "",
-          HOME: home,
-          FORGE_RELEASE: `http://127.0.0.1:${server.addr.port}`,
+      const { code, stdout, stderr } = await new Deno.Command(
+        join(ROOT, "ffi", "build", "release", "install.sh"),
+        {
+          clearEnv: true,
+          env: {
+            PATH: Deno.env.get("PATH") ?? "",
+            HOME: home,
+            FORGE_RELEASE: `http://127.0.0.1:${server.addr.port}`,
+          },
         },
-      }).output();
+      ).output();
       const decoder = new TextDecoder();
       return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
     };

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { dirname, join } from "@std/path";
-import { denoArguments } from "../../../npm/launcher.ts";
+import { denoArguments } from "../../../src/npm/launcher.ts";
 import { launcherPath, linkLauncher } from "../../../ffi/build/install.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { programPath } from "./fake_tree.ts";

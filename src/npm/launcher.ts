@@ -14,7 +14,7 @@ import { fileURLToPath } from "node:url";
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Folder of the package. */
-const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 
 /** The read part of the package's deno.json. */
 interface Config {

@@ -5,11 +5,10 @@
 import { createHash } from "node:crypto";
 import { basename, join } from "node:path";
 import { gunzipSync } from "node:zlib";
-import config from "../deno.json" with { type: "json" };
-import { forgeRoot } from "../ffi/build/build.ts";
-import { runCommand } from "../ffi/build/command.ts";
-import { ForgeError } from "../src/errors.ts";
-import { DENO_VERSION, libraryPackages, NAME } from "./pack.ts";
+import config from "../../../deno.json" with { type: "json" };
+import { runCommand } from "../command.ts";
+import { ForgeError } from "../../../src/errors.ts";
+import { DENO_VERSION, libraryPackages, NAME } from "./pack_npm.ts";
 
 /** A file of the release. */
 interface ReleaseFile {
@@ -105,7 +104,7 @@ function billOfMaterials(files: readonly ReleaseFile[], time: string): unknown {
     SPDXID: "SPDXRef-DOCUMENT",
     name: `${NAME}-${config.version}`,
     documentNamespace: `urn:${NAME}:${config.version}:${files[0]?.sha256}`,
-    creationInfo: { created: time, creators: ["Tool: npm/release.ts"] },
+    creationInfo: { created: time, creators: ["Tool: ffi/build/release/release.ts"] },
     packages,
     relationships: files.flatMap(({ path }) => [
       {
@@ -140,12 +139,12 @@ export function prepareRelease({ folder, address, tag }: ReleaseOptions): void {
   const time = new Date().toISOString().replace(/\.\d+Z$/, "Z");
   write("sbom.spdx.json", `${JSON.stringify(billOfMaterials(files, time), undefined, 2)}\n`);
   for (const name of ["install.sh", "install.ps1"]) {
-    const text = Deno.readTextFileSync(join(forgeRoot(), "npm", name));
+    const text = Deno.readTextFileSync(join(import.meta.dirname!, name));
     write(name, text.replace("@RELEASE@", address));
   }
 }
 
-const help = `Usage: deno run -A npm/release.ts FOLDER ADDRESS [TAG]
+const help = `Usage: deno run -A ffi/build/release/release.ts FOLDER ADDRESS [TAG]
 
 Checks the packages in FOLDER and FOLDER/npm, and writes checksums, a bill of materials and installers
 for a release that is downloaded from ADDRESS.

@@ -10,14 +10,14 @@ import { stripTypeScriptTypes } from "node:module";
 import { basename, join } from "node:path";
 import { parseArgs } from "node:util";
 import { gzipSync } from "node:zlib";
-import { ForgeError } from "../src/errors.ts";
-import { buildLibraries, type BuiltLibrary, forgeRoot } from "../ffi/build/build.ts";
-import { runCommand } from "../ffi/build/command.ts";
-import { runProcess } from "../ffi/build/compiler.ts";
-import type { LibraryName } from "../ffi/build/libraries.ts";
-import { installNpmPackages, listFiles, withoutTests } from "../ffi/build/package.ts";
-import { hostPlatform, type Platform, platformName, targetPlatform } from "../ffi/build/targets.ts";
-import { tar, type TarEntry } from "../ffi/build/tar.ts";
+import { ForgeError } from "../../../src/errors.ts";
+import { buildLibraries, type BuiltLibrary, forgeRoot } from "../build.ts";
+import { runCommand } from "../command.ts";
+import { runProcess } from "../compiler.ts";
+import type { LibraryName } from "../libraries.ts";
+import { installNpmPackages, listFiles, withoutTests } from "../package.ts";
+import { hostPlatform, type Platform, platformName, targetPlatform } from "../targets.ts";
+import { tar, type TarEntry } from "../tar.ts";
 
 /** Name of the main package. */
 export const NAME = "forge-llm";
@@ -71,8 +71,8 @@ const vendored: Readonly<Record<string, readonly [folder: string, module: string
 };
 
 /** Folders of sources. Libraries are not built in a package, so it has no `ffi/build`. */
-const sources: readonly string[] = ["src", "ffi", "npm", "models/demo"];
-const leftOut = /^(ffi\/build|models\/demo\/train)\/|^npm\/pack\.ts$|\.(md|png)$/;
+const sources: readonly string[] = ["src", "ffi", "models/demo"];
+const leftOut = /^(ffi\/build|models\/demo\/train)\/|\.(md|png)$/;
 
 /** TypeScript that the server gives to browsers. */
 const pageFolder = "src/serve/page/";
@@ -99,7 +99,7 @@ const onlyOnDeno = `throw new Error(
 `;
 
 const command = `#!/usr/bin/env node
-import { main } from "../npm/launcher.js";
+import { main } from "../src/npm/launcher.js";
 main();
 `;
 
@@ -127,7 +127,7 @@ function mainPackageJson(config: Readonly<Record<string, unknown>>) {
       ".": { deno: "./src/mod.js", default: "./only_on_deno.js" },
       "./serve": { deno: "./src/serve/mod.js", default: "./only_on_deno.js" },
       "./cli": { deno: "./main.js", default: "./only_on_deno.js" },
-      "./client": "./npm/client.js",
+      "./client": "./src/npm/client.js",
       "./package.json": "./package.json",
     },
     engines: { node: ">=18" },
@@ -253,7 +253,7 @@ async function writePackage(
 }
 
 /** Options of `pack`. */
-export interface PackOptions {
+interface PackOptions {
   readonly root: string;
   readonly platform: Platform;
   /** Libraries to build. @default all */
