@@ -40,6 +40,8 @@ async function referenceLogits(options: TinyOptions): Promise<Matrix> {
 for (const device of devices.filter(({ kind }) => kind !== "reference")) {
   Deno.test(`a whole decoder gives the result of the reference (${device.name})`, async () => {
     using backend = openDevice(device);
+    // Products with activations rounded to BF16 have a test of their own.
+    if (device.kind === "cpu") backend.setProducts("f32");
     const options = isGpu(device) ? GPU_OPTIONS : {};
     const decoder = await TinyDecoder.load(backend, weights, limits, options);
     const expected = await referenceLogits(options);

@@ -32,7 +32,9 @@ export interface FakeDriver {
 export async function buildFakeDriver(options: EmulatorOptions = {}): Promise<FakeDriver> {
   const kernels = await buildKernels(options);
   const folder = join(ROOT, "build", "emulator", "fake_driver");
-  const sanitize = options.mode === undefined ? [] : modeFlags[options.mode];
+  const { mode = "plain" } = options;
+  // A trace is of kernels alone.
+  const sanitize = mode === "traced" ? [] : modeFlags[mode];
   const flags = [...warnings, ...sanitize, "-fvisibility=hidden"];
   await Deno.mkdir(folder, { recursive: true });
   const headers = text([
