@@ -3,7 +3,6 @@
 #include <string>
 
 #include "../gpu/device_caches.h"
-#include "kernel_types.h"
 #include "memory.h"
 
 namespace forge::cuda {
@@ -12,7 +11,6 @@ namespace forge::cuda {
 struct CacheTransfers {
   using Device = std::shared_ptr<DeviceState>;
   using Buffer = DeviceBuffer;
-  using Pages = KvPages;
   struct Turn : DeviceTurn {
     explicit Turn(const Device& state) : DeviceTurn(state->device) {}
   };

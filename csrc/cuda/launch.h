@@ -22,7 +22,7 @@ class Launch {
          std::span<const uint8_t> scalars);
 
   // A kernel that takes device addresses, uint32_t, uint64_t, float and the structs of
-  // kernel_types.h, in the order of its declaration.
+  // kernels/arguments/cuda_arguments.h, in the order of its declaration.
   template <class... Parameters>
   Launch(const Kernel& kernel, Grid grid, uint32_t block, uint32_t shared_bytes,
          const Parameters&... parameters)

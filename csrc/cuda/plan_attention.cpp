@@ -80,21 +80,32 @@ AttentionArgs PlanBuilder::attention_args(const AttentionOp& op) const {
           .mask_is_bits = masked && shape_.mask_kind == FORGE_MASK_BITS};
 }
 
-PlanBuilder::DecodeSplits PlanBuilder::decode_splits(const AttentionOp& op) {
-  const uint64_t rows = uint64_t{shape_.decode_work} * shape_.decode_queries * op.n_heads;
-  return {scratch(rows * op.kv->shape.v_head_dim * sizeof(float)),
-          scratch(rows * 2 * sizeof(float))};
+AttentionOperands PlanBuilder::attention_operands(const AttentionOp& op) const {
+  const CudaKv& kv = CudaKv::of(op.kv);
+  return {.out = value(op.out),
+          .q = value(op.q),
+          .kv = {kv.kernel_pages(), kv.memory()},
+          .page_tables = inputs_.page_tables,
+          .page_stride = inputs_.page_stride,
+          .args = attention_args(op)};
 }
 
-void PlanBuilder::merge_splits(const AttentionOp& op, const DecodeSplits& splits) {
+AttentionSplits PlanBuilder::decode_splits(const AttentionOp& op) {
+  const uint64_t rows = uint64_t{shape_.decode_work} * shape_.decode_queries * op.n_heads;
+  return {.out = scratch(rows * op.kv->shape.v_head_dim * sizeof(float)),
+          .ml = scratch(rows * 2 * sizeof(float)),
+          .work = inputs_.work};
+}
+
+void PlanBuilder::merge_splits(const AttentionOp& op, const AttentionSplits& splits) {
   launch("batched_decode_attention.cu", "merge_attention_splits",
-         {shape_.decode_work, op.n_heads * shape_.decode_queries}, 128, 0, value(op.out),
-         splits.out, splits.ml, attention_args(op), inputs_.work, op.kv->shape.v_head_dim);
+         {shape_.decode_work, op.n_heads * shape_.decode_queries}, 128, 0, attention_operands(op),
+         splits);
 }
 
 void PlanBuilder::emit_decode_attention(const AttentionOp& op) {
   const CudaKv& kv = CudaKv::of(op.kv);
-  const DecodeSplits splits = decode_splits(op);
+  const AttentionSplits splits = decode_splits(op);
   if (kv.shape.values_in_keys) {
     emit_latent_attention(op, &splits);
     return merge_splits(op, splits);
@@ -105,12 +116,11 @@ void PlanBuilder::emit_decode_attention(const AttentionOp& op) {
   const DecodeTile tile = decode_tile(kv.shape);
   launch("batched_decode_attention.cu",
          with_mask(head_instance("batched_decode_attention", kv), is_masked(op)),
-         {shape_.decode_work * head_blocks}, 32 * tile.warps, tile.shared_bytes, value(op.out),
-         splits.out, splits.ml, arrivals(uint64_t{shape_.decode_work} * head_blocks), value(op.q),
-         kv.pages(), attention_args(op), inputs_.work, inputs_.page_tables, inputs_.page_stride);
+         {shape_.decode_work * head_blocks}, 32 * tile.warps, tile.shared_bytes,
+         attention_operands(op), splits, arrivals(uint64_t{shape_.decode_work} * head_blocks));
 }
 
-void PlanBuilder::emit_latent_attention(const AttentionOp& op, const DecodeSplits* splits) {
+void PlanBuilder::emit_latent_attention(const AttentionOp& op, const AttentionSplits* splits) {
   const CudaKv& kv = CudaKv::of(op.kv);
   const uint32_t k_dim = kv.shape.k_head_dim, n_kv_heads = kv.shape.n_kv_heads;
   const std::string instance = std::string("latent_attention<") + kv.element() + ", " +
@@ -125,12 +135,11 @@ void PlanBuilder::emit_latent_attention(const AttentionOp& op, const DecodeSplit
   const uint32_t query_blocks = divide_up(op.n_heads / n_kv_heads * queries, kLatentRows);
   launch("latent_attention.cu", instance,
          {splits ? shape_.decode_work : shape_.prefill_tiles, n_kv_heads * query_blocks}, 256,
-         shared, value(op.out), splits ? splits->out : DevicePointer{0},
-         splits ? splits->ml : DevicePointer{0}, value(op.q), kv.pages(), attention_args(op),
-         splits ? inputs_.decode_tiles : inputs_.prefill_tiles,
-         splits ? inputs_.work : DevicePointer{0},
-         splits ? inputs_.n_work : inputs_.n_prefill_tiles, inputs_.page_tables,
-         inputs_.page_stride);
+         shared, attention_operands(op),
+         cuda_args::LatentAttention<DevicePointer>{
+             .splits = splits ? *splits : AttentionSplits{},
+             .tiles = splits ? inputs_.decode_tiles : inputs_.prefill_tiles,
+             .n_work = splits ? inputs_.n_work : inputs_.n_prefill_tiles});
 }
 
 void PlanBuilder::emit_prefill_attention(const AttentionOp& op) {
@@ -141,14 +150,14 @@ void PlanBuilder::emit_prefill_attention(const AttentionOp& op) {
   const uint32_t tokens = dim > kWideHead ? 32 : 64;
   const uint32_t shared = (kPrefillQueries + 4 * tokens) * (dim + 8) * 2;
   launch("prefill_attention.cu", head_instance("prefill_attention", kv),
-         {op.n_heads, shape_.prefill_tiles}, 128, shared, value(op.out), value(op.q),
-         kv.pages(), attention_args(op), inputs_.prefill_tiles, inputs_.n_prefill_tiles,
-         inputs_.page_tables, inputs_.page_stride);
+         {op.n_heads, shape_.prefill_tiles}, 128, shared, attention_operands(op),
+         cuda_args::PrefillAttention<DevicePointer>{.tiles = inputs_.prefill_tiles,
+                                                      .n_tiles = inputs_.n_prefill_tiles});
 }
 
 flash_attn_params PlanBuilder::flash_params(const AttentionOp& op, const RunAddresses& runs) const {
   const CudaKv& kv = CudaKv::of(op.kv);
-  const KvPages pages = kv.pages();
+  const kernel_args::KvPages pages = kv.kernel_pages();
   const auto address = [](DevicePointer at) { return reinterpret_cast<void*>(at); };
   const auto integers = [](DevicePointer at) { return reinterpret_cast<const int32_t*>(at); };
   flash_attn_params p = {};
@@ -173,8 +182,8 @@ flash_attn_params PlanBuilder::flash_params(const AttentionOp& op, const RunAddr
   p.cu_seqlens_q = integers(runs.first_rows);
   p.seqlens_q = integers(runs.n_queries);
   p.total_q = static_cast<int32_t>(shape_.tokens);
-  p.k = address(pages.data);
-  p.v = address(pages.data + pages.v_offset);
+  p.k = address(kv.memory());
+  p.v = address(kv.memory() + pages.v_offset);
   // Strides count elements of two bytes.
   p.k_batch_stride = p.v_batch_stride = static_cast<int64_t>(pages.page_bytes / 2);
   p.k_head_stride = p.v_head_stride = pages.head_bytes / 2;
@@ -228,9 +237,11 @@ void PlanBuilder::emit_naive_attention(const AttentionOp& op, const RowGroup& ro
   const CudaKv& kv = CudaKv::of(op.kv);
   launch("naive_attention.cu",
          with_mask(element_instance("naive_attention", kv), is_masked(op)),
-         {op.n_heads, rows.max_rows}, 128, 0, value(op.out), value(op.q), kv.pages(),
-         attention_args(op), inputs_.positions, inputs_.sequences, inputs_.n_keys,
-         inputs_.page_tables, inputs_.page_stride, rows.set);
+         {op.n_heads, rows.max_rows}, 128, 0, attention_operands(op),
+         cuda_args::NaiveAttention<DevicePointer>{.positions = inputs_.positions,
+                                                    .sequences = inputs_.sequences,
+                                                    .n_keys = inputs_.n_keys,
+                                                    .rows = rows.set});
 }
 
 }  // namespace forge::cuda

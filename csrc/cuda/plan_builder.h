@@ -19,6 +19,11 @@ namespace forge::cuda {
 using RunAddresses = forge::RunAddresses<DevicePointer>;
 using PlanRequest = forge::PlanRequest<DevicePointer>;
 using LaunchPlan = forge::LaunchPlan<PlanEntry>;
+using Epilogue = cuda_args::Epilogue<DevicePointer>;
+using ColumnSplit = cuda_args::ColumnSplit<DevicePointer>;
+using AttentionArgs = cuda_args::AttentionArgs<DevicePointer>;
+using AttentionOperands = cuda_args::AttentionOperands<DevicePointer>;
+using AttentionSplits = cuda_args::AttentionSplits<DevicePointer>;
 
 // The tile of a block of decode_gemm and its variants (kernels/cuda/decode_gemm.cuh).
 struct ProductTile {
@@ -93,10 +98,6 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   ProductTile product_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
                            const WeightFormat& format) const;
   ProductTile expert_tile(uint32_t tokens, uint64_t cols, const WeightFormat& format) const;
-  // As in kernels/cuda/decode_gemm.cuh.
-  struct ColumnSplit {
-    DevicePointer partial, arrivals;
-  };
   ColumnSplit column_split(const ProductTile& tile, const Grid& grid);
   // x as a decode product with this tile reads it: as it is for one token, else as half_rows.
   HalfRows decode_rows(WeightType type, DevicePointer x, uint32_t cols, const RowGroup& rows,
@@ -132,6 +133,7 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   void emit_grouped_gemm(const GroupedProduct& p, const RowGroup& rows);
 
   AttentionArgs attention_args(const AttentionOp& op) const;
+  AttentionOperands attention_operands(const AttentionOp& op) const;
   // True if the mask of the run applies.
   bool is_masked(const AttentionOp& op) const { return op.masked && shape_.mask_kind != 0; }
   void emit_naive_attention(const AttentionOp& op, const RowGroup& rows);
@@ -139,14 +141,10 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   void emit_flash_attention(const AttentionOp& op, const AttentionKernels& kernels);
   flash_attn_params flash_params(const AttentionOp& op, const RunAddresses& runs) const;
   void emit_decode_attention(const AttentionOp& op);
-  // Partial sums of decoded queries, with their maxima and exponential sums.
-  struct DecodeSplits {
-    DevicePointer out, ml;
-  };
-  DecodeSplits decode_splits(const AttentionOp& op);
-  void merge_splits(const AttentionOp& op, const DecodeSplits& splits);
+  AttentionSplits decode_splits(const AttentionOp& op);
+  void merge_splits(const AttentionOp& op, const AttentionSplits& splits);
   // For values in keys: decoded queries if `splits` is given, else prompts.
-  void emit_latent_attention(const AttentionOp& op, const DecodeSplits* splits);
+  void emit_latent_attention(const AttentionOp& op, const AttentionSplits* splits);
   void emit_prefill_attention(const AttentionOp& op);
 
   using SharedOperations::launch;

@@ -86,7 +86,7 @@ ProductTile PlanBuilder::expert_tile(uint32_t tokens, uint64_t cols,
           .shared_bytes = ring(tiles)};
 }
 
-PlanBuilder::ColumnSplit PlanBuilder::column_split(const ProductTile& tile, const Grid& grid) {
+ColumnSplit PlanBuilder::column_split(const ProductTile& tile, const Grid& grid) {
   if (tile.splits == 1) return {};
   const uint64_t tiles = uint64_t{grid.x} * grid.y;
   const uint64_t sums = tiles * tile.splits * tile.tokens * (tile.rows + 4);

@@ -114,7 +114,7 @@ class CacheMemory {
   mutable typename Transfers::Buffer buffer_;
 };
 
-// The pages of one layer. `Transfers::Pages` is the struct that kernels take.
+// The pages of one layer.
 template <class Transfers>
 class KvCacheIn final : public DeviceKv {
  public:
@@ -134,23 +134,6 @@ class KvCacheIn final : public DeviceKv {
   bool is_allocated() const override { return memory_.is_allocated(); }
   void allocate() const override { memory_.allocate(); }
   auto memory() const { return memory_.at(); }
-
-  typename Transfers::Pages pages() const {
-    typename Transfers::Pages pages{};
-    // On Metal the buffer is an argument of its own.
-    if constexpr (requires { pages.data; }) pages.data = memory();
-    pages.page_bytes = page_bytes;
-    pages.head_bytes = layout_.head_bytes;
-    pages.v_offset = layout_.v_offset;
-    pages.k_scales = layout_.k_scales;
-    pages.v_scales = layout_.v_scales;
-    pages.page_tokens = shape.page_tokens;
-    pages.n_kv_heads = shape.n_kv_heads;
-    pages.k_dim = shape.k_head_dim;
-    pages.v_dim = shape.v_head_dim;
-    pages.values_in_keys = shape.values_in_keys;
-    return pages;
-  }
 
   static const KvCacheIn& of(const KvRef& kv) { return static_cast<const KvCacheIn&>(*kv); }
 

@@ -46,7 +46,7 @@ void put_runs(uint8_t* to, const RunLayout& layout, const std::vector<QueryTile>
     };
     put_at(layout.first_rows, run.first_row);
     put_at(layout.n_queries, run.n_queries);
-    put_at(layout.ends, i < runs.size() ? run.end() : 0);
+    put_at(layout.ends, i < runs.size() ? end_of(run) : 0);
     put_at(layout.n_keys, run.n_keys);
     put_at(layout.sequences, run.sequence);
   }

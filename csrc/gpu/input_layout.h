@@ -3,6 +3,7 @@
 // Layout of a run's inputs in device memory: one piece for all arrays whose size the shape bounds,
 // the page tables, which rarely change, and arrays that most runs lack.
 
+#include "../../kernels/arguments/cuda_arguments.h"
 #include "../common/step_inputs.h"
 #include "step_work.h"
 
@@ -39,12 +40,7 @@ struct InputLayout {
   uint64_t bytes;
 };
 
-// Rows of a value: those in the list, or the first `count` rows if there is no list.
-template <class Address>
-struct RowSet {
-  Address count{};
-  Address list{};
-};
+using cuda_args::RowSet;
 
 // The arrays of a list of runs (RunLayout).
 template <class Address>

@@ -41,7 +41,7 @@ std::vector<QueryTile> sequence_runs(const StepInputs& inputs) {
   for (uint32_t row = 0; row < inputs.n_tokens; ++row) {
     const auto sequence = static_cast<uint32_t>(inputs.sequences[row]);
     const auto position = static_cast<uint32_t>(inputs.positions[row]);
-    if (!runs.empty() && runs.back().sequence == sequence && runs.back().end() == position) {
+    if (!runs.empty() && runs.back().sequence == sequence && end_of(runs.back()) == position) {
       ++runs.back().n_queries;
     } else {
       runs.push_back({row, 1, sequence, position,
@@ -85,7 +85,7 @@ QueryTiles query_tiles(const StepInputs& inputs, const TilingPolicy& policy) {
     }
   }
   for (const QueryTile& tile : tiles.decode) {
-    const uint32_t seen = seen_at(tile.end() - 1, tile, policy);
+    const uint32_t seen = seen_at(end_of(tile) - 1, tile, policy);
     const uint32_t tokens = split_tokens(seen, policy.most_splits);
     const uint32_t n_splits = splits_of(seen, tokens);
     for (uint32_t split = 0; split < n_splits; ++split) {

@@ -1,7 +1,6 @@
 #pragma once
 
-// Division of a run's tokens among kernels, and the shape of the plan that runs it. The structs
-// with asserted sizes are read by kernels from device memory.
+// Division of a run's tokens among kernels, and the shape of the plan that runs it.
 //
 // A sequence's result must not depend on the other sequences of the batch. Kernels that multiply
 // few rows at memory speed and kernels that multiply many at the speed of arithmetic add in
@@ -13,37 +12,21 @@
 #include <cstdint>
 #include <vector>
 
+#include "../../kernels/arguments/kv_arguments.h"
 #include "../../kernels/arguments/moe_arguments.h"
 #include "../../kernels/arguments/state_arguments.h"
 #include "../common/step_inputs.h"
 
 namespace forge {
 
-// Consecutive rows of one sequence at consecutive positions, computed together by attention.
-struct QueryTile {
-  uint32_t first_row;
-  uint32_t n_queries;
-  uint32_t sequence;
-  uint32_t first_position;
-  uint32_t n_keys;  // positions that attention without causality sees
-
-  uint32_t end() const { return first_position + n_queries; }
-};
-static_assert(sizeof(QueryTile) == 20);
-
-// A part of the positions that a tile of decode attention sees, from split * split_tokens. The
-// entries of a tile follow one another.
-struct AttentionWork {
-  QueryTile tile;
-  uint32_t split;
-  uint32_t split_tokens;
-  uint32_t n_splits;
-};
-static_assert(sizeof(AttentionWork) == 32);
-
 // Structs that kernels read, with the names of kernels/arguments.
+using kernel_args::AttentionWork;
 using kernel_args::MoeTile;
+using kernel_args::QueryTile;
 using kernel_args::SlotRun;
+
+// The position after the last query of a tile.
+inline uint32_t end_of(const QueryTile& tile) { return tile.first_position + tile.n_queries; }
 
 // Maximum query tokens of a sequence per tile of decode attention and of prefill attention.
 constexpr uint32_t kDecodeQueries = 16;

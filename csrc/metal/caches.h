@@ -13,7 +13,6 @@ namespace forge::metal {
 struct CacheTransfers {
   using Device = std::shared_ptr<const metal::Device>;
   using Buffer = metal::Buffer;
-  using Pages = metal_args::KvPages;
   struct Turn : std::lock_guard<std::mutex> {
     explicit Turn(const Device& device) : lock_guard(device->mutex()) {}
   };

@@ -11,8 +11,6 @@ using namespace metal_args;
 namespace {
 
 static_assert(metal_args::kPrefillQueries == forge::kPrefillQueries);
-static_assert(sizeof(metal_args::QueryTile) == sizeof(forge::QueryTile));
-static_assert(sizeof(metal_args::AttentionWork) == sizeof(forge::AttentionWork));
 
 }  // namespace
 
@@ -31,7 +29,7 @@ bool PlanBuilder::has_tiled_attention(const AttentionOp& op) const {
 }
 
 AttentionArgs PlanBuilder::attention_args(const AttentionOp& op) const {
-  return {.kv = MetalKv::of(op.kv).pages(),
+  return {.kv = MetalKv::of(op.kv).kernel_pages(),
           .page_stride = inputs_.page_stride,
           .n_heads = op.n_heads,
           .scale = op.scale,
@@ -108,7 +106,7 @@ void PlanBuilder::emit_naive_attention(const AttentionOp& op) {
          {value(op.out), value(op.q), kv.memory(), inputs_.positions, inputs_.sequences,
           inputs_.n_keys, inputs_.page_tables, inputs_.n_tokens, floats_of(op.sinks),
           is_masked(op) ? inputs_.attention_mask : Place{}, inputs_.attention_mask_stride},
-         NaiveAttentionArgs{.kv = kv.pages(),
+         NaiveAttentionArgs{.kv = kv.kernel_pages(),
                             .page_stride = inputs_.page_stride,
                             .n_heads = op.n_heads,
                             .scale = op.scale,

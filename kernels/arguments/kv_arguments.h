@@ -1,6 +1,6 @@
 #pragma once
 
-// Arguments of kernels that access KV pages.
+// Arguments of kernels that access KV pages, and of attention.
 
 #include "kernel_arguments.h"
 
@@ -40,5 +40,23 @@ KERNEL_ARGUMENTS(RopeAppend, rope_append, RopeAppendArgs,
                  WRITES(float) q; READS(float) qkv; WRITES(u8) pages; READS(i32) positions;
                  READS(i32) sequences; READS(i32) page_tables; READS(u32) n_tokens;
                  READS(float) q_norm; READS(float) k_norm; READS(float) rope;)
+
+// Consecutive rows of one sequence at consecutive positions, computed together by attention.
+struct QueryTile {
+  u32 first_row;
+  u32 n_queries;
+  u32 sequence;
+  u32 first_position;
+  u32 n_keys;  // positions of the sequence, for attention that is not causal
+};
+
+// A range of the positions that a tile of decoded queries sees, from split * split_tokens. The
+// entries of a tile follow one another. An entry without queries is unused.
+struct AttentionWork {
+  QueryTile tile;
+  u32 split;
+  u32 split_tokens;
+  u32 n_splits;
+};
 
 }  // namespace kernel_args

@@ -29,15 +29,6 @@ DEVICE float gated_unit(u32 unit, float gate, float up) {
   return (u + 1.0f) * (g / (1.0f + expf(-1.702f * g)));
 }
 
-// out = residual + alpha * activation(product + bias). Bias and residual may be null. Both begin at
-// the product's first row of weights; the residual has the row stride of the output.
-struct Epilogue {
-  const float* bias;
-  const float* residual;
-  float alpha;
-  u32 activation;
-};
-
 DEVICE void store_product(float* out, const Epilogue& e, float product, u32 token, u32 out_stride,
                           u32 row) {
   const u64 at = u64(token) * out_stride + row;

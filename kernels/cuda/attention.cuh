@@ -14,24 +14,6 @@
 
 constexpr u32 kQueryRows = 16;  // per warp
 
-// Consecutive query rows of one sequence, at consecutive positions.
-struct QueryTile {
-  u32 first_row;
-  u32 n_queries;
-  u32 sequence;
-  u32 first_position;
-  u32 n_keys;  // positions of the sequence, for attention that is not causal
-};
-
-// A range of the positions that a tile of decoded queries sees, from split * split_tokens. The
-// entries of a tile follow one another. An entry without queries is unused.
-struct AttentionWork {
-  QueryTile tile;
-  u32 split;
-  u32 split_tokens;
-  u32 n_splits;
-};
-
 // The type that tensor cores read for a cache of T.
 template <class T>
 struct ComputeType {

@@ -2,8 +2,8 @@
 //
 //   q [tokens, n_heads * D], out [tokens, n_heads * D] F32; T is the cache's type, D its head size
 //   work: for each tile of queries one entry per split of the positions that it sees
-//   partial_out [work, max_queries, n_heads, D], partial_ml [work, max_queries, n_heads, 2]:
-//     for each entry of several the sum of exp(score - m) * value, the m, the sum of exp(score - m)
+//   splits: for each entry of several the sum of exp(score - m) * value, the m, the sum of
+//     exp(score - m)
 //   arrivals [work, head blocks]: all 0, before and after
 //   grid: maximum number of entries * head blocks, where head blocks = n_kv_heads * blocks of 16
 //     query rows per KV head
@@ -226,10 +226,10 @@ struct BlockSums {
 
 template <class T, int D, class Limits = Unmasked>
 __global__ void __launch_bounds__(DecodeShape<T, D>::kWarps * 32, 3)
-    batched_decode_attention(float* out, float* partial_out, float* partial_ml, u32* arrivals,
-                             const float* q, KvCache kv, AttentionArgs args,
-                             const AttentionWork* work, const i32* page_tables, u32 page_stride) {
+    batched_decode_attention(AttentionOperands a, AttentionSplits splits, u32* arrivals) {
   wait_for_previous_kernel();
+  const KvCache& kv = a.kv;
+  const AttentionArgs& args = a.args;
   typedef DecodeShape<T, D> Shape;
   typedef typename Shape::C C;
   DYNAMIC_SHARED(u8, shared);
@@ -237,7 +237,7 @@ __global__ void __launch_bounds__(DecodeShape<T, D>::kWarps * 32, 3)
   const u32 group = args.n_heads / kv.n_kv_heads;
   const u32 head_blocks = kv.n_kv_heads * ((group * args.max_queries + kQueryRows - 1) / kQueryRows);
   const u32 index = blockIdx.x / head_blocks, head_block = blockIdx.x % head_blocks;
-  const AttentionWork entry = work[index];
+  const AttentionWork entry = splits.work[index];
   const QueryTile& tile = entry.tile;
   const u32 kv_head = head_block % kv.n_kv_heads;
   const u32 first_row = head_block / kv.n_kv_heads * kQueryRows;
@@ -255,7 +255,7 @@ __global__ void __launch_bounds__(DecodeShape<T, D>::kWarps * 32, 3)
   // The first slices are on their way while queries are loaded.
   u8* stages = shared + kQueryRows * kRowStride<D> * sizeof(C) + warp * Shape::kWarpBytes;
   u32 first = begin + warp * Shape::kTokens;
-  const SliceReader<T, D> reader = {kv, page_tables + u64(tile.sequence) * page_stride,
+  const SliceReader<T, D> reader = {kv, a.page_tables + u64(tile.sequence) * a.page_stride,
                                     u64(kv_head) * kv.head_bytes, end};
   RowPlace places[Shape::kStages] = {};  // of the next slices
   SliceScales<D> scales = {};
@@ -272,7 +272,7 @@ __global__ void __launch_bounds__(DecodeShape<T, D>::kWarps * 32, 3)
   for (u32 i = warp; i < kQueryRows; i += Shape::kWarps) {
     const u32 row = i < n_rows ? i : 0;
     const u64 token = tile.first_row + rows.query(row);
-    const float* from = q + (token * args.n_heads + rows.head(row)) * D;
+    const float* from = a.q + (token * args.n_heads + rows.head(row)) * D;
     load_query<D>(q_tile + i * kRowStride<D>, from, i < n_rows);
   }
   const auto limits = [&](u32 r) {
@@ -329,14 +329,14 @@ __global__ void __launch_bounds__(DecodeShape<T, D>::kWarps * 32, 3)
     const RowSum sum = sums.sum(row, column);
     const u32 head = rows.head(row);
     if (entry.n_splits == 1) {
-      float* to = out + ((tile.first_row + rows.query(row)) * u64(args.n_heads) + head) * D;
+      float* to = a.out + ((tile.first_row + rows.query(row)) * u64(args.n_heads) + head) * D;
       *reinterpret_cast<float4*>(to + column) = sum.result(args.sinks ? args.sinks + head : nullptr);
       continue;
     }
     const u64 at = index * entry_rows + u64(rows.query(row)) * args.n_heads + head;
-    *reinterpret_cast<float4*>(partial_out + at * D + column) = sum.out;
+    *reinterpret_cast<float4*>(splits.out + at * D + column) = sum.out;
     if (column == 0) {
-      *reinterpret_cast<float2*>(partial_ml + at * 2) = make_float2(sum.largest, sum.total);
+      *reinterpret_cast<float2*>(splits.ml + at * 2) = make_float2(sum.largest, sum.total);
     }
   }
   if (entry.n_splits == 1) return;
@@ -347,9 +347,9 @@ __global__ void __launch_bounds__(DecodeShape<T, D>::kWarps * 32, 3)
   for (u32 row = warp; row < n_rows; row += Shape::kWarps) {
     const u32 head = rows.head(row);
     const u64 at = first_entry * entry_rows + u64(rows.query(row)) * args.n_heads + head;
-    float* to = out + ((tile.first_row + rows.query(row)) * u64(args.n_heads) + head) * D;
+    float* to = a.out + ((tile.first_row + rows.query(row)) * u64(args.n_heads) + head) * D;
     for (u32 column = 0; column < D; column += 4 * kWarp) {
-      const RowSum sum = merge_parts(partial_out + at * D, partial_ml + at * 2, entry_rows,
+      const RowSum sum = merge_parts(splits.out + at * D, splits.ml + at * 2, entry_rows,
                                      entry.n_splits, column, D);
       if (column + 4 * lane < D) {
         *reinterpret_cast<float4*>(to + column + 4 * lane) =
@@ -362,17 +362,18 @@ __global__ void __launch_bounds__(DecodeShape<T, D>::kWarps * 32, 3)
 // out[token, head] = sum of all splits of the tile / their total, sinks included; zeros where a
 // mask hides every position. For latent_attention, whose values are too wide for one block.
 //   grid: (maximum number of entries, n_heads * max_queries); block 128
-KERNEL merge_attention_splits(float* out, const float* partial_out, const float* partial_ml,
-                              AttentionArgs args, const AttentionWork* work, u32 dim) {
+KERNEL merge_attention_splits(AttentionOperands a, AttentionSplits splits) {
   wait_for_previous_kernel();
-  const AttentionWork entry = work[blockIdx.x];
+  const AttentionArgs& args = a.args;
+  const u32 dim = a.kv.v_dim;
+  const AttentionWork entry = splits.work[blockIdx.x];
   const u32 head = blockIdx.y % args.n_heads, query = blockIdx.y / args.n_heads;
   if (entry.split != 0 || query >= entry.tile.n_queries) return;
   const u64 entry_rows = u64(args.max_queries) * args.n_heads;
   const u64 at = blockIdx.x * entry_rows + u64(query) * args.n_heads + head;
-  float* to = out + (u64(entry.tile.first_row + query) * args.n_heads + head) * dim;
+  float* to = a.out + (u64(entry.tile.first_row + query) * args.n_heads + head) * dim;
   for (u32 column = warp_id() * 4 * kWarp; column < dim; column += 4 * blockDim.x) {
-    const RowSum sum = merge_parts(partial_out + at * dim, partial_ml + at * 2, entry_rows,
+    const RowSum sum = merge_parts(splits.out + at * dim, splits.ml + at * 2, entry_rows,
                                    entry.n_splits, column, dim);
     if (column + 4 * lane_id() < dim) {
       *reinterpret_cast<float4*>(to + column + 4 * lane_id()) =

@@ -207,14 +207,8 @@ struct SpanRange {
   }
 };
 
+// Most blocks that divide the columns of a tile (ColumnSplit).
 constexpr u32 kMostSplits = 8;
-
-// Memory of the blocks that divide the columns of a tile, at most kMostSplits; unused if gridDim.z
-// is 1.
-struct ColumnSplit {
-  float* partial;  // [tiles, gridDim.z, tokens, kSumStride]
-  u32* arrivals;   // [tiles]: all 0, before and after
-};
 
 // The products of a block's tile, in shared memory until the block's next barrier, or those of all
 // blocks that share the tile.

@@ -2,23 +2,18 @@
 // unit of LLaMA (SiLU), Gemma (GELU) and gpt-oss. With several groups, those of a token's experts.
 //
 //   x [rows, 2 * out_cols], out [rows, out_cols] F32
-//   grid: (out_cols / 1024, rows); block 256, four elements a thread
+//   grid: that of for_each_number
 //   moves: 12 bytes an output
 
 #include "activation.cuh"
 #include "row_arguments.h"
 
 KERNEL glu(Glu a) {
-  wait_for_previous_kernel();
-  const u32 row = blockIdx.y;
-  if (row >= *a.n_rows) return;
-  const float* from = a.x + u64(row) * 2 * a.out_cols;
-  for (u32 k = 0; k < 4; ++k) {
-    const u32 i = blockIdx.x * 1024 + k * blockDim.x + threadIdx.x;
-    if (i >= a.out_cols) return;
+  for_each_number(a.n_rows, a.out_cols, [&](u64 row, u32 i) {
+    const float* from = a.x + row * 2 * a.out_cols;
     const u32 gate = i / a.width * 2 * a.width + i % a.width;
-    a.out[u64(row) * a.out_cols + i] = gated_unit(a.unit, from[gate], from[gate + a.width]);
-  }
+    a.out[row * a.out_cols + i] = gated_unit(a.unit, from[gate], from[gate + a.width]);
+  });
 }
 
 INSTANCE(glu)

@@ -18,20 +18,6 @@ struct q8 {
 };
 constexpr u32 kScaleGroup = 32;
 
-struct KvCache {
-  u8* data;
-  u64 page_bytes;
-  u32 head_bytes;
-  u32 v_offset;  // this and the next two count from the first byte of the head
-  u32 k_scales;
-  u32 v_scales;
-  u32 page_tokens;
-  u32 n_kv_heads;
-  u32 k_dim;
-  u32 v_dim;
-  u32 values_in_keys;
-};
-
 // The keys or values of one head in one page.
 template <class T>
 struct KvRows {

@@ -3,8 +3,8 @@
 // shared memory holds the keys and values of all heads.
 //
 //   q [tokens, n_heads * K] F32; T is the cache's type
-//   decoding: work, partial_out [work, max_queries, n_heads, V] and partial_ml as in
-//     batched_decode_attention.cu, whose merge_attention_splits adds up the entries of a tile
+//   decoding: splits as in batched_decode_attention.cu, whose merge_attention_splits adds up the
+//     entries of a tile
 //   prompts: work is null, n_work counts the tiles, out [tokens, n_heads * V] F32
 //   grid: (maximum number of entries or tiles, n_kv_heads * blocks of 32 query rows per KV head)
 //   block 256; dynamic shared: latent_shared_bytes, at most 99 KiB, available from SM80 on
@@ -180,10 +180,11 @@ DEVICE void multiply_latent_values(float (&out)[kRowTiles][V / kWarps / 8][4], c
 
 template <class T, int K, int V>
 __global__ void __launch_bounds__(kWarps * 32)
-    latent_attention(float* out, float* partial_out, float* partial_ml, const float* q, KvCache kv,
-                     AttentionArgs args, const QueryTile* tiles, const AttentionWork* work,
-                     const u32* n_work, const i32* page_tables, u32 page_stride) {
+    latent_attention(AttentionOperands a, LatentAttention l) {
   wait_for_previous_kernel();
+  const KvCache& kv = a.kv;
+  const AttentionArgs& args = a.args;
+  const AttentionWork* work = l.splits.work;
   typedef typename ComputeType<T>::type C;
   DYNAMIC_SHARED(C, q_tile);
   C* keys = q_tile + kRows * kRowStride<K>;
@@ -193,7 +194,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   shared.shrink = shared.scores + kHalves * kRows * kScoreStride;
   shared.largest = shared.shrink + kRows;
   shared.total = shared.largest + kRows;
-  if (blockIdx.x >= *n_work) return;
+  if (blockIdx.x >= *l.n_work) return;
   u32 split = 0, split_tokens = 0;
   QueryTile tile;
   if (work) {
@@ -202,14 +203,14 @@ __global__ void __launch_bounds__(kWarps * 32)
     split = entry.split;
     split_tokens = entry.split_tokens;
   } else {
-    tile = tiles[blockIdx.x];
+    tile = l.tiles[blockIdx.x];
   }
   const u32 group = args.n_heads / kv.n_kv_heads, kv_head = blockIdx.y % kv.n_kv_heads;
   const u32 first_row = blockIdx.y / kv.n_kv_heads * kRows;
   if (first_row >= tile.n_queries * group) return;
   const u32 n_rows = min(kRows, tile.n_queries * group - first_row), last_row = n_rows - 1;
   const HeadRows rows = {first_row, n_rows, group, kv_head, args.n_heads};
-  const SequencePages pages = {kv, page_tables + u64(tile.sequence) * page_stride, kv_head};
+  const SequencePages pages = {kv, a.page_tables + u64(tile.sequence) * a.page_stride, kv_head};
 
   const u32 seen_begin = visible_to(rows.query(0), tile, args).begin;
   const u32 seen_end = visible_to(rows.query(last_row), tile, args).end;
@@ -226,7 +227,7 @@ __global__ void __launch_bounds__(kWarps * 32)
     const u32 seen = min(row, last_row);
     const u64 token = tile.first_row + rows.query(seen);
     load_query<K>(q_tile + row * kRowStride<K>,
-                  q + (token * args.n_heads + rows.head(seen)) * K, row < n_rows);
+                  a.q + (token * args.n_heads + rows.head(seen)) * K, row < n_rows);
   }
   RowSoftmax softmax;
   const auto limits = [&](u32 r) {
@@ -275,13 +276,13 @@ __global__ void __launch_bounds__(kWarps * 32)
       float factor = 1.0f;
       if (work) {
         const u64 at = (u64(blockIdx.x) * args.max_queries + rows.query(row)) * args.n_heads + head;
-        to = partial_out + at * V;
+        to = l.splits.out + at * V;
         if (column == 0) {
-          partial_ml[at * 2] = largest;
-          partial_ml[at * 2 + 1] = total;
+          l.splits.ml[at * 2] = largest;
+          l.splits.ml[at * 2 + 1] = total;
         }
       } else {
-        to = out + (u64(tile.first_row + rows.query(row)) * args.n_heads + head) * V;
+        to = a.out + (u64(tile.first_row + rows.query(row)) * args.n_heads + head) * V;
         if (args.sinks) {
           const float most = fmaxf(largest, args.sinks[head]);
           factor = expf(largest - most) /

@@ -28,23 +28,23 @@ DEVICE float score_of(const float* q, const KvRows<T>& k, u32 slot, float scale,
 }
 
 template <class T, class Limits = Unmasked>
-KERNEL naive_attention(float* out, const float* q, KvCache kv, AttentionArgs args,
-                       const i32* positions, const i32* sequences, const i32* n_keys,
-                       const i32* page_tables, u32 page_stride, RowSet rows) {
+KERNEL naive_attention(AttentionOperands a, NaiveAttention tokens) {
   wait_for_previous_kernel();
+  const KvCache& kv = a.kv;
+  const AttentionArgs& args = a.args;
   SHARED(float, weights, [kTile]);
   SHARED(u32, pages, [kTile]);
   SHARED(float, max_partial, [kWarp]);
   SHARED(float, sum_partial, [kWarp]);
-  if (blockIdx.y >= *rows.count) return;
-  const u32 token = row_of_set(rows, blockIdx.y), head = blockIdx.x;
+  if (blockIdx.y >= *tokens.rows.count) return;
+  const u32 token = row_of_set(tokens.rows, blockIdx.y), head = blockIdx.x;
   const u32 kv_head = head / (args.n_heads / kv.n_kv_heads);
-  const float* query = q + (u64(token) * args.n_heads + head) * kv.k_dim;
-  float* result = out + (u64(token) * args.n_heads + head) * kv.v_dim;
-  const i32* table = page_tables + u64(sequences[token]) * page_stride;
+  const float* query = a.q + (u64(token) * args.n_heads + head) * kv.k_dim;
+  float* result = a.out + (u64(token) * args.n_heads + head) * kv.v_dim;
+  const i32* table = a.page_tables + u64(tokens.sequences[token]) * a.page_stride;
   const float* sinks = args.sinks;
-  const Limits limits(visible_from(u32(positions[token]), u32(n_keys[token]), args), args, token,
-                      head);
+  const Limits limits(
+      visible_from(u32(tokens.positions[token]), u32(tokens.n_keys[token]), args), args, token, head);
   const u32 begin = limits.begin, end = limits.end;
 
   // Wide heads take several sweeps; each sweep computes the scores again.

@@ -18,25 +18,24 @@ constexpr u32 kPrefillTokens = D > 128 ? 32 : 64;
 
 template <class T, int D>
 __global__ void __launch_bounds__(kPrefillWarps * 32)
-    prefill_attention(float* out, const float* q, KvCache kv, AttentionArgs args,
-                      const QueryTile* tiles, const u32* n_tiles, const i32* page_tables,
-                      u32 page_stride) {
+    prefill_attention(AttentionOperands a, PrefillAttention prompts) {
   wait_for_previous_kernel();
+  const AttentionArgs& args = a.args;
   typedef typename ComputeType<T>::type C;
   constexpr u32 kTokens = kPrefillTokens<D>, kTile = kTokens * kRowStride<D>;
   DYNAMIC_SHARED(C, q_tile);
   C* kv_tiles = q_tile + kPrefillWarps * kQueryRows * kRowStride<D>;
-  if (blockIdx.y >= *n_tiles) return;
-  const QueryTile tile = tiles[blockIdx.y];
+  if (blockIdx.y >= *prompts.n_tiles) return;
+  const QueryTile tile = prompts.tiles[blockIdx.y];
   const u32 head = blockIdx.x, warp = warp_id(), lane = lane_id();
-  const SequencePages pages = {kv, page_tables + u64(tile.sequence) * page_stride,
-                               head / (args.n_heads / kv.n_kv_heads)};
+  const SequencePages pages = {a.kv, a.page_tables + u64(tile.sequence) * a.page_stride,
+                               head / (args.n_heads / a.kv.n_kv_heads)};
 
   for (u32 i = 0; i < kQueryRows; ++i) {
     const u32 query = warp * kQueryRows + i;
     const bool valid = query < tile.n_queries;
     const u64 row = u64(tile.first_row + (valid ? query : 0)) * args.n_heads + head;
-    load_query<D>(q_tile + query * kRowStride<D>, q + row * D, valid);
+    load_query<D>(q_tile + query * kRowStride<D>, a.q + row * D, valid);
   }
 
   // Rows beyond the last query repeat it; they are not stored.
@@ -80,7 +79,7 @@ __global__ void __launch_bounds__(kPrefillWarps * 32)
     if (total == 0) total = 1.0f;  // a query that sees nothing gets zeros
     const u32 query = warp * kQueryRows + lane / 4 + 8 * r;
     if (query >= tile.n_queries) continue;
-    float* to = out + (u64(tile.first_row + query) * args.n_heads + head) * D + lane % 4 * 2;
+    float* to = a.out + (u64(tile.first_row + query) * args.n_heads + head) * D + lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < D / 8; ++i) {
       *reinterpret_cast<float2*>(to + i * 8) = make_float2(

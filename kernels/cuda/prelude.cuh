@@ -18,7 +18,7 @@
 #define INSTANCE(...)
 #endif
 
-#include "kernel_arguments.h"
+#include "cuda_arguments.h"
 
 #define DEVICE static __device__ __forceinline__
 #define DEVICE_MEMBER __device__ __forceinline__
@@ -27,6 +27,7 @@
 #define LARGE_KERNEL __global__ void __launch_bounds__(1024)
 
 using namespace kernel_args;
+using namespace cuda_args;
 typedef unsigned short u16;
 typedef signed char i8;
 
@@ -125,4 +126,18 @@ DEVICE float4 bytes_to_floats(u32 bytes, float bias = 0.0f) {
                      __uint_as_float(__byte_perm(bytes, 0x4b000000u, 0x7441)) - base,
                      __uint_as_float(__byte_perm(bytes, 0x4b000000u, 0x7442)) - base,
                      __uint_as_float(__byte_perm(bytes, 0x4b000000u, 0x7443)) - base);
+}
+
+// Waits for the previous kernel, then calls compute(row, column) for each number of *n_rows rows of
+// `cols` numbers. Grid: (cols / 1024, rows); block 256, four numbers a thread.
+template <class Compute>
+DEVICE void for_each_number(const u32* n_rows, u32 cols, Compute compute) {
+  wait_for_previous_kernel();
+  const u32 row = blockIdx.y;
+  if (row >= *n_rows) return;
+  for (u32 k = 0; k < 4; ++k) {
+    const u32 i = blockIdx.x * 1024 + k * blockDim.x + threadIdx.x;
+    if (i >= cols) return;
+    compute(u64(row), i);
+  }
 }

@@ -12,13 +12,6 @@
 // RoPE: J. Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021.
 
 #include "kv.cuh"
-#include "kv_arguments.h"
-
-DEVICE KvCache kv_cache(u8* data, const KvPages& pages) {
-  return {data,           pages.page_bytes,  pages.head_bytes, pages.v_offset,
-          pages.k_scales, pages.v_scales,    pages.page_tokens, pages.n_kv_heads,
-          pages.k_dim,    pages.v_dim,       pages.values_in_keys};
-}
 
 // values[dim] = head `head` of from[], normalized.
 DEVICE void normalise_head(float* values, const float* from, u32 head, u32 dim, u32 n_heads,
@@ -57,7 +50,7 @@ DEVICE void rotate(float* values, const float* angles, u32 n, u32 interleaved) {
 template <class T>
 KERNEL rope_append(RopeAppend a) {
   wait_for_previous_kernel();
-  const KvCache kv = kv_cache(a.pages, a.kv);
+  const KvCache kv = {a.kv, a.pages};
   SHARED(float, partial, [kWarp]);
   DYNAMIC_SHARED(float, values);
   const u32 token = blockIdx.x;

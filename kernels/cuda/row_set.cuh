@@ -4,9 +4,4 @@
 
 #include "prelude.cuh"
 
-struct RowSet {
-  const u32* count;
-  const u32* list;  // [count], or null: 0, 1, 2, ...
-};
-
 DEVICE u32 row_of_set(const RowSet& rows, u32 i) { return rows.list ? rows.list[i] : i; }

@@ -4,23 +4,6 @@
 
 #include "prelude.cuh"
 
-struct AttentionArgs {
-  const float* sinks;  // [n_heads] logits without a value, or null
-  // Of kernels whose queries are masked: [tokens, mask_heads, *mask_stride] floats to add to scores,
-  // or bits: bit i % 32 of word i / 32 makes position i visible. Within the limits of causality, the
-  // window and the sequence's end.
-  const u32* mask;
-  const u32* mask_stride;  // words of 32 bits
-  float scale;
-  float softcap;       // 0: none
-  u32 n_heads;
-  u32 window;          // 0: all positions
-  u32 causal;          // 0: queries see positions after their own, up to `n_keys`
-  u32 max_queries;     // per tile
-  u32 mask_heads;      // 1, or n_heads
-  u32 mask_is_bits;
-};
-
 // The positions visible to one query.
 struct Visible {
   u32 begin;

@@ -162,24 +162,6 @@ struct ReadMemoryArgs {
   float factor;  // of the sums
 };
 
-// Consecutive rows of one sequence at consecutive positions, computed together by attention.
-struct QueryTile {
-  uint32_t first_row;
-  uint32_t n_queries;
-  uint32_t sequence;
-  uint32_t first_position;
-  uint32_t n_keys;  // positions of the sequence, for attention that is not causal
-};
-
-// A range of the positions that a tile of decoded queries sees, from split * split_tokens. The
-// entries of a tile follow one another.
-struct AttentionWork {
-  QueryTile tile;
-  uint32_t split;
-  uint32_t split_tokens;
-  uint32_t n_splits;
-};
-
 // The most queries per tile of prefill attention; a threadgroup computes half of them.
 KERNEL_CONSTANT kPrefillQueries = 64;
 // Rows (query heads of a KV head times queries) per threadgroup of decode attention, and of latent

@@ -49,8 +49,8 @@ const bugs: readonly SeededBug[] = [
   },
   {
     bug: "the last element's tail is one too long",
-    file: "glu.cu",
-    change: ["if (i >= a.out_cols) return;", "if (i > a.out_cols) return;"],
+    file: "prelude.cuh",
+    change: ["if (i >= cols) return;", "if (i > cols) return;"],
     kernels: ["glu.cu"],
     test: "glu_of_erf_gelu",
     mode: "asan",

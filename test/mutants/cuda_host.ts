@@ -125,8 +125,8 @@ export const CUDA_HOST: readonly Mutant[] = [
     [
       "sums-of-a-split",
       "cuda/plan_attention.cpp",
-      "scratch(rows * 2 * sizeof(float))};",
-      "scratch(rows * sizeof(float))};",
+      ".ml = scratch(rows * 2 * sizeof(float)),",
+      ".ml = scratch(rows * sizeof(float)),",
     ],
     [
       "query-blocks",
@@ -150,7 +150,7 @@ export const CUDA_HOST: readonly Mutant[] = [
     [
       "runs-of-a-sequence",
       "gpu/step_work.cpp",
-      "runs.back().sequence == sequence && runs.back().end() == position",
+      "runs.back().sequence == sequence && end_of(runs.back()) == position",
       "runs.back().sequence == sequence",
     ],
     [

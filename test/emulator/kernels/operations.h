@@ -127,13 +127,6 @@ struct NaiveAttention {
   AttentionArguments arguments;
 };
 
-struct QueryTile {
-  u32 first_row, n_queries, sequence, first_position, n_keys;
-};
-struct AttentionWork {
-  QueryTile tile;
-  u32 split, split_tokens, n_splits;
-};
 struct PrefillAttention {
   const KvType* type;
   u32 dim;

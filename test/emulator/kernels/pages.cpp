@@ -93,19 +93,6 @@ void Pages::fill_part(Random& random, u64 rows, u64 scales, u32 dim) {
   }
 }
 
-kernel_args::KvPages Pages::kernel_pages() const {
-  return {.page_bytes = cache.page_bytes,
-          .head_bytes = cache.head_bytes,
-          .v_offset = cache.v_offset,
-          .k_scales = cache.k_scales,
-          .v_scales = cache.v_scales,
-          .page_tokens = cache.page_tokens,
-          .n_kv_heads = cache.n_kv_heads,
-          .k_dim = cache.k_dim,
-          .v_dim = cache.v_dim,
-          .values_in_keys = cache.values_in_keys};
-}
-
 void Pages::fill(Random& random) {
   const u64 n_pages = data.size() / cache.page_bytes;
   for (u32 i = 0; i < n_pages * cache.n_kv_heads; ++i) {

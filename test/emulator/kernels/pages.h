@@ -3,18 +3,12 @@
 // A KV cache in the layout of the kernels, and a plain reader of it.
 
 #include "../../../csrc/common/float16.h"
-#include "../../../kernels/arguments/kv_arguments.h"
+#include "../../../kernels/arguments/cuda_arguments.h"
 #include "support.h"
 
 namespace kernel_test {
 
-// KvCache of kernels/cuda/kv.cuh.
-struct KvCache {
-  u8* data;
-  u64 page_bytes;
-  u32 head_bytes, v_offset, k_scales, v_scales, page_tokens, n_kv_heads, k_dim, v_dim;
-  u32 values_in_keys;
-};
+using KvCache = cuda_args::KvCache<u8*>;
 
 struct KvType {
   const char* name;  // the kernels' template argument
@@ -47,7 +41,7 @@ class Pages {
   double k(u32 page, u32 slot, u32 head, u32 i) const;
   double v(u32 page, u32 slot, u32 head, u32 i) const;
   // The layout, as kernels of kernels/arguments take it.
-  kernel_args::KvPages kernel_pages() const;
+  const kernel_args::KvPages& kernel_pages() const { return cache; }
   // Fills every row with random numbers.
   void fill(Random& random);
 

@@ -4,11 +4,7 @@
 
 namespace kernel_test {
 
-// As in kernels/cuda/row_set.cuh.
-struct RowSet {
-  const u32* count;
-  const u32* list;
-};
+using RowSet = cuda_args::RowSet<const u32*>;
 
 // Rows of x converted by convert_rows: [rows of the set, pieces, padded_cols].
 struct HalfRows {
@@ -25,11 +21,7 @@ std::string half_of(const DeviceWeight& weight);
 // Launches convert_rows and a product of a prompt on tensor cores for the rows of a set.
 void launch_gemm(const Gemm& op, const RowSet& set);
 
-// As in kernels/cuda/decode_gemm.cuh.
-struct ColumnSplit {
-  float* partial;
-  u32* arrivals;
-};
+using ColumnSplit = cuda_args::ColumnSplit<void*>;
 // The tile of decode products, for one token if at_once is 1, else for 8 (2), 32 (4) or 64 (8);
 // `split` blocks share its columns.
 struct DecodeTile {

@@ -14,6 +14,32 @@ std::string instance(const char* kernel, const std::string& format, u32 tokens) 
   return kernel + ("<" + format + ", ") + std::to_string(tokens) + ">";
 }
 
+// The operands of an operation of attention.
+template <class Op>
+cuda_args::AttentionOperands<const void*> operands(const Op& op) {
+  const AttentionArguments& a = op.arguments;
+  return {.out = op.out,
+          .q = op.q,
+          .kv = {op.pages->kernel_pages(), op.pages->cache.data},
+          .page_tables = op.tables->page_tables.data(),
+          .page_stride = op.tables->page_stride,
+          .args = {.sinks = a.sinks,
+                   .mask = a.mask,
+                   .mask_stride = a.mask_stride,
+                   .scale = a.scale,
+                   .softcap = a.softcap,
+                   .n_heads = a.n_heads,
+                   .window = a.window,
+                   .causal = a.causal,
+                   .max_queries = a.max_queries,
+                   .mask_heads = a.mask_heads,
+                   .mask_is_bits = a.mask_is_bits}};
+}
+
+cuda_args::AttentionSplits<const void*> splits(const DecodeAttention& op) {
+  return {.out = op.partial_out, .ml = op.partial_ml, .work = op.work};
+}
+
 }  // namespace
 
 void launch_kernel(const std::string& instance, const forge::Geometry& geometry,
@@ -164,9 +190,11 @@ void launch(const GroupedGemm& op) {
 void launch(const NaiveAttention& op) {
   const std::string name = "naive_attention<" + std::string(op.type->name);
   launch(name + (op.arguments.mask ? ", Masked>" : ">"),
-         {{op.arguments.n_heads, op.max_tokens}, {128}}, op.out, op.q, op.pages->cache,
-         op.arguments, op.positions, op.sequences, op.n_keys, op.tables->page_tables.data(),
-         op.tables->page_stride, RowSet{op.n_tokens, nullptr});
+         {{op.arguments.n_heads, op.max_tokens}, {128}}, operands(op),
+         cuda_args::NaiveAttention<const void*>{.positions = op.positions,
+                                                  .sequences = op.sequences,
+                                                  .n_keys = op.n_keys,
+                                                  .rows = {op.n_tokens, nullptr}});
 }
 
 const KvType& attended_type(const KvType& type) { return type; }
@@ -175,8 +203,8 @@ void launch(const PrefillAttention& op) {
   const u32 tokens = op.dim > 128 ? 32 : 64;
   launch(instance("prefill_attention", op.type->name, op.dim),
          {{op.arguments.n_heads, op.max_tiles}, {128}, (64 + 4 * tokens) * (op.dim + 8) * 2},
-         op.out, op.q, op.pages->cache, op.arguments, op.tiles, op.n_tiles,
-         op.tables->page_tables.data(), op.tables->page_stride);
+         operands(op),
+         cuda_args::PrefillAttention<const void*>{.tiles = op.tiles, .n_tiles = op.n_tiles});
 }
 
 void launch(const DecodeAttention& op) {
@@ -194,9 +222,8 @@ void launch(const DecodeAttention& op) {
   Buffer<u32> arrivals(u64(op.max_work) * head_blocks);
   std::fill(arrivals.begin(), arrivals.end(), 0);
   launch(a.mask ? name.substr(0, name.size() - 1) + ", Masked>" : name,
-         {{op.max_work * head_blocks}, {warps * 32}, std::max(tiles_bytes, sums_bytes)}, op.out,
-         op.partial_out, op.partial_ml, arrivals.data(), op.q, kv, a, op.work,
-         op.tables->page_tables.data(), op.tables->page_stride);
+         {{op.max_work * head_blocks}, {warps * 32}, std::max(tiles_bytes, sums_bytes)},
+         operands(op), splits(op), arrivals.data());
   for (const u32 count : arrivals) EXPECT(count == 0);
 }
 
@@ -209,11 +236,12 @@ void launch_latent(const DecodeAttention& op) {
          {{op.max_work, kv.n_kv_heads * blocks_for(rows, 32)},
           {256},
           64 * (kv.k_dim + 8) * 2 + 32 * 24 * 2 + 32 * 43 * 4},
-         op.out, op.partial_out, op.partial_ml, op.q, kv, a, op.tiles, op.work, op.n_work,
-         op.tables->page_tables.data(), op.tables->page_stride);
+         operands(op),
+         cuda_args::LatentAttention<const void*>{
+             .splits = splits(op), .tiles = op.tiles, .n_work = op.n_work});
   if (!op.work) return;
-  launch("merge_attention_splits", {{op.max_work, a.n_heads * a.max_queries}, {128}}, op.out,
-         op.partial_out, op.partial_ml, a, op.work, op.dim);
+  launch("merge_attention_splits", {{op.max_work, a.n_heads * a.max_queries}, {128}}, operands(op),
+         splits(op));
 }
 
 }  // namespace kernel_test
