@@ -116,7 +116,7 @@ export const SPEED_LIMITS: readonly SpeedLimit[] = [
     ATTENTION_SHARED,
   ),
   row("batched_decode_attention.cu", "batched_decode_attention<q8, 128>", {
-    pipe: 3.6,
+    pipe: 3.55,
     inFlight: 23,
     hops: 3,
   }, ATTENTION_SHARED),
