@@ -64,8 +64,8 @@ class CpuExecutor : public HostExecutor {
   // Grows the row of each thread to at least `cols` floats.
   void reserve_row(uint64_t cols);
   void prepare_product(const Weight& weight, uint64_t group_rows, ValueId x);
-  // Gives the panels of weights memory as far as the bound of the device allows: first those that
-  // every token needs, in their order, then shares of the experts.
+  // Allocates panels until the memory bound of the device is reached: first for the weights that
+  // every token needs, in their order, then for a share of the experts.
   void place_weights();
   // Brings the experts that tokens chose into memory, and has the system read those of the next
   // product with the same route.

@@ -11,6 +11,7 @@ import { withModelDefaults } from "../model/config_file.ts";
 import { resolveModel } from "../model/model_path.ts";
 import { openModel } from "../model/open_model.ts";
 import { textOperands } from "../input/operands.ts";
+import type { EncoderFlags } from "../options/flags.ts";
 import { loadOptions } from "../options/library_options.ts";
 import type { Options } from "../options/options.ts";
 import { writeNotes, writeStdout } from "../output/streams.ts";
@@ -21,23 +22,9 @@ import { openInput, readTextFile, withoutFinalNewline } from "../input/text_sour
 /** Lines in progress at a time, enough to fill every step. */
 const WINDOW = 2 * DEFAULT_PARALLEL;
 
-type EmbedFlags = Options<
-  | (
-    | "wholeText"
-    | "lines"
-    | "model"
-    | "device"
-    | "threads"
-    | "ctx"
-    | "quantize"
-    | "kvType"
-    | "kvMemory"
-    | "memory"
-    | "attention"
-    | "products"
-  )
-  | ("pooling" | "dimensions" | "normalize" | "embeddingOutput")
->;
+type EmbedFlags =
+  & EncoderFlags
+  & Options<"wholeText" | "lines" | "pooling" | "dimensions" | "normalize" | "embeddingOutput">;
 
 /** A text, with its line number if it is a line of a file. */
 export interface Source {

@@ -5,29 +5,19 @@ import { textOperands } from "../input/operands.ts";
 import { openInput } from "../input/text_source.ts";
 import { resolveModel } from "../model/model_path.ts";
 import { openModel } from "../model/open_model.ts";
+import type { EncoderFlags } from "../options/flags.ts";
 import { loadOptions } from "../options/library_options.ts";
 import type { Options } from "../options/options.ts";
 import { formatRows } from "../output/format.ts";
 import { Progress } from "../output/progress.ts";
 import { describeDevice } from "../output/run_report.ts";
-import { writeStderr, writeStdout } from "../output/streams.ts";
+import { writeNotes, writeStdout } from "../output/streams.ts";
 import { withModelDefaults } from "../model/config_file.ts";
 import { type Source, sources } from "./embed.ts";
 
-type RerankFlags = Options<
-  | (
-    | "documents"
-    | "model"
-    | "device"
-    | "threads"
-    | "ctx"
-    | "quantize"
-    | "kvType"
-    | "kvMemory"
-    | "memory"
-  )
-  | ("attention" | "products" | "instruction" | "top" | "embeddingOutput")
->;
+type RerankFlags =
+  & EncoderFlags
+  & Options<"documents" | "instruction" | "top" | "embeddingOutput">;
 
 export async function run(
   given: RerankFlags,
@@ -62,7 +52,7 @@ export async function run(
   }
   using progress = new Progress();
   await using model = await openModel(path, loadOptions(options), progress);
-  if (context.verbose) await writeStderr(formatRows(describeDevice(model)));
+  if (context.verbose) await writeNotes(formatRows(describeDevice(model), Deno.stderr));
   const texts = documents.map(({ text }) => text);
   const scores = await model.rerank(query, texts, { instruction: options.instruction, signal });
   progress.clear();

@@ -23,6 +23,20 @@ export const LOADING_FLAGS = [
 /** Model and device. */
 export const MODEL_FLAGS = ["model", ...LOADING_FLAGS] as const satisfies readonly OptionName[];
 
+/** Model and device of commands that generate nothing. */
+export const ENCODER_FLAGS = [
+  "model",
+  "device",
+  "threads",
+  "ctx",
+  "quantize",
+  "kvType",
+  "kvMemory",
+  "memory",
+  "attention",
+  "products",
+] as const satisfies readonly OptionName[];
+
 /** Limits and sampling. */
 export const GENERATION_FLAGS = [
   "maxTokens",
@@ -67,5 +81,6 @@ export const SERVE_FLAGS = [
 ] as const satisfies readonly OptionName[];
 
 export type ModelFlags = Options<(typeof MODEL_FLAGS)[number]>;
+export type EncoderFlags = Options<(typeof ENCODER_FLAGS)[number]>;
 export type GenerationFlags = Options<(typeof GENERATION_FLAGS)[number]>;
 export type ConstraintFlags = Options<(typeof CONSTRAINT_FLAGS)[number]>;
