@@ -12,7 +12,7 @@ import { runSymbols } from "./abi/run.ts";
 import { weightSymbols } from "./abi/weights.ts";
 
 /** `FORGE_ABI_VERSION` of the headers that these tables describe. */
-export const ABI_VERSION = 13;
+export const ABI_VERSION = 14;
 
 /** The only symbol whose signature never changes; called before any other lookup. */
 export const versionSymbol = {
@@ -28,5 +28,15 @@ export const symbols = {
   ...runSymbols,
 } as const satisfies Deno.ForeignLibraryInterface;
 
+/** The symbols of a library as it is opened: `forge_quantize` also as a call that does not block. */
+export const librarySymbols = {
+  ...symbols,
+  forge_quantize_in_background: {
+    ...weightSymbols.forge_quantize,
+    name: "forge_quantize",
+    nonblocking: true,
+  },
+} as const satisfies Deno.ForeignLibraryInterface;
+
 /** The symbols of an open library. */
-export type Symbols = Deno.DynamicLibrary<typeof symbols>["symbols"];
+export type Symbols = Deno.DynamicLibrary<typeof librarySymbols>["symbols"];

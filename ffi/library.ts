@@ -4,7 +4,7 @@ import config from "../deno.json" with { type: "json" };
 import type { BackendKind } from "../src/backend.ts";
 import { ForgeError } from "../src/errors.ts";
 import { isFile } from "../src/formats/file.ts";
-import { ABI_VERSION, type Symbols, symbols, versionSymbol } from "./abi.ts";
+import { ABI_VERSION, librarySymbols, type Symbols, versionSymbol } from "./abi.ts";
 import { checkStatus, readText } from "./status.ts";
 
 /** Environment variable with a folder of libraries that is searched first. */
@@ -145,12 +145,12 @@ export interface LibraryInfo {
 export class Library {
   readonly kind: BackendKind;
   readonly path: string;
-  #library: Deno.DynamicLibrary<typeof symbols> | undefined;
+  #library: Deno.DynamicLibrary<typeof librarySymbols> | undefined;
 
   private constructor(
     kind: BackendKind,
     path: string,
-    library: Deno.DynamicLibrary<typeof symbols>,
+    library: Deno.DynamicLibrary<typeof librarySymbols>,
   ) {
     this.kind = kind;
     this.path = path;
@@ -179,7 +179,7 @@ export class Library {
           advice(kind, "rebuild"),
       );
     }
-    return new Library(kind, path, load(kind, path, symbols));
+    return new Library(kind, path, load(kind, path, librarySymbols));
   }
 
   /** The library's functions. */

@@ -223,23 +223,66 @@ export class NativeBackend implements Backend, Meter, Quantizer {
     return out;
   }
 
-  /** Quantizes floats by rounding to nearest, without a search. For tests and synthetic models. */
-  quantize(type: TensorType, rows: number, cols: number, data: Float32Array<ArrayBuffer>) {
+  quantize(
+    type: TensorType,
+    rows: number,
+    cols: number,
+    data: Float32Array<ArrayBuffer>,
+    importance?: Float32Array<ArrayBuffer>,
+  ) {
+    const { out, parameters } = this.#quantizing(type, rows, cols, data, importance);
+    const status = this.#native.symbols.forge_quantize(...parameters);
+    this.#native.check(status, "quantizing", this.#device);
+    return out;
+  }
+
+  async quantizeInBackground(
+    type: TensorType,
+    rows: number,
+    cols: number,
+    data: Float32Array<ArrayBuffer>,
+    importance?: Float32Array<ArrayBuffer>,
+  ) {
+    const { out, parameters } = this.#quantizing(type, rows, cols, data, importance);
+    await this.#native.call(
+      "quantizing",
+      this.#device,
+      ({ forge_quantize_in_background }) => forge_quantize_in_background(...parameters),
+    );
+    return out;
+  }
+
+  /** Allocates the result of `forge_quantize`, and returns it with the call's parameters. */
+  #quantizing(
+    type: TensorType,
+    rows: number,
+    cols: number,
+    data: Float32Array<ArrayBuffer>,
+    importance: Float32Array<ArrayBuffer> | undefined,
+  ) {
     const bytes = tensorBytes(type, [rows, cols]);
     if (typeof bytes === "string") throw new ForgeError("bad_input", `${type}: ${bytes}`);
+    if (importance !== undefined && importance.length !== cols) {
+      throw new RangeError(`${importance.length} importances of ${cols} columns`);
+    }
     const out = new Uint8Array(bytes);
-    const status = this.#native.symbols.forge_quantize(
+    const parameters = [
       this.#device,
       typeId(type),
       BigInt(rows),
       BigInt(cols),
       data,
       BigInt(data.byteLength),
+      importance ?? null,
       out,
       BigInt(bytes),
-    );
-    this.#native.check(status, "quantizing", this.#device);
-    return out;
+    ] as const;
+    return { out, parameters };
+  }
+
+  releaseWeight(weight: Weight): void {
+    this.#native.release(weight.handle);
+    if (weight.columnOrder !== undefined) this.releaseWeight(weight.columnOrder);
   }
 
   createKv(shape: KvShape): KvCache {

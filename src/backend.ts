@@ -103,15 +103,24 @@ export interface Backend {
 /** Quantises weights from floats. */
 export interface Quantizer {
   /**
-   * Quantises `data[rows, cols]` to the block format of a type, rounding to nearest without a
-   * search, for synthetic models: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q6_K.
+   * Quantises `data[rows, cols]` to the block format of a type, with the scales of least squared
+   * error: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS.
+   *
+   * @param importance factors of the squared errors in each column. @default equal ones
    */
   quantize(
     type: TensorType,
     rows: number,
     cols: number,
     data: Float32Array<ArrayBuffer>,
+    importance?: Float32Array<ArrayBuffer>,
   ): Uint8Array<ArrayBuffer>;
+  /** The same on another thread. Calls may run at the same time. */
+  quantizeInBackground(
+    ...parameters: Parameters<Quantizer["quantize"]>
+  ): Promise<Uint8Array<ArrayBuffer>>;
+  /** Releases a weight that no step uses. */
+  releaseWeight(weight: Weight): void;
 }
 
 /** Measurements of a device's machine, for benchmarks. */

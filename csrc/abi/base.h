@@ -16,7 +16,7 @@
 #define FORGE_API FORGE_EXPORT
 #endif
 
-#define FORGE_ABI_VERSION 13
+#define FORGE_ABI_VERSION 14
 #define FORGE_VERSION "0.1.0"
 
 /* Returns FORGE_ABI_VERSION of the library. Call it first: it is the same in every version. */

@@ -116,10 +116,12 @@ FORGE_API forge_status forge_weight_read(uint32_t weight, uint64_t first_row, ui
 
 /*
  * Quantises rows * cols floats to `out`, with the scales of least squared error. Types: F32, F16,
- * BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q6_K.
+ * BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS.
+ * `importance[cols]` has the factors of the squared errors in each column, finite and at least 0;
+ * NULL for equal ones. Calls may run at the same time.
  */
 FORGE_API forge_status forge_quantize(uint32_t device, uint32_t type, uint64_t rows, uint64_t cols,
-                                      const float *data, uint64_t data_bytes, void *out,
-                                      uint64_t out_bytes);
+                                      const float *data, uint64_t data_bytes,
+                                      const float *importance, void *out, uint64_t out_bytes);
 
 #endif

@@ -1,6 +1,7 @@
 // Files, packed matrices and weights: see abi/weights.h.
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "border.h"
@@ -281,8 +282,8 @@ forge_status forge_weight_read(uint32_t weight, uint64_t first_row, uint64_t n_r
 }
 
 forge_status forge_quantize(uint32_t device, uint32_t type, uint64_t rows, uint64_t cols,
-                            const float* data, uint64_t data_bytes, void* out,
-                            uint64_t out_bytes) {
+                            const float* data, uint64_t data_bytes, const float* importance,
+                            void* out, uint64_t out_bytes) {
   return on_handle(device, [&] {
     get_device(device);
     const TensorExtent extent = tensor_extent(type, rows, cols);
@@ -290,9 +291,18 @@ forge_status forge_quantize(uint32_t device, uint32_t type, uint64_t rows, uint6
             "quantize: expected ", rows, " x ", cols, " floats, got ", data_bytes, " bytes");
     require(out && out_bytes == extent.bytes, "quantize: the result needs ", extent.bytes,
             " bytes, got ", out_bytes);
-    if (!quantize(extent.type, data, static_cast<uint8_t*>(out), rows * cols)) {
-      fail(FORGE_UNSUPPORTED, "forge does not write weights of type ",
-           find_weight_type(type)->name);
+    const WeightTypeInfo& info = *find_weight_type(type);
+    if (!can_quantize(extent.type)) {
+      fail(FORGE_UNSUPPORTED, "forge does not write weights of type ", info.name);
+    }
+    const auto is_factor = [](float value) { return std::isfinite(value) && value >= 0.0f; };
+    require(importance == nullptr || std::all_of(importance, importance + cols, is_factor),
+            "quantize: an importance is negative or not finite");
+    auto* to = static_cast<uint8_t*>(out);
+    for (uint64_t row = 0; row < rows; ++row) {
+      require(quantize(extent.type, data + row * cols, to, cols, importance),
+              "quantize: a weight is not finite, or too large for ", info.name);
+      to += extent.bytes / rows;
     }
   });
 }

@@ -58,6 +58,7 @@ export const weightSymbols = {
       "u64", // uint64_t cols
       "buffer", // const float *data
       "u64", // uint64_t data_bytes
+      "buffer", // const float *importance
       "buffer", // void *out
       "u64", // uint64_t out_bytes
     ],

@@ -117,8 +117,14 @@ const errorBounds: Partial<Record<TensorType, readonly [group: number, error: nu
   // With the step of least squares, the largest weight may be up to two levels off.
   Q4_0: [32, 2 / 8],
   Q5_0: [32, 2 / 16],
+  Q2_K: [256, 2 * 2 / 3],
+  Q3_K: [256, 2 / 4 + 0.05],
   Q4_K: [256, 2 * 2 / 15],
+  Q5_K: [256, 2 * 2 / 31],
   Q6_K: [256, 2 / 32 + 0.01],
+  // Levels are up to 24 apart.
+  IQ4_NL: [32, 2 * 24 / 127],
+  IQ4_XS: [256, 2 * 24 / 127],
 };
 
 /**
@@ -134,6 +140,11 @@ const normalErrors: Partial<Record<TensorType, number>> = {
   Q4_1: 0.0814,
   Q4_K: 0.0744,
   Q4_0: 0.0842,
+  Q5_K: 0.0374,
+  Q3_K: 0.1494,
+  Q2_K: 0.2822,
+  IQ4_NL: 0.0763,
+  IQ4_XS: 0.0774,
 };
 
 deviceTest("quantising finds scales with a small error", (device, random) => {
@@ -170,6 +181,31 @@ deviceTest("the error of quantising is bounded", (device, random) => {
       }
     }
   }
+});
+
+deviceTest("important columns get smaller errors", (device, random) => {
+  const rows = 40, cols = 512;
+  const values = random.normals(rows * cols, 0.02);
+  const importance = Float32Array.from({ length: cols }, () => Math.exp(2 * random.normals(1)[0]!));
+  const errorOf = (type: TensorType, weights?: Float32Array<ArrayBuffer>) => {
+    const bytes = device.quantize(type, rows, cols, values, weights);
+    const back = device.readWeight(device.uploadWeight(type, rows, cols, bytes), 0, rows);
+    return values.reduce(
+      (sum, value, i) => sum + importance[i % cols]! * (value - back[i]!) ** 2,
+      0,
+    );
+  };
+  for (const type of ["Q4_0", "Q5_0", "Q2_K", "Q3_K", "Q4_K", "IQ4_NL", "IQ4_XS"] as const) {
+    const [plain, weighted] = [errorOf(type), errorOf(type, importance)];
+    assert(weighted < 0.93 * plain, `${type}: ${weighted} with importance, ${plain} without`);
+  }
+  // Columns without importance are still written.
+  const none = device.quantize("Q4_K", rows, cols, values, new Float32Array(cols));
+  const back = device.readWeight(device.uploadWeight("Q4_K", rows, cols, none), 0, rows);
+  assert(back.every(Number.isFinite));
+  const negative = new Float32Array(cols).fill(-1);
+  const quantize = () => device.quantize("Q4_K", rows, cols, values, negative);
+  assertThrows(quantize, ForgeError, "an importance is negative or not finite");
 });
 
 deviceTest("weights that a type represents exactly do not change", (device, random) => {

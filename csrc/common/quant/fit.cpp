@@ -38,7 +38,7 @@ float extreme(const float* in, uint32_t n) {
   return largest;
 }
 
-float fit_step(const float* in, uint32_t n, int half) {
+float fit_step(const float* in, const float* importance, uint32_t n, int half) {
   const auto low = static_cast<float>(-half), high = static_cast<float>(half - 1);
   const float farthest = extreme(in, n);
   if (farthest == 0.0f) return 0.0f;
@@ -52,8 +52,9 @@ float fit_step(const float* in, uint32_t n, int half) {
       for (uint32_t lane = 0; lane < kLanes; ++lane) {
         const float x = in[i + lane];
         const float q = nearest_level(x * inverse, low, high);
-        xq_parts.lanes[lane] += x * q;
-        qq_parts.lanes[lane] += q * q;
+        const float wq = importance[i + lane] * q;
+        xq_parts.lanes[lane] += x * wq;
+        qq_parts.lanes[lane] += q * wq;
       }
     }
     const float xq = xq_parts.total(), qq = qq_parts.total();
@@ -65,14 +66,16 @@ float fit_step(const float* in, uint32_t n, int half) {
   return best;
 }
 
-Affine fit_affine(const float* in, uint32_t n, int top) {
+Affine fit_affine(const float* in, const float* importance, uint32_t n, int top) {
   const auto high = static_cast<float>(top);
   const auto [min_at, max_at] = std::minmax_element(in, in + n);
   const float low = std::min(*min_at, 0.0f), range = *max_at - low;
   if (!(range > 0.0f)) return {0.0f, -low};
   Affine best{range / high, -low};
   float least = INFINITY;
-  const auto count = static_cast<float>(n);
+  Sum count_parts;
+  for (uint32_t i = 0; i < n; ++i) count_parts.lanes[i % kLanes] += importance[i];
+  const float count = count_parts.total();
   for (const float deviation : kDeviations) {
     const float inverse = (high + deviation) / range;
     if (!std::isfinite(inverse)) continue;
@@ -83,10 +86,11 @@ Affine fit_affine(const float* in, uint32_t n, int top) {
         const float weight = in[i + lane];
         const float level = nearest_level((weight - low) * inverse, 0.0f, high);
         levels[i + lane] = level;
-        x_parts.lanes[lane] += weight;
-        q_parts.lanes[lane] += level;
-        xq_parts.lanes[lane] += weight * level;
-        qq_parts.lanes[lane] += level * level;
+        const float important = importance[i + lane] * level;
+        x_parts.lanes[lane] += importance[i + lane] * weight;
+        q_parts.lanes[lane] += important;
+        xq_parts.lanes[lane] += weight * important;
+        qq_parts.lanes[lane] += level * important;
       }
     }
     const float x = x_parts.total(), q = q_parts.total();
@@ -105,13 +109,50 @@ Affine fit_affine(const float* in, uint32_t n, int top) {
     for (uint32_t i = 0; i < n; i += kLanes) {
       for (uint32_t lane = 0; lane < kLanes; ++lane) {
         const float difference = step * levels[i + lane] - min - in[i + lane];
-        error_parts.lanes[lane] += difference * difference;
+        error_parts.lanes[lane] += importance[i + lane] * (difference * difference);
       }
     }
     const float error = error_parts.total();
     if (error < least) {
       least = error;
       best = {step, min};
+    }
+  }
+  return best;
+}
+
+uint8_t nearest_of_16(float x, const int8_t (&levels)[16]) {
+  // A count of the midpoints below x, which compilers turn into vectors.
+  int index = 0;
+  for (uint32_t i = 0; i < 15; ++i) {
+    index += 2.0f * x > static_cast<float>(levels[i] + levels[i + 1]) ? 1 : 0;
+  }
+  return static_cast<uint8_t>(index);
+}
+
+float fit_table_step(const float* in, const float* importance, uint32_t n,
+                     const int8_t (&levels)[16]) {
+  const float farthest = extreme(in, n);
+  if (farthest == 0.0f) return 0.0f;
+  // The weight farthest from zero gets about the lowest level, or with the other sign the highest.
+  float best = farthest / static_cast<float>(levels[0]);
+  float most = -1.0f;
+  for (const int8_t end : {levels[0], levels[15]}) {
+    for (const float deviation : kDeviations) {
+      // Neighbouring levels at the ends are about 20 apart.
+      const float inverse = (static_cast<float>(end) + 10.0f * deviation) / farthest;
+      if (!std::isfinite(inverse)) continue;
+      float xq = 0.0f, qq = 0.0f;
+      for (uint32_t i = 0; i < n; ++i) {
+        const auto q = static_cast<float>(levels[nearest_of_16(in[i] * inverse, levels)]);
+        const float wq = importance[i] * q;
+        xq += in[i] * wq;
+        qq += q * wq;
+      }
+      if (qq > 0.0f && xq * xq > most * qq) {
+        most = xq * xq / qq;
+        best = xq / qq;
+      }
     }
   }
   return best;

@@ -90,6 +90,12 @@ constexpr uint32_t q3_k_scale(const uint8_t (&scales)[12], uint32_t sub_block) {
   return low | high << 4;
 }
 
+/// Writes what `q3_k_scale` reads, into bytes that were zero before the first sub-block.
+constexpr void pack_q3_k_scale(uint8_t (&scales)[12], uint32_t sub_block, uint32_t scale) {
+  scales[sub_block % 8] |= static_cast<uint8_t>((scale & 0xf) << (4 * (sub_block / 8)));
+  scales[8 + sub_block % 4] |= static_cast<uint8_t>((scale >> 4) << (2 * (sub_block / 4)));
+}
+
 /// The integer scale and minimum of a sub-block, 0 to 63 each.
 struct ScaleMin {
   uint8_t scale;
