@@ -1,5 +1,4 @@
-/** Parsing of the command line with commander, by the tables of commands and options. */
-import { Command as Parser, CommanderError, Option } from "commander";
+/** Parsing of the command line, by the tables of commands and options. */
 import { ForgeError } from "../errors.ts";
 import { quote } from "../formats/quote.ts";
 import { nearestName } from "../formats/suggest.ts";
@@ -33,47 +32,105 @@ type Invocation =
  * that is missing or out of range, or a wrong number of arguments.
  */
 export function parseCommandLine(args: readonly string[]): Invocation {
-  if (args[0] === "help") return parseHelp(args[1]);
-  const [first = "-"] = args;
-  if (!first.startsWith("-") && !COMMANDS.some(({ name }) => name === first)) {
-    throw new ForgeError("usage", `unknown command ${quote(first)}; ${commandAdvice(first)}`);
-  }
+  const [first, ...rest] = args;
+  if (first === undefined) return { kind: "nothing", text: programHelp() };
+  if (first === "help") return rest.length === 0 ? helpOf(undefined) : parseHelp(rest[0]!);
+  if (HELP_FLAGS.includes(first)) return helpOf(findCommand(rest[0]));
+  if (first === VERSION_FLAG) return versionText();
+  const command = findCommand(first);
+  if (command !== undefined) return parseArguments(command, rest);
+  const kind = first.startsWith("-") ? "option" : "command";
+  throw new ForgeError("usage", `unknown ${kind} ${quote(first)}; ${commandAdvice(first)}`);
+}
+
+const HELP_FLAGS: readonly string[] = ["-h", "--help"];
+const VERSION_FLAG = "--version";
+
+function findCommand(name: string | undefined): Command | undefined {
+  return COMMANDS.find((command) => command.name === name);
+}
+
+function helpOf(command: Command | undefined): Invocation {
+  return { kind: "text", text: command === undefined ? programHelp() : commandHelp(command) };
+}
+
+/** Parses `forge help COMMAND`. */
+function parseHelp(name: string): Invocation {
+  const command = findCommand(name);
+  return command === undefined ? parseCommandLine([name]) : helpOf(command);
+}
+
+function versionText(): Invocation {
+  return { kind: "text", text: `forge ${describeVersion()}\n` };
+}
+
+/** Parses the arguments after the name of a command. */
+function parseArguments(command: Command, args: readonly string[]): Invocation {
   rejectForeignFlags(args);
-  let text = "";
-  let invocation: Invocation = { kind: "nothing", text: programHelp() };
-  const configure = (parser: Parser, help: () => string) =>
-    parser.exitOverride()
-      .helpCommand(false)
-      .allowExcessArguments()
-      .configureHelp({ formatHelp: help })
-      .configureOutput({ writeOut: (part) => text += part, writeErr: () => {} });
-  const program = new Parser("forge").version(`forge ${describeVersion()}`, "--version");
-  configure(program, programHelp);
-  for (const command of COMMANDS) {
-    const parser = program.command(command.name);
-    configure(parser, () => commandHelp(command));
-    const options = command.options.map((name) => [name, optionOf(OPTIONS[name])] as const);
-    for (const [, option] of options) parser.addOption(option);
-    parser.action(() => {
-      checkOperands(command, parser.args);
-      const values: Record<string, unknown> = parser.opts();
-      const named = options.map(([name, option]) => [name, values[option.attributeName()]]);
-      invocation = {
-        kind: "command",
-        command,
-        options: Object.fromEntries(named),
-        operands: parser.args,
-      };
-    });
+  const byFlag = new Map<string, readonly [name: OptionName, spec: OptionSpec]>();
+  const values: Partial<Record<OptionName, unknown>> = {};
+  for (const name of command.options) {
+    const spec: OptionSpec = OPTIONS[name];
+    for (const flag of spec.flags.split(", ")) byFlag.set(flag, [name, spec]);
+    values[name] = spec.kind === "flag" ? isNegated(spec) : undefined;
   }
-  try {
-    if (args.length > 0) program.parse(withEmptyValues(args), { from: "user" });
-  } catch (error) {
-    if (!(error instanceof CommanderError)) throw error;
-    if (error.exitCode === 0) return { kind: "text", text };
-    throw usageError(error, args[0]);
+  const operands: string[] = [];
+  // Unknown options are reported at the end, so that --help after them wins.
+  let unknown: string | undefined;
+  const waiting = [...args];
+  for (let arg = waiting.shift(); arg !== undefined; arg = waiting.shift()) {
+    if (arg === "--") {
+      operands.push(...waiting.splice(0));
+    } else if (!arg.startsWith("-") || arg === "-" || /^-\.?\d/.test(arg)) {
+      operands.push(arg);
+    } else if (HELP_FLAGS.includes(arg)) {
+      return helpOf(command);
+    } else if (arg === VERSION_FLAG) {
+      return versionText();
+    } else {
+      const { flag, attached } = splitFlag(arg);
+      const [name, spec] = byFlag.get(flag) ?? [];
+      if (name === undefined || spec === undefined) {
+        unknown ??= arg;
+      } else if (spec.kind !== "flag") {
+        const text = attached ?? (spec.kind === "optional" ? "" : waiting.shift());
+        if (text === undefined) throw missingValue(spec, spec.metavar);
+        values[name] = parseOptionValue(spec, text, values[name]);
+      } else if (attached === undefined) {
+        values[name] = !isNegated(spec);
+      } else {
+        unknown ??= arg;
+      }
+    }
   }
-  return invocation;
+  if (unknown !== undefined) throw unknownOption(unknown, command);
+  checkOperands(command, operands);
+  return { kind: "command", command, options: values as Options<OptionName>, operands };
+}
+
+/** Separates a value from its flag: `--flag=value` or `-fvalue`. */
+function splitFlag(arg: string): { readonly flag: string; readonly attached?: string } {
+  const [, flag = arg, attached] = /^(--[^=]+)=(.*)$/s.exec(arg) ?? /^(-[^-])(.+)$/s.exec(arg) ??
+    [];
+  return attached === undefined ? { flag } : { flag, attached };
+}
+
+/** True for a flag that turns off what is otherwise on, such as `--no-special`. */
+function isNegated(spec: OptionSpec): boolean {
+  return longFlag(spec).startsWith("--no-");
+}
+
+function missingValue(spec: OptionSpec, metavar: string): ForgeError {
+  const flag = longFlag(spec);
+  return new ForgeError("usage", `${flag} needs a value: ${flag} ${metavar}`);
+}
+
+function unknownOption(arg: string, command: Command): ForgeError {
+  const suggestion = arg.startsWith("--") ? knownFlag(arg, command) : undefined;
+  const advice = suggestion === undefined
+    ? `see forge ${command.name} --help`
+    : `did you mean ${suggestion}?`;
+  return new ForgeError("usage", `unknown option ${quote(arg)}; ${advice}`);
 }
 
 /** @throws {ForgeError} `usage` for a foreign flag that would parse as a short flag with a value. */
@@ -86,33 +143,6 @@ function rejectForeignFlags(args: readonly string[]): void {
       `unknown option ${quote(arg)}; did you mean ${SHORT_FLAG_ALIASES[arg]}?`,
     );
   }
-}
-
-/** Parses `forge help` and `forge help COMMAND`. */
-function parseHelp(name: string | undefined): Invocation {
-  if (name === undefined) return { kind: "text", text: programHelp() };
-  const command = COMMANDS.find((candidate) => candidate.name === name);
-  return command === undefined
-    ? parseCommandLine([name])
-    : { kind: "text", text: commandHelp(command) };
-}
-
-/** Gives flags of the kind `optional` an empty value, so that they never take the next argument. */
-function withEmptyValues(args: readonly string[]): string[] {
-  const flags = Object.values(OPTIONS).filter(({ kind }) => kind === "optional").map(longFlag);
-  const end = args.indexOf("--");
-  return args.map((arg, i) => flags.includes(arg) && (end < 0 || i < end) ? `${arg}=` : arg);
-}
-
-function optionOf(spec: OptionSpec): Option {
-  if (spec.kind === "flag") {
-    const option = new Option(spec.flags);
-    return option.negate ? option : option.default(false);
-  }
-  const option = new Option(`${spec.flags} <${spec.metavar}>`);
-  return option.argParser((text: string, previous: unknown) =>
-    parseOptionValue(spec, text, previous)
-  );
 }
 
 function checkOperands({ name, operands = [] }: Command, given: readonly string[]): void {
@@ -129,30 +159,11 @@ function checkOperands({ name, operands = [] }: Command, given: readonly string[
   }
 }
 
-/** Returns the advice for an unknown command. */
+/** Returns the advice for an unknown command or option of the program. */
 function commandAdvice(name: string): string {
-  const nearest = nearestName(name, COMMANDS.map((command) => command.name), COMMAND_ALIASES);
+  const names = [...COMMANDS.map((command) => command.name), VERSION_FLAG, "--help"];
+  const nearest = nearestName(name, names, COMMAND_ALIASES);
   return nearest === undefined ? "see forge --help" : `did you mean ${nearest}?`;
-}
-
-/** Converts an error of commander. */
-function usageError(error: CommanderError, commandName = ""): ForgeError {
-  const [first = "", hint = ""] = error.message.replace(/^error: /, "").split("\n");
-  const [, flag, metavar] = /(--\S+) <(.+)>' argument missing/.exec(first) ?? [];
-  const [, similar] = /^\(Did you mean (?:one of )?(.+?)\?\)$/.exec(hint) ?? [];
-  const command = COMMANDS.find(({ name }) => name === commandName);
-  const [, unknown] = /^unknown option '(--[^']+)'/.exec(first) ?? [];
-  const suggestion =
-    (command === undefined
-      ? nearestName(commandName, COMMANDS.map(({ name }) => name), COMMAND_ALIASES)
-      : unknown && knownFlag(unknown, command)) ?? similar;
-  const advice = suggestion === undefined
-    ? `see forge ${command === undefined ? "" : `${commandName} `}--help`
-    : `did you mean ${suggestion}?`;
-  const text = flag === undefined
-    ? `${first.replace(/'([^']*)'/g, '"$1"')}; ${advice}`
-    : `${flag} needs a value: ${flag} ${metavar}`;
-  return new ForgeError("usage", text, { cause: error });
 }
 
 /** Returns the flag of a command that is nearest to an unknown one. */

@@ -63,10 +63,9 @@ function libraryPackage(
 
 /**
  * Packages that are copied into the main package, by the names of deno.json: the folder and the
- * imported module. `commander` is the dependency of its typed twin.
+ * imported module.
  */
 const vendored: Readonly<Record<string, readonly [folder: string, module: string]>> = {
-  commander: ["commander", "esm.mjs"],
   marked: ["marked", "lib/marked.esm.js"],
 };
 
@@ -192,8 +191,7 @@ async function vendoredFiles(root: string): Promise<TarEntry[]> {
         .filter((each) => each.startsWith(`${name}@`));
       const installed = join(store, versioned!, "node_modules", name);
       const isNeeded = (path: string) =>
-        path === module || /^(package\.json|LICENSE\S*)$/.test(path) ||
-        (/^(lib\/.*|index)\.js$/.test(path) && !module.startsWith("lib/"));
+        path === module || /^(package\.json|LICENSE\S*)$/.test(path);
       return listFiles(installed, "")
         .map(({ from, path }) => ({ from, path: path.slice(1) }))
         .filter(({ path }) => isNeeded(path))

@@ -22,7 +22,7 @@ export const OPTION_GROUPS = [
 type OptionGroup = (typeof OPTION_GROUPS)[number];
 
 interface OptionBase {
-  /** Flags in the syntax of commander: `-n, --max-tokens` or `--raw`. */
+  /** Flags, such as `-n, --max-tokens`, `--raw` or, for what is on by default, `--no-special`. */
   readonly flags: string;
   readonly group: OptionGroup;
   readonly help: string;

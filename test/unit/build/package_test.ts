@@ -12,10 +12,10 @@ const hasTar = await toolAvailable("tar");
 
 /** Uses an npm package and a prebuilt library, both of which a package must contain. */
 const mainText = `
-  import { Command } from "commander";
+  import { marked } from "marked";
   const path = import.meta.dirname + "/" + Deno.args[0];
   const library = Deno.dlopen(path, { forge_sum: { parameters: ["i32", "i32"], result: "i32" } });
-  console.log(new Command("sum").name(), library.symbols.forge_sum(40, 2));
+  console.log(marked.parseInline("sum"), library.symbols.forge_sum(40, 2));
   library.close();
 `;
 

@@ -1,0 +1,83 @@
+/** The grammar of the command line; values of options have tests of their own. */
+import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { parseCommandLine } from "../../../src/cli/parse.ts";
+import { ForgeError } from "../../../src/errors.ts";
+
+function parsed(...args: string[]) {
+  const invocation = parseCommandLine(args);
+  if (invocation.kind !== "command") throw new Error(`${args.join(" ")} is ${invocation.kind}`);
+  const { command, options, operands } = invocation;
+  return { name: command.name, options, operands };
+}
+
+function text(...args: string[]): string {
+  const invocation = parseCommandLine(args);
+  if (invocation.kind === "command") throw new Error(`${args.join(" ")} is a command`);
+  return invocation.text;
+}
+
+Deno.test("values follow a flag, an equals sign or a short flag", () => {
+  for (const args of [["--max-tokens", "5"], ["--max-tokens=5"], ["-n", "5"], ["-n5"]]) {
+    assertEquals(parsed("run", ...args).options.maxTokens, 5, args.join(" "));
+  }
+  assertEquals(parsed("run", "-p", "--json").options, parsed("run", "--prompt=--json").options);
+  assertEquals(parsed("run", "--prompt=a=b\nc").options.prompt, "a=b\nc");
+  assertEquals(parsed("run", "--prompt=").options.prompt, "");
+  assertEquals(parsed("run", "--stop", "a", "--stop", "b").options.stop, ["a", "b"]);
+});
+
+Deno.test("flags are off unless given, and --no- turns off what is on", () => {
+  assertEquals(parsed("run").options.json, false);
+  assertEquals(parsed("run", "--json", "--json").options.json, true);
+  assertEquals(parsed("tokenize").options.special, true);
+  assertEquals(parsed("tokenize", "--no-special").options.special, false);
+  assertEquals(parsed("run").options.prompt, undefined);
+});
+
+Deno.test("an optional value follows an equals sign only", () => {
+  const { options, operands } = parsed("run", "--profile", "model.gguf");
+  assertEquals([options.profile, operands], ["", ["model.gguf"]]);
+  assertEquals(parsed("run", "--profile=trace.json").options.profile, "trace.json");
+  assertEquals(parsed("run").options.profile, undefined);
+});
+
+Deno.test("operands stand anywhere: a dash, negative numbers, and all after --", () => {
+  assertEquals(parsed("run", "m.gguf", "--json", "-").operands, ["m.gguf", "-"]);
+  assertEquals(parsed("run", "m.gguf", "-5").operands, ["m.gguf", "-5"]);
+  assertEquals(parsed("run", "--", "--json", "--help").operands, ["--json", "--help"]);
+});
+
+Deno.test("help and version win over mistakes before them", () => {
+  const help = text("run", "--help");
+  assertStringIncludes(help, "Usage: forge run");
+  for (const args of [["-h", "run"], ["help", "run"], ["run", "--no-such", "-h"]]) {
+    assertEquals(text(...args), help);
+  }
+  assertStringIncludes(text("--help"), "Usage: forge COMMAND");
+  assertEquals(text(), text("help"));
+  assertEquals(text("run", "--version"), text("--version"));
+  assertEquals(parsed("run", "-p", "--help").options.prompt, "--help");
+});
+
+Deno.test("mistakes are named with what is valid", () => {
+  const mistakes: readonly (readonly [string, string])[] = [
+    ["rnu", 'unknown command "rnu"; did you mean run?'],
+    ["help rnu", 'unknown command "rnu"; did you mean run?'],
+    ["--versoin", 'unknown option "--versoin"; did you mean --version?'],
+    ["--verbose run", 'unknown option "--verbose"; see forge --help'],
+    ["run --tmep 1", 'unknown option "--tmep"; did you mean --temp?'],
+    ["run --num-predict=3", 'unknown option "--num-predict=3"; did you mean --max-tokens?'],
+    ["run --json=1", 'unknown option "--json=1"; did you mean --json?'],
+    ["run -z", 'unknown option "-z"; see forge run --help'],
+    ["run -ngl 99", 'unknown option "-ngl"; did you mean --device?'],
+    ["run -n", "--max-tokens needs a value: --max-tokens N"],
+    ["run -n 1 -n 2", '--max-tokens is given twice, the second time as "2"; give it once'],
+    ["run a b c", 'unexpected argument "c"; see forge run --help'],
+    ["pull", "REF is missing: "],
+  ];
+  for (const [line, message] of mistakes) {
+    const error = assertThrows(() => parseCommandLine(line.split(" ")), ForgeError);
+    assertEquals(error.code, "usage");
+    assertStringIncludes(error.message, message);
+  }
+});
