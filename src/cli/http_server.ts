@@ -44,8 +44,8 @@ export class HttpServer implements AsyncDisposable {
   readonly #limits: ConnectionLimits;
   /** Responses in progress. */
   readonly #responses = new Set<Promise<void>>();
-  /** Timers of connections on which the rest of a request is awaited after its response. */
-  readonly #awaited = new WeakMap<Socket, ReturnType<typeof setTimeout>>();
+  /** Connections on which the rest of an answered request is awaited. */
+  readonly #dropping = new Set<Socket>();
 
   private constructor(handler: Handler, limits: ConnectionLimits) {
     this.#handler = handler;
@@ -60,9 +60,6 @@ export class HttpServer implements AsyncDisposable {
       const response = this.#respond(incoming, outgoing);
       this.#responses.add(response);
       response.finally(() => this.#responses.delete(response));
-    });
-    this.#server.on("connection", (socket) => {
-      socket.once("close", () => clearTimeout(this.#awaited.get(socket)));
     });
   }
 
@@ -109,6 +106,7 @@ export class HttpServer implements AsyncDisposable {
   async shutdown(): Promise<void> {
     if (!this.#server.listening) return;
     const closed = new Promise((resolve) => this.#server.close(resolve));
+    for (const socket of this.#dropping) socket.destroy();
     while (this.#responses.size > 0) await Promise.all(this.#responses);
     this.#server.closeAllConnections();
     await closed;
@@ -130,33 +128,48 @@ export class HttpServer implements AsyncDisposable {
     // A write to a connection that is closed already; the event "close" follows.
     outgoing.on("error", () => {});
     const response = await this.#answer(incoming, controller.signal);
-    if (!this.#server.listening) outgoing.shouldKeepAlive = false;
+    const isClosing = !this.#server.listening;
+    if (isClosing) outgoing.shouldKeepAlive = false;
     outgoing.statusCode = response.status;
     // Unlike `writeHead`, these can be completed by a length.
     for (const [name, value] of response.headers) outgoing.appendHeader(name, value);
     try {
-      await sendBody(response, incoming.method === "HEAD", outgoing);
+      const restOfRequest = () =>
+        isClosing || outgoing.shouldKeepAlive || incoming.complete
+          ? undefined
+          : this.#dropRest(incoming);
+      await sendBody(response, incoming.method === "HEAD", outgoing, restOfRequest);
     } catch {
       // The response broke off, for example since the client reads nothing. A closed connection tells
       // an answer that was cut off from a complete one.
       outgoing.destroy();
     }
     await closed;
-    if (!incoming.complete) this.#awaitRest(incoming);
+    if (!incoming.complete) this.#dropRest(incoming);
   }
 
   /**
-   * Drops the rest of a body that nothing reads, for a limited time. Many clients read the response
-   * only after they have sent their whole body, and closing the connection at once could lose it.
+   * Drops the rest of a body that nothing reads, and closes the connection if it takes too long. Many
+   * clients read the response only after they have sent their whole body, and closing the connection at
+   * once could lose it. Resolves when the rest has arrived or the connection is closed.
    */
-  #awaitRest(incoming: IncomingMessage): void {
+  #dropRest(incoming: IncomingMessage): Promise<void> {
     const { socket } = incoming;
     incoming.resume();
-    clearTimeout(this.#awaited.get(socket));
-    const close = () => {
-      if (!incoming.complete) socket.destroy();
-    };
-    this.#awaited.set(socket, setTimeout(close, this.#limits.requestMs));
+    return new Promise((resolve) => {
+      if (socket.destroyed) return resolve();
+      this.#dropping.add(socket);
+      const timer = setTimeout(() => socket.destroy(), this.#limits.requestMs);
+      const end = () => {
+        clearTimeout(timer);
+        this.#dropping.delete(socket);
+        incoming.off("end", end);
+        socket.off("close", end);
+        resolve();
+      };
+      incoming.once("end", end);
+      socket.once("close", end);
+    });
   }
 
   async #answer(incoming: IncomingMessage, signal: AbortSignal): Promise<Response> {
@@ -195,11 +208,14 @@ function toRequest(incoming: IncomingMessage, signal: AbortSignal, address: stri
 /**
  * Sends a body at the pace of the client. A body that is complete with its first chunk is sent with its
  * length, a stream in chunks.
+ *
+ * @param restOfRequest returns what the end of the response must wait for, since it closes the connection
  */
 async function sendBody(
   { body }: Response,
   isHead: boolean,
   outgoing: ServerResponse,
+  restOfRequest: () => Promise<void> | undefined,
 ): Promise<void> {
   if (body === null || isHead || outgoing.destroyed) {
     outgoing.end();
@@ -221,8 +237,15 @@ async function sendBody(
   const second = reader.read();
   const nextTurn = new Promise<false>((resolve) => setImmediate(() => resolve(false)));
   if (await Promise.race([second.then(({ done }) => done), nextTurn])) {
-    outgoing.end(first.value);
-    return;
+    const rest = restOfRequest();
+    if (rest !== undefined) {
+      outgoing.setHeader("content-length", first.value?.length ?? 0);
+      outgoing.flushHeaders();
+      outgoing.write(first.value ?? "");
+      await rest;
+      return void outgoing.end();
+    }
+    return void outgoing.end(first.value);
   }
   await send(first.value);
   for (let chunk = await second; !chunk.done; chunk = await reader.read()) await send(chunk.value);

@@ -107,17 +107,37 @@ Deno.test("http server: a rejected body does not lose the response", async () =>
   assertEquals([refused.status, await refused.text()], [413, "too long"]);
 });
 
-Deno.test("http server: a client gets the response if it reads only after sending its body", async () => {
-  await using server = await listen(() => Promise.resolve(new Response("", { status: 413 })));
-  using connection = await connect(server);
-  const bytes = 32e6; // more than sockets buffer
-  const head = `POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ${bytes}\r\n\r\n`;
-  await connection.write(new TextEncoder().encode(head));
-  for (let left = bytes; left > 0;) left -= await connection.write(new Uint8Array(left));
-  const answer = new Uint8Array(1000);
-  const length = await connection.read(answer) ?? 0;
-  const text = new TextDecoder().decode(answer.subarray(0, length));
-  assertEquals(text.split("\r\n")[0], "HTTP/1.1 413 Payload Too Large");
+for (const connection of ["keep-alive", "close"]) {
+  const name =
+    `a client with connection: ${connection} reads the response after it has sent its body`;
+  Deno.test(`http server: ${name}`, async () => {
+    await using server = await listen(() => Promise.resolve(new Response("long", { status: 413 })));
+    using client = await connect(server);
+    const bytes = 32e6; // more than sockets buffer
+    const head = [
+      "POST / HTTP/1.1",
+      "Host: a",
+      `Connection: ${connection}`,
+      `Content-Length: ${bytes}`,
+    ];
+    await client.write(new TextEncoder().encode(`${head.join("\r\n")}\r\n\r\n`));
+    for (let left = bytes; left > 0;) left -= await client.write(new Uint8Array(left));
+    const answer = new Uint8Array(1000);
+    const length = await client.read(answer) ?? 0;
+    const lines = new TextDecoder().decode(answer.subarray(0, length)).split("\r\n");
+    assertEquals(lines[0], "HTTP/1.1 413 Payload Too Large");
+    assert(lines.includes(`Connection: ${connection}`));
+    if (connection === "close") assertEquals(await client.read(answer), null);
+  });
+}
+
+Deno.test("http server: shutdown does not wait for the rest of an answered request", async () => {
+  const server = await listen(() => Promise.resolve(new Response("long", { status: 413 })));
+  using client = await connect(server);
+  const head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 100\r\n\r\n";
+  await client.write(new TextEncoder().encode(head));
+  await client.read(new Uint8Array(1000));
+  await server.shutdown();
 });
 
 Deno.test("http server: an answer has its length, a stream arrives piece by piece", async () => {
