@@ -189,8 +189,9 @@ function responseFormat({ type, json_schema }: JsonObject, name: string): Reques
 
 function readBiases(value: JsonValue, name: string): Readonly<Record<string, number>> {
   const entries = Object.entries(readObject(value, name)).map(([id, bias]) => {
-    if (typeof bias === "number") return [id, bias] as const;
-    throw invalid(`${name}[${quote(id)}]`, bias, "a number");
+    // The device computes with 32 bits, where larger numbers are infinite.
+    if (typeof bias === "number" && Number.isFinite(Math.fround(bias))) return [id, bias] as const;
+    throw invalid(`${name}[${quote(id)}]`, bias, "a number from -3.4e38 to 3.4e38");
   });
   return Object.fromEntries(entries);
 }

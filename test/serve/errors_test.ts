@@ -43,7 +43,12 @@ const BAD_CHATS: readonly (readonly [body: unknown, message: string, param: stri
   [{ messages, regex: "a", json_object: true }, "give json_object or regex, not both", "regex"],
   [{ messages, regex: "(?=a)" }, "lookahead", null],
   [{ messages, max_tokens: 3, max_completion_tokens: 3 }, "not both", "max_completion_tokens"],
-  [{ messages, logit_bias: { "99999": 1 } }, 'names token "99999"', null],
+  [{ messages, logit_bias: { "99999": 1 } }, 'the logit biases name token "99999"', null],
+  [
+    { messages, logit_bias: { "5": 1e39 } },
+    'logit_bias["5"] is 1e+39; valid is a number from -3.4e38 to 3.4e38',
+    'logit_bias["5"]',
+  ],
   [{ messages: [user("x ".repeat(2000))] }, "the context of 1024 has room for 1023", null],
   [{ messages: [{ role: "user", content: [{ type: "image_url" }] }] }, '"image_url"', null],
 ];

@@ -358,7 +358,7 @@ export function resolveLogitBias(
     if (!/^\d+$/.test(key) || id >= vocabSize) {
       throw new ForgeError(
         "usage",
-        `logitBias names token ${quote(key)}; valid ids are 0 to ${vocabSize - 1}`,
+        `the logit biases name token ${quote(key)}; valid ids are 0 to ${vocabSize - 1}`,
       );
     }
     // The device computes with 32 bits, where larger numbers are infinite.
@@ -367,7 +367,7 @@ export function resolveLogitBias(
     ) {
       throw new ForgeError(
         "usage",
-        `logitBias of token ${id} is ${value}; valid is a number, or -Infinity to ban the token`,
+        `the logit bias of token ${id} is ${value}; valid is a number, or -Infinity to ban the token`,
       );
     }
     return [id, value];

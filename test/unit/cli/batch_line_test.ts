@@ -188,7 +188,7 @@ Deno.test("batch line: errors name the wrong value and the valid ones", () => {
     [{ prompt: "a", stop: ["a", 3] }, "stop is 3"],
     [{ prompt: "a", logprobs: 21 }, "logprobs is 21"],
     [{ prompt: "a", top_logprobs: 2 }, '"logprobs": true'],
-    [{ prompt: "a", logit_bias: { "5": "x" } }, 'logit_bias["5"] is "x"'],
+    [{ prompt: "a", logit_bias: { "5": "x" } }, 'logit_bias["5"] is "x"; valid is a number'],
     [{ prompt: "a", n: 0 }, "n is 0"],
     [{ prompt: "a", raw: "yes" }, 'raw is "yes"'],
     [{ prompt: "a", maxTokens: 1 }, "did you mean max_tokens"],

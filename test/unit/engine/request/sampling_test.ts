@@ -247,7 +247,7 @@ Deno.test("logit biases are checked, and named by token", () => {
   assertEquals(resolveLogitBias(undefined, 97), undefined);
   for (const key of ["97", "-1", "1.5", "x", "", "1e1", " 1"]) {
     const error = assertThrows(() => resolveLogitBias({ [key]: 1 }, 97), ForgeError);
-    const message = `logitBias names token ${JSON.stringify(key)}; valid ids are 0 to 96`;
+    const message = `the logit biases name token ${JSON.stringify(key)}; valid ids are 0 to 96`;
     assertEquals([error.code, error.message], ["usage", message]);
   }
   for (const value of [NaN, Infinity, 1e39, "1", null]) {
@@ -255,7 +255,7 @@ Deno.test("logit biases are checked, and named by token", () => {
     const error = assertThrows(() => resolveLogitBias(bias, 97), ForgeError);
     assertEquals(
       error.message,
-      `logitBias of token 5 is ${value}; valid is a number, or -Infinity to ban the token`,
+      `the logit bias of token 5 is ${value}; valid is a number, or -Infinity to ban the token`,
     );
   }
 });
