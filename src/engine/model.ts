@@ -26,10 +26,15 @@ import type { MemoryUse } from "./cache/memory.ts";
 import { openRunner } from "./load/open_runner.ts";
 import {
   anySignal,
+  checkArgument,
   checkOptions,
   checkWholeNumber,
   GENERATE_OPTIONS,
   type GenerateOptions,
+  STRING,
+  STRINGS,
+  TEXTS,
+  TOKENS,
 } from "./request/options.ts";
 import {
   checkFits,
@@ -387,6 +392,7 @@ export class Model implements AsyncDisposable {
     prompt: Prompt,
     options: PromptOptions & { readonly signal?: AbortSignal | undefined } = {},
   ): Promise<void> {
+    checkArgument("the path", path, STRING);
     const { tokens } = await this.encodePromptInSlices(prompt, options);
     checkFits(tokens.length, this.contextLength);
     const key = this.#promptCacheKey();
@@ -402,6 +408,7 @@ export class Model implements AsyncDisposable {
    * made with another model, KV type, device or page size.
    */
   async loadPrompt(path: string): Promise<Int32Array> {
+    checkArgument("the path", path, STRING);
     return await loadPrompt(path, this.#promptCacheKey(), this.#runner, this.#scheduler);
   }
 
@@ -434,6 +441,7 @@ export class Model implements AsyncDisposable {
    */
   async score(tokens: Int32Array, signal?: AbortSignal): Promise<Float32Array> {
     checkHead(this.checkpoint, this.#runner);
+    checkArgument("tokens", tokens, TOKENS);
     checkTokens(tokens, this.#runner.vocabSize);
     checkFits(tokens.length, this.contextLength);
     return await this.#explained(scoreTokens(this.#scheduler, tokens, signal));
@@ -452,6 +460,7 @@ export class Model implements AsyncDisposable {
     texts: readonly EmbeddingInput[],
     options: EmbedOptions = {},
   ): Promise<Embedding[]> {
+    checkArgument("texts", texts, TEXTS);
     return await this.#explained(this.#embedder.embed(texts, options));
   }
 
@@ -473,6 +482,8 @@ export class Model implements AsyncDisposable {
     documents: readonly string[],
     options: RerankOptions = {},
   ): Promise<RerankScore[]> {
+    checkArgument("the query", query, STRING);
+    checkArgument("documents", documents, STRINGS);
     return await this.#explained(this.#reranker.rerank(query, documents, options));
   }
 

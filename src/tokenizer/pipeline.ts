@@ -1,4 +1,5 @@
 import { ForgeError } from "../errors.ts";
+import { quote, show } from "../formats/quote.ts";
 import type { Decoder } from "./steps/decoders.ts";
 import { IdBuffer, LONG_WORD, TokenLimitError, type WordEncoder } from "./models/word_encoder.ts";
 import type { Normalizer } from "./steps/normalizers.ts";
@@ -93,6 +94,7 @@ export class PipelineTokenizer implements Tokenizer {
   }
 
   encode(text: string, options: EncodeOptions = {}): Int32Array {
+    checkEncode(text, options);
     const { words } = this.#parts;
     const { maxTokens = Infinity, truncate = false } = options;
     const body = newBody(text, maxTokens, truncate ? LONGEST_CUT : 0);
@@ -109,6 +111,7 @@ export class PipelineTokenizer implements Tokenizer {
     text: string,
     options: Omit<EncodeOptions, "truncate"> = {},
   ): Generator<void, Int32Array> {
+    checkEncode(text, options);
     const { words } = this.#parts;
     const { maxTokens = Infinity } = options;
     // Long words are left for the end: each is inserted before the token at its place.
@@ -228,6 +231,24 @@ export class PipelineTokenizer implements Tokenizer {
 }
 
 /** Returns a buffer for the ids of a text. */
+const ENCODE_OPTIONS: Readonly<Record<keyof EncodeOptions, true>> = {
+  addSpecial: true,
+  parseSpecial: true,
+  maxTokens: true,
+  truncate: true,
+};
+
+/** @throws {ForgeError} `usage` for arguments of JavaScript that TypeScript would reject */
+function checkEncode(text: unknown, options: object): void {
+  if (typeof text !== "string") {
+    throw new ForgeError("usage", `the text is ${show(text)}; valid is a string`);
+  }
+  const unknown = Object.keys(options).find((name) => !Object.hasOwn(ENCODE_OPTIONS, name));
+  if (unknown === undefined) return;
+  const valid = Object.keys(ENCODE_OPTIONS).join(", ");
+  throw new ForgeError("usage", `encode has no option ${quote(unknown)}; valid are ${valid}`);
+}
+
 function newBody(text: string, maxTokens: number, longestCut: number): IdBuffer {
   return new IdBuffer(Math.min(16 + (text.length >> 1), maxTokens + 1), maxTokens, longestCut);
 }

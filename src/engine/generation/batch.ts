@@ -3,6 +3,7 @@ import { show } from "../../formats/quote.ts";
 import type { Completion } from "./completion.ts";
 import {
   BOOLEAN,
+  checkArgument,
   checkOptions,
   GENERATE_OPTIONS,
   type GenerateOptions,
@@ -69,6 +70,13 @@ export interface BatchOptions {
 
 const BATCH_OPTIONS: OptionChecks<BatchOptions> = { ordered: BOOLEAN, signal: SIGNAL };
 
+const REQUESTS = {
+  accepts: (value: unknown) =>
+    typeof value === "object" && value !== null &&
+    (Symbol.iterator in value || Symbol.asyncIterator in value),
+  valid: "an array or another iterable of requests",
+};
+
 const REQUEST_OPTIONS: OptionChecks<BatchRequest> = {
   ...GENERATE_OPTIONS,
   id: undefined,
@@ -96,6 +104,7 @@ export async function* runBatch(
   complete: Complete,
 ): AsyncGenerator<BatchResult, void, undefined> {
   checkOptions("batch", options, BATCH_OPTIONS);
+  checkArgument("requests", input, REQUESTS);
   const { ordered = false, signal } = options;
   const work = new Work(input, window, complete);
   const stop = () => work.stop(new ForgeError("cancelled", "the batch was stopped on request"));

@@ -1,5 +1,6 @@
 import type { OutputRequest, StepResult } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
+import { show } from "../../formats/quote.ts";
 import type { KvPages } from "../cache/kv_pages.ts";
 import { Measurement } from "../schedule/measurement.ts";
 import { UNSAMPLED } from "../runner.ts";
@@ -132,7 +133,10 @@ export interface Candidate {
 /** Returns the `k` most probable tokens, best first; of equal ones the lowest id first. */
 export function topCandidates(logits: Float32Array, k: number): Candidate[] {
   if (!Number.isInteger(k) || k < 1 || k > logits.length) {
-    throw new ForgeError("usage", `k is ${k}; valid is a whole number from 1 to ${logits.length}`);
+    throw new ForgeError(
+      "usage",
+      `k is ${show(k)}; valid is a whole number from 1 to ${logits.length}`,
+    );
   }
   const normalizer = logSumExp(logits);
   const ids = Int32Array.from(logits, (_, id) => id);

@@ -7,7 +7,7 @@ import { Model } from "../model.ts";
 import { fetchLibraries, openBackend } from "./open_backend.ts";
 import { kvBytesPerToken, planModel } from "./plan_model.ts";
 import { KV_ELEMENT_BYTES } from "../cache/memory.ts";
-import { checkOptions } from "../request/options.ts";
+import { checkArgument, checkOptions, STRING } from "../request/options.ts";
 
 /**
  * Loads a model from a folder with config.json and safetensors files, or from a GGUF file.
@@ -22,6 +22,7 @@ import { checkOptions } from "../request/options.ts";
  * `usage` for options out of range; `device` for a failure of the device.
  */
 export async function load(path: string, options: LoadOptions = {}): Promise<Model> {
+  checkArgument("the path of the model", path, STRING);
   checkOptions("load", options, LOAD_OPTIONS);
   const checkpoint = openCheckpoint(path);
   const identities = checkpoint.files.map(fileIdentity);

@@ -18,6 +18,7 @@ import {
 } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import { isFile } from "../../formats/file.ts";
+import { show } from "../../formats/quote.ts";
 import { MAX_THREADS } from "../limits.ts";
 import { checkWholeNumber } from "../request/options.ts";
 
@@ -69,7 +70,9 @@ export function openBackend(
   if (!Number.isInteger(threads) || threads < 0 || threads > MAX_THREADS) {
     throw new ForgeError(
       "usage",
-      `threads is ${threads}; valid is a whole number from 0 (one per core) to ${MAX_THREADS}`,
+      `threads is ${
+        show(threads)
+      }; valid is a whole number from 0 (one per core) to ${MAX_THREADS}`,
     );
   }
   if (!ATTENTION_KERNELS.includes(attention)) {

@@ -50,7 +50,7 @@ export interface GenerateOptions extends SamplingOptions, PromptOptions, Constra
   readonly onPrefill?: ((done: number, total: number) => void) | undefined;
 }
 
-/** Check of an option's value, with the valid values in words. */
+/** Check of an argument or an option's value, with the valid values in words. */
 interface OptionCheck {
   readonly accepts: (value: unknown) => boolean;
   readonly valid: string;
@@ -69,6 +69,26 @@ export const STRING: OptionCheck = {
 const OBJECT: OptionCheck = {
   accepts: (value) => typeof value === "object" && value !== null && !Array.isArray(value),
   valid: "an object",
+};
+
+/** Check of an array of strings. */
+export const STRINGS: OptionCheck = {
+  accepts: (value) => Array.isArray(value) && value.every((text) => typeof text === "string"),
+  valid: "an array of strings",
+};
+
+/** Check of texts that may be encoded. */
+export const TEXTS: OptionCheck = {
+  accepts: (value) =>
+    Array.isArray(value) &&
+    value.every((text) => typeof text === "string" || text instanceof Int32Array),
+  valid: "an array of strings and of Int32Arrays of token ids",
+};
+
+/** Check of token ids. */
+export const TOKENS: OptionCheck = {
+  accepts: (value) => value instanceof Int32Array,
+  valid: "an Int32Array of token ids",
 };
 
 /** Check of a boolean. */
@@ -142,6 +162,17 @@ const ALIASES: Readonly<Record<string, string>> = {
 };
 
 /**
+ * Checks an argument, which TypeScript does not for JavaScript.
+ *
+ * @throws {ForgeError} `usage` for a value of the wrong type
+ */
+export function checkArgument(name: string, value: unknown, { accepts, valid }: OptionCheck): void {
+  if (!accepts(value)) {
+    throw new ForgeError("usage", `${name} is ${show(value)}; valid is ${valid}`);
+  }
+}
+
+/**
  * Checks the names and types of options. TypeScript does not check options from JavaScript, from
  * JSON, or from a variable with more members.
  *
@@ -159,8 +190,7 @@ export function checkOptions<T extends object>(
   for (const [key, value] of Object.entries(options)) {
     if (!Object.hasOwn(checks, key)) throw unknownOption(name, key, Object.keys(checks));
     const check = checks[key as keyof T];
-    if (value === undefined || check === undefined || check.accepts(value)) continue;
-    throw new ForgeError("usage", `${key} is ${show(value)}; valid is ${check.valid}`);
+    if (value !== undefined && check !== undefined) checkArgument(key, value, check);
   }
 }
 
@@ -180,7 +210,7 @@ export function checkWholeNumber(name: string, value: number, min: number, max: 
   if (!Number.isInteger(value) || value < min || value > max) {
     throw new ForgeError(
       "usage",
-      `${name} is ${value}; valid is a whole number from ${min} to ${max}`,
+      `${name} is ${show(value)}; valid is a whole number from ${min} to ${max}`,
     );
   }
   return value;

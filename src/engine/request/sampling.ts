@@ -2,7 +2,7 @@ import { constraintName, type ConstraintOptions } from "../../constrain/spec.ts"
 import type { SamplingParams } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
-import { quote } from "../../formats/quote.ts";
+import { quote, show } from "../../formats/quote.ts";
 import type { TokenList } from "../token_list.ts";
 
 /** Options of sampling. Every member has a default: the model's own, if its files name one. */
@@ -295,7 +295,7 @@ export function resolveSampling(
     if (value === undefined) continue;
     const range = SAMPLING_RANGES[name];
     if (!isInRange(range, value)) {
-      throw new ForgeError("usage", `${name} is ${value}; valid is ${describeRange(range)}`);
+      throw new ForgeError("usage", `${name} is ${show(value)}; valid is ${describeRange(range)}`);
     }
     resolved[name] = value;
   }
@@ -367,7 +367,9 @@ export function resolveLogitBias(
     ) {
       throw new ForgeError(
         "usage",
-        `the logit bias of token ${id} is ${value}; valid is a number, or -Infinity to ban the token`,
+        `the logit bias of token ${id} is ${
+          show(value)
+        }; valid is a number, or -Infinity to ban the token`,
       );
     }
     return [id, value];

@@ -33,7 +33,8 @@ Deno.test("unknown options and wrong types are rejected by name", async () => {
       [{ max_new_tokens: 3 }, "did you mean maxTokens?"],
       [{ tools: [] }, '"tools"', "templateVariables: { tools }"],
       [{ nonsense: 1 }, '"nonsense"', "valid are temperature, "],
-      [{ maxTokens: "3" }, "maxTokens is 3"],
+      [{ maxTokens: "3" }, 'maxTokens is "3"; valid is a whole number'],
+      [{ temperature: "hot" }, 'temperature is "hot"; valid is a number'],
       [{ stop: [1] }, "stop is an array; valid is a string or an array of strings"],
       [{ raw: "yes" }, 'raw is "yes"; valid is true or false'],
       [{ system: 5 }, "system is 5; valid is a string"],
@@ -92,6 +93,29 @@ Deno.test("invalid prompts and unknown roles are rejected", async () => {
     for (const role of ["system", "tool", "sage"]) {
       await model.complete([{ role, content: "hi" }], { maxTokens: 1 });
     }
+  });
+});
+
+Deno.test("arguments of the wrong type are rejected by name", async () => {
+  await withModel(async (model) => {
+    const any = model as Anything;
+    const cases: readonly (readonly [() => unknown, string])[] = [
+      [() => any.batch(5).next(), "requests is 5; valid is an array"],
+      [() => any.embed("a"), 'texts is "a"; valid is an array of strings'],
+      [() => any.embed([5]), "texts is an array; valid is an array of strings"],
+      [() => any.rerank(5, ["a"]), "the query is 5; valid is a string"],
+      [() => any.rerank("a", "b"), 'documents is "b"; valid is an array of strings'],
+      [() => any.score("a"), 'tokens is "a"; valid is an Int32Array'],
+      [() => any.score([1, 2]), "tokens is an array; valid is an Int32Array"],
+      [() => any.completeMany("a", "2"), 'n is "2"; valid is a whole number'],
+      [() => any.topKCandidates("a", "2"), 'k is "2"; valid is a whole number'],
+      [() => any.savePrompt(5, "a"), "the path is 5; valid is a string"],
+      [() => any.loadPrompt(5), "the path is 5; valid is a string"],
+      [() => any.tokenizer.encode(5), "the text is 5; valid is a string"],
+      [() => any.tokenizer.encode("a", { add: 1 }), 'encode has no option "add"; valid are addSp'],
+      [() => (load as Anything)(5), "the path of the model is 5; valid is a string"],
+    ];
+    for (const [run, message] of cases) await assertRefused(run, "usage", message);
   });
 });
 

@@ -16,6 +16,7 @@ import { TokenList } from "../../../../src/engine/token_list.ts";
 import { ForgeError } from "../../../../src/errors.ts";
 import type { GgufValue } from "../../../../src/formats/gguf/types.ts";
 import type { JsonObject } from "../../../../src/formats/json.ts";
+import { show } from "../../../../src/formats/quote.ts";
 import { fakeCheckpoint } from "../../models/fakes.ts";
 
 function resolved(options: SamplingOptions): ResolvedSampling {
@@ -87,8 +88,8 @@ Deno.test("options accept the ends of their ranges and nothing beyond", () => {
         () => resolved({ [name]: value } as SamplingOptions),
         ForgeError,
         step === 2
-          ? `${name} is ${value}; valid is ${min} or ${max}`
-          : `${name} is ${value}; valid is ${
+          ? `${name} is ${show(value)}; valid is ${min} or ${max}`
+          : `${name} is ${show(value)}; valid is ${
             step === 1 ? "a whole number" : "a number"
           } from ${min} to`,
       );
@@ -255,7 +256,9 @@ Deno.test("logit biases are checked, and named by token", () => {
     const error = assertThrows(() => resolveLogitBias(bias, 97), ForgeError);
     assertEquals(
       error.message,
-      `the logit bias of token 5 is ${value}; valid is a number, or -Infinity to ban the token`,
+      `the logit bias of token 5 is ${
+        show(value)
+      }; valid is a number, or -Infinity to ban the token`,
     );
   }
 });
