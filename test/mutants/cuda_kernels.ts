@@ -23,6 +23,8 @@ const ATTENTION: KernelCheck = {
     "decode_attention_of_queries_across_a_split",
     "decode_attention_of_a_draft_tree",
     "decode_attention_in_a_window_of_long_splits",
+    "decode_attention_bf16_of_many_heads",
+    "decode_attention_q8_of_draft_tokens_with_all_options",
     "attention_over_pages_beyond_4_gib",
   ],
   kernels: ["prefill_attention.cu", "batched_decode_attention.cu"],
@@ -49,6 +51,11 @@ const MATVEC: KernelCheck = {
   kernels: ["matvec.cu", "decode_gemm.cu", "convert_rows.cu", "repack_rows.cu"],
   instances: "matvec<|decode_gemm<Format|rows<",
 };
+const ODD_COLUMNS: KernelCheck = {
+  ...MATVEC,
+  kernelTests: ["matvec_of_odd_columns"],
+  mode: "asan",
+};
 const DECODE_GEMM: KernelCheck = {
   kernelTests: [
     "decode_gemm_of_every_fast_format",
@@ -60,6 +67,11 @@ const DECODE_GEMM: KernelCheck = {
     ...["decode_gemm.cu", "gated_decode_gemm.cu", "glu.cu", "convert_rows.cu", "repack_rows.cu"],
   ],
   instances: "decode_gemm<Format|glu|rows<",
+};
+const GATED: KernelCheck = {
+  ...DECODE_GEMM,
+  kernelTests: ["gated_decode_gemm_is_decode_gemm_and_glu"],
+  mode: "asan",
 };
 const FAR_PRODUCTS: KernelCheck = {
   kernelTests: ["products_with_rows_beyond_4_gib"],
@@ -139,6 +151,7 @@ const GEMM: KernelCheck = {
   kernels: ["gemm.cu", "convert_rows.cu", "decode_gemm.cu", "repack_rows.cu"],
   instances: "Format|rows<",
 };
+const TOKENS: KernelCheck = { ...GEMM, kernelTests: ["gemm_of_every_fast_format"], mode: "asan" };
 
 export const CUDA_KERNELS: readonly Mutant[] = [
   ...group(
@@ -213,8 +226,8 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     [
       "pieces-of-a-window",
       "batched_decode_attention.cu",
-      "(entry.split + entry.n_splits - seen % entry.n_splits) % entry.n_splits",
-      "entry.split",
+      "const u32 seen = first_visible / size;",
+      "const u32 seen = first_visible / entry.split_tokens;",
     ],
     [
       "batch-of-a-merge",
@@ -264,8 +277,11 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     ],
   ),
   ...group(
-    MATVEC,
+    ODD_COLUMNS,
     ["columns-past-the-end", "matvec.cuh", "k + 3 < cols ? x[k + 3] : 0.0f", "x[k + 3]"],
+  ),
+  ...group(
+    MATVEC,
     [
       "rest-of-the-chunks",
       "matvec.cuh",
@@ -280,13 +296,16 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     ],
   ),
   ...group(
-    DECODE_GEMM,
+    GATED,
     [
       "pairs-of-a-gated-unit",
       "gated_decode_gemm.cu",
       "const u32 row = min(first + i / 16 * 8 + i % 8, width - 1);",
       "const u32 row = min(first + i / 16 * 8 + i % 8, width);",
     ],
+  ),
+  ...group(
+    DECODE_GEMM,
     [
       "minimum-of-a-format",
       "formats.cuh",
@@ -303,7 +322,7 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "divisor-of-one-token",
       "decode_gemm.cuh",
       "return leave(memory, sums, divisor);",
-      "return leave(memory, sums, 1.0f);",
+      "return leave(memory, sums, divisor > 1 ? 1.0f : divisor);",
     ],
     ["last-block-of-a-tile", "decode_gemm.cuh", "z < gridDim.z ?", "z + 1 < gridDim.z ?"],
     [
@@ -358,12 +377,20 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "min(first_row + row_of(i), w.rows) * w.row_stride",
     ],
     [
+      "step-of-a-tile",
+      "gemm.cuh",
+      "rows[i] + step * kStep, valid[i]);",
+      "rows[i] + step / 2 * kStep, valid[i]);",
+    ],
+  ),
+  ...group(
+    TOKENS,
+    [
       "token-that-is-not-there",
       "gemm.cuh",
       "valid[i] = token_of(i) < count;",
       "valid[i] = token_of(i) <= count;",
     ],
-    ["step-of-a-tile", "gemm.cuh", "rows[i] + step * kStep, valid[i]);", "rows[i], valid[i]);"],
   ),
   ...group(
     NORMS,

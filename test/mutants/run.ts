@@ -33,11 +33,17 @@ async function judge(tree: Tree, mutant: Mutant, limitMs: number): Promise<Verdi
       if (/\.(?:cpp|cuh?|h|mm):\d+:\d+: error: /.test(output)) {
         return verdict("broken", "it does not compile");
       }
-      return verdict("caught", "a test fails");
+      return verdict("caught", firstFailure(output));
     });
   } catch (error) {
     return verdict("broken", error instanceof Error ? error.message : String(error));
   }
+}
+
+/** Names the test of deno or of kernels that failed first. */
+function firstFailure(output: string): string {
+  const [, name] = /^(.+) \.\.\. FAILED/m.exec(output) ?? /^not ok (\w+):/m.exec(output) ?? [];
+  return name ?? "a test fails";
 }
 
 /** Returns the mutants that the arguments name. */

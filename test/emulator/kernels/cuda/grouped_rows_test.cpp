@@ -76,20 +76,24 @@ TEST(grouped_products_of_rows_beyond_4_gib) {
     std::copy_n(&in.x[t * s.cols], s.cols, &x[u64(list[t]) * s.cols]);
     std::copy_n(&in.routes[t * 2 * s.top_k], 2 * s.top_k, &routes[u64(list[t]) * 2 * s.top_k]);
   }
-  const auto near = [&](const RowSet& set, const Buffer<float>& own_routes) {
-    return group(own_routes, set, s, 4, 1);
-  };
   const RowSet all = {count.data(), nullptr}, some = {count.data(), list.data()};
-  Buffer<float> expected(s.tokens * s.top_k * s.rows);
-  const Groups groups = near(all, in.routes), far_groups = near(some, routes);
-  launch_grouped_matvec(in.product(expected, groups, true), all);
-  GroupedMatvec far = in.product(out, far_groups, true);
-  far.x = x.data();
-  far.weight = &weight;
-  launch_grouped_matvec(far, some);
-  const u32 row = s.top_k * s.rows;
-  for (u32 i = 0; i < s.tokens * row; ++i) {
-    EXPECT(out[u64(list[i / row]) * row + i % row] == expected[i]);
+  for (const u32 at_once : {4u, 1u}) {
+    const auto multiply = [&](Buffer<float>& to, const RowSet& set, const Buffer<float>& own_routes,
+                              const float* own_x, const DeviceWeight& own_weight) {
+      const Groups groups = group(own_routes, set, s, at_once, 1);
+      GroupedMatvec op = in.product(to, groups, true);
+      op.x = own_x;
+      op.weight = &own_weight;
+      op.at_once = at_once;
+      launch_grouped_matvec(op, set);
+    };
+    Buffer<float> expected(s.tokens * s.top_k * s.rows);
+    multiply(expected, all, in.routes, in.x.data(), in.weight);
+    multiply(out, some, routes, x.data(), weight);
+    const u32 row = s.top_k * s.rows;
+    for (u32 i = 0; i < s.tokens * row; ++i) {
+      EXPECT(out[u64(list[i / row]) * row + i % row] == expected[i]);
+    }
   }
 }
 
