@@ -14,15 +14,22 @@ async function assertFails(env: Readonly<Record<string, string>>, parts: readonl
   await assertRunFails(["--device", "cuda", "-p", "Once", "-n", "2"], env, parts);
 }
 
+/** The message of an error after which the driver refuses everything. */
+const LOST = "cannot use the device any more";
+
 const injected: readonly InjectedFailure[] = [
   ["no device", { devices: 0 }, ["CUDA_ERROR_NO_DEVICE", "nvidia-smi"]],
   ["a driver that does not start", { fail_init: 999 }, ["does not start", "CUDA_ERROR_UNKNOWN"]],
   ["a driver that is too old", { version: 11000 }, ["implements CUDA 11.0", "CUDA 11.4 or newer"]],
   ["a device that is too old", { architecture: 75 }, ["sm_75", "forge needs sm_80 or newer"]],
   ...OUT_OF_MEMORY,
-  ["a launch that is refused", { fail_launch: 3 }, ["launching ", "CUDA_ERROR_LAUNCH_FAILED"]],
-  ["an illegal address", { illegal_address: 5 }, ["CUDA_ERROR_ILLEGAL_ADDRESS"]],
-  ["a lost device", { lost: 4 }, ["CUDA_ERROR_UNKNOWN", "cannot use the device any more"]],
+  ["a launch that is refused", { fail_launch: 3 }, [
+    "launching ",
+    "CUDA_ERROR_LAUNCH_FAILED",
+    LOST,
+  ]],
+  ["an illegal address", { illegal_address: 5 }, ["CUDA_ERROR_ILLEGAL_ADDRESS", LOST]],
+  ["a lost device", { lost: 4 }, ["CUDA_ERROR_UNKNOWN", LOST]],
 ];
 
 for (const [what, options, parts] of injected) {

@@ -18,6 +18,7 @@ const on = (...names: readonly string[]): TestCheck => ({
 });
 
 const REPEATED = on("repeated_runs");
+const MOST_SPLITS = { ...REPEATED, filter: "more positions than planned" };
 const MASKS = on("late_masks");
 const OVERLAP: TestCheck = { ...on("late_masks", "repeated_runs"), pretends: { architecture: 90 } };
 const FAILURES: TestCheck = { tests: ["test/cuda/failures_test.ts"], filter: "CUDA: a " };
@@ -72,6 +73,15 @@ export const CUDA_HOST: readonly Mutant[] = [
     ],
   ),
   ...group(
+    MOST_SPLITS,
+    [
+      "sums-of-a-split",
+      "cuda/plan_attention.cpp",
+      ".ml = scratch(rows * 2 * sizeof(float)),",
+      ".ml = scratch(rows * sizeof(float)),",
+    ],
+  ),
+  ...group(
     MASKS,
     ["masks-not-waited-for", "cuda/cuda_executor.cpp", "      inputs.masks_ready.wait();\n", ""],
     ["masks-not-copied", "cuda/cuda_executor.cpp", "      inputs_->copy_masks(inputs);\n", ""],
@@ -122,12 +132,6 @@ export const CUDA_HOST: readonly Mutant[] = [
   ...group(
     SHAPES,
     ["page-tables-unchanged", "gpu/input_layout.cpp", "    changed = true;\n", ""],
-    [
-      "sums-of-a-split",
-      "cuda/plan_attention.cpp",
-      ".ml = scratch(rows * 2 * sizeof(float)),",
-      ".ml = scratch(rows * sizeof(float)),",
-    ],
     [
       "query-blocks",
       "cuda/plan_attention.cpp",

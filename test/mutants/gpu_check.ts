@@ -7,6 +7,6 @@ import { emulatedMetal, runOnEmulatedMetal } from "../metal/emulated_metal.ts";
 
 const [gpu, text = "{}", ...tests] = Deno.args;
 const options: Readonly<Record<string, number>> = JSON.parse(text);
-const args = ["test", "--allow-all", "--quiet", "--no-check", ...tests];
+const args = ["test", "--allow-all", "--fail-fast", "--quiet", "--no-check", ...tests];
 if (gpu === "metal") await runOnEmulatedMetal(args, await emulatedMetal(options));
 else await runOnEmulatedGpu(args, await emulatedGpu(options));

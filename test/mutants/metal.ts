@@ -72,6 +72,15 @@ export const METAL: readonly Mutant[] = [
     ["generation-of-inputs", "csrc/gpu/device_inputs.h", "    ++generation_;\n", ""],
   ),
   ...group(
+    { ...on("repeated_runs"), filter: "more positions than planned" },
+    [
+      "sums-of-a-split",
+      "csrc/metal/plan_attention.cpp",
+      ".ml = scratch(rows * 2 * sizeof(float))};",
+      ".ml = scratch(rows * sizeof(float))};",
+    ],
+  ),
+  ...group(
     on("late_masks"),
     ["masks-not-waited-for", "csrc/metal/metal_executor.cpp", "  inputs.masks_ready.wait();\n", ""],
     ["masks-not-copied", "csrc/metal/metal_executor.cpp", "  inputs_->copy_masks(inputs);\n", ""],
@@ -87,12 +96,6 @@ export const METAL: readonly Mutant[] = [
   ),
   ...group(
     on("attention"),
-    [
-      "sums-of-a-split",
-      "csrc/metal/plan_attention.cpp",
-      ".ml = scratch(rows * 2 * sizeof(float))};",
-      ".ml = scratch(rows * sizeof(float))};",
-    ],
     [
       "row-groups",
       "csrc/metal/plan_attention.cpp",

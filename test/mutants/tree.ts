@@ -151,12 +151,13 @@ export class Tree implements Disposable {
 }
 
 function testArgs({ tests, filter, gpu, pretends = {} }: TestCheck): string[] {
+  const only = filter === undefined ? [] : ["--filter", filter];
   if (gpu !== undefined) {
     const script = "test/mutants/gpu_check.ts";
-    return ["run", "--allow-all", "--no-check", script, gpu, JSON.stringify(pretends), ...tests];
+    const args = [gpu, JSON.stringify(pretends), ...only, ...tests];
+    return ["run", "--allow-all", "--no-check", script, ...args];
   }
-  const only = filter === undefined ? [] : ["--filter", filter];
-  return ["test", "--allow-all", "--no-check", "--quiet", ...only, ...tests];
+  return ["test", "--allow-all", "--no-check", "--fail-fast", "--quiet", ...only, ...tests];
 }
 
 function kernelArgs(file: string, check: KernelCheck): string[] {
