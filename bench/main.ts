@@ -46,7 +46,7 @@ const BENCHMARKS: Readonly<Record<string, Benchmark>> = {
     help: "expected speed on an A100, H100 and H200, without a GPU",
     run: benchGpuModel,
   },
-  startup: { help: "from the start of the process to the first token", run: benchStartup },
+  startup: { help: "from the start of the process, for every way in", run: benchStartup },
   tokenizer: { help: "loading, encoding, decoding", run: benchTokenizer },
   peers: { help: "against llama.cpp, downloaded by npm", run: benchPeers },
 };

@@ -15,7 +15,7 @@
  */
 import { randomBytes } from "node:crypto";
 import process from "node:process";
-import { startForge } from "./launcher.ts";
+import { startForge, startProblem } from "./launcher.ts";
 
 /** Options of {@linkcode connect}. */
 export interface ConnectOptions {
@@ -64,7 +64,7 @@ export async function connect(options: ConnectOptions = {}): Promise<Connection>
       const address = /listening on (http:\S+) \(/.exec(text)?.[1];
       if (address !== undefined) resolve(address);
     });
-    child.once("error", reject);
+    child.once("error", (error) => reject(new Error(startProblem(error))));
     child.once("close", () => reject(new Error(text.trim() || "forge serve ended")));
   });
   const baseURL = `${url}/v1`;

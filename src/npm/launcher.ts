@@ -1,10 +1,12 @@
 /**
- * Starts forge from Node: the command of the npm package, which brings Deno as a dependency. The
- * arguments for Deno are those of `ffi/build/launcher.sh`; `test/unit/build/launcher_test.ts`
- * compares both.
+ * Starts forge from Node: the command of the npm package. The arguments for Deno are those of
+ * `ffi/build/launcher.sh`; `test/unit/build/launcher_test.ts` compares both.
+ *
+ * Deno comes from its npm package for the platform. The package `deno`, which chooses among them, runs
+ * a script at installation, which npm warns about and can forbid.
  */
 import { type ChildProcess, spawn, type SpawnOptions } from "node:child_process";
-import { readdirSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import process from "node:process";
@@ -84,11 +86,25 @@ function packageFolder(name: string): string | undefined {
 
 /** True if the C library of this system is musl. */
 function hasMusl(): boolean {
-  try {
-    return readdirSync("/lib").some((name) => /^(libc\.musl|ld-musl)-/.test(name));
-  } catch {
-    return false;
-  }
+  if (process.platform !== "linux") return false;
+  const report = process.report?.getReport() as { sharedObjects?: string[] } | undefined;
+  return (report?.sharedObjects ?? []).some((path) => path.includes("musl"));
+}
+
+const REFUSED_MUSL =
+  "the C library of this system is musl; forge and Deno need glibc 2.28 or newer, " +
+  "for example an image of Debian instead of Alpine";
+
+/** Returns the error for a package that npm did not install. */
+function missingPackage(name: string): Error {
+  const { version, optionalDependencies } = require(join(root, "package.json"));
+  return new Error(
+    hasMusl()
+      ? REFUSED_MUSL
+      : `the package ${name} is missing; install it with: npm install ${name}@${
+        optionalDependencies[name] ?? version
+      }`,
+  );
 }
 
 /** Returns the folders of this platform's libraries, or throws with the reason for their absence. */
@@ -101,27 +117,33 @@ function libraryFolders(): string[] {
     return cuda === undefined ? [folder] : [folder, cuda];
   }
   if (process.env.FORGE_LIBRARY_PATH) return [];
-  const { version, optionalDependencies } = require(join(root, "package.json"));
+  const { optionalDependencies } = require(join(root, "package.json"));
   if (!(name in optionalDependencies)) {
-    const valid = Object.keys(optionalDependencies).map((each) => each.replace(/^.*\//, ""))
-      .filter((each) => !each.endsWith("-cuda"));
+    const valid = Object.keys(optionalDependencies)
+      .flatMap((each) => /^@forge-llm\/(\w+-\w+)$/.exec(each)?.[1] ?? []);
     throw new Error(`no libraries for ${platform}; packages exist for ${valid.join(", ")}`);
   }
-  if (process.platform === "linux" && hasMusl()) {
-    throw new Error(
-      "the C library of this system is musl; forge and Deno need glibc 2.28 or newer, " +
-        "for example an image of Debian instead of Alpine",
-    );
-  }
-  throw new Error(
-    `the package ${name} is missing; install it with: npm install ${name}@${version}`,
-  );
+  throw missingPackage(name);
 }
 
-/** Starts forge with the Deno of the npm package `deno`, which may not have been unpacked yet. */
+/** Returns the path of Deno. */
+function denoProgram(): string {
+  const { platform, arch } = process;
+  const name = `@deno/${platform}-${arch}${platform === "linux" ? "-glibc" : ""}`;
+  const folder = packageFolder(name);
+  if (folder === undefined) throw missingPackage(name);
+  return join(folder, platform === "win32" ? "deno.exe" : "deno");
+}
+
+/** Starts forge with the Deno that was installed with it. */
 export function startForge(args: readonly string[], options: SpawnOptions): ChildProcess {
-  const deno: string = require("deno/install_api.cjs").runInstall();
-  return spawn(deno, denoArguments(args, options.env ?? process.env, libraryFolders()), options);
+  const folders = libraryFolders();
+  return spawn(denoProgram(), denoArguments(args, options.env ?? process.env, folders), options);
+}
+
+/** Describes why Deno did not start. */
+export function startProblem({ message }: Error): string {
+  return hasMusl() ? REFUSED_MUSL : `cannot start Deno: ${message}`;
 }
 
 /** Runs forge with the arguments of this process, and ends as it ends. */
@@ -131,7 +153,7 @@ export function main(): void {
     // Ctrl-C reaches both processes; this one waits for forge.
     process.on("SIGINT", () => {});
     process.on("SIGTERM", () => child.kill("SIGTERM"));
-    child.on("error", ({ message }) => fail(`cannot start Deno: ${message}`));
+    child.on("error", (error) => fail(startProblem(error)));
     child.on("exit", (code, signal) => {
       process.removeAllListeners();
       if (signal === null) process.exitCode = code ?? 1;

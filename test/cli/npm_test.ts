@@ -1,17 +1,22 @@
 /**
  * The npm packages: installed from a registry on this machine into empty folders, with nothing on PATH
- * but Node. The `deno` package is replaced by one that finds the Deno which runs the tests.
+ * but Node. Deno's package for this platform is replaced by one with a script that starts the Deno which
+ * runs the tests.
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes, assertThrows } from "@std/assert";
 import { basename, join } from "@std/path";
 import {
   DENO_VERSION,
+  denoPackage,
   libraryPackages,
   NAME,
   pack,
   type WrittenPackage,
 } from "../../ffi/build/release/pack_npm.ts";
 import { prepareRelease } from "../../ffi/build/release/release.ts";
+import { writeSyntheticModel } from "../../src/bench/synthetic/model.ts";
+import type { ModelShape } from "../../src/bench/synthetic/shapes.ts";
+import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { hostPlatform, platformName } from "../../ffi/build/targets.ts";
 import config from "../../deno.json" with { type: "json" };
@@ -20,8 +25,9 @@ import { TempFolder } from "../support/temp_folder.ts";
 import { programPath, toolAvailable } from "../unit/build/fake_tree.ts";
 import { forge } from "./forge.ts";
 
-const canInstall = await toolAvailable("npm") && await toolAvailable("tar");
-if (!canInstall) console.log("npm packages: skipped, because npm or tar is missing");
+const canInstall = Deno.build.os !== "windows" && await toolAvailable("npm") &&
+  await toolAvailable("tar");
+if (!canInstall) console.log("npm packages: skipped on Windows, and where npm or tar is missing");
 
 const PROMPT = ["run", "-p", "Once upon a time", "--temp", "0", "-n", "12"];
 
@@ -30,6 +36,28 @@ async function tool(program: string, args: readonly string[], cwd: string): Prom
     .output();
   assert(success, `${program} ${args.join(" ")}: ${new TextDecoder().decode(stderr)}`);
   return new TextDecoder().decode(stdout);
+}
+
+function writeTinyGguf(path: string): void {
+  const shape: ModelShape = {
+    architecture: "llama",
+    nLayers: 2,
+    hiddenSize: 64,
+    intermediateSize: 128,
+    nHeads: 4,
+    nKvHeads: 2,
+    headDim: 16,
+    vocabSize: 512,
+    contextLength: 256,
+    ropeTheta: 10000,
+    tied: true,
+  };
+  const device = openBackend("reference");
+  try {
+    writeSyntheticModel(path, { name: "tiny", shape, type: "Q8_0" }, device);
+  } finally {
+    device.close();
+  }
 }
 
 /** The read parts of a package.json. */
@@ -84,19 +112,18 @@ class Registry implements AsyncDisposable {
       if (this.#documents.has(name)) continue;
       await this.#publish({ name, version: config.version, os, cpu }, "");
     }
-    const deno = JSON.stringify(Deno.execPath());
-    await this.#publish(
-      { name: "deno", version: DENO_VERSION },
-      `exports.runInstall = () => ${deno};`,
-    );
+    const script = `#!/bin/sh\nexec "${Deno.execPath()}" "$@"\n`;
+    for (const { platform, fits: { os, cpu } } of libraryPackages) {
+      await this.#publish({ name: denoPackage(platform), version: DENO_VERSION, os, cpu }, script);
+    }
   }
 
-  /** Publishes a package of one module with the name of that in the package `deno`. */
-  async #publish(manifest: Manifest, module: string): Promise<void> {
+  /** Publishes a package with a program `deno`. */
+  async #publish(manifest: Manifest, program: string): Promise<void> {
     const folder = this.folder.at(manifest.name);
     Deno.mkdirSync(join(folder, "package"), { recursive: true });
     Deno.writeTextFileSync(join(folder, "package", "package.json"), JSON.stringify(manifest));
-    Deno.writeTextFileSync(join(folder, "package", "install_api.cjs"), module);
+    Deno.writeTextFileSync(join(folder, "package", "deno"), program, { mode: 0o755 });
     const archive = this.folder.at("packages", `${manifest.name.replace("/", "-")}.tgz`);
     await tool("tar", ["-czf", archive, "package"], folder);
     this.#add(manifest, archive);
@@ -109,8 +136,8 @@ class Registry implements AsyncDisposable {
     this.#documents.set(name, { name, "dist-tags": { latest: version }, versions });
   }
 
-  /** Runs a program in a folder, with no program on PATH but Node and a shell. */
-  async run(program: string, args: readonly string[], cwd: string, variables = {}) {
+  /** Prepares a program with no other program on PATH but Node and a shell. */
+  #command(program: string, args: readonly string[], cwd: string, variables = {}): Deno.Command {
     const path = this.folder.at("path");
     Deno.mkdirSync(path, { recursive: true });
     for (const name of ["node", "sh"]) {
@@ -120,7 +147,7 @@ class Registry implements AsyncDisposable {
         if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
       }
     }
-    const { code, stdout, stderr } = await new Deno.Command(program, {
+    return new Deno.Command(program, {
       args: [...args],
       cwd,
       clearEnv: true,
@@ -135,9 +162,22 @@ class Registry implements AsyncDisposable {
         ...variables,
       },
       stdin: "null",
-    }).output();
+      stdout: "piped",
+      stderr: "piped",
+    });
+  }
+
+  /** Runs a program in a folder. */
+  async run(program: string, args: readonly string[], cwd: string, variables = {}) {
+    const command = this.#command(program, args, cwd, variables);
+    const { code, stdout, stderr } = await command.output();
     const decoder = new TextDecoder();
     return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+  }
+
+  /** Starts a program in a folder. */
+  start(program: string, args: readonly string[], cwd: string): Deno.ChildProcess {
+    return this.#command(program, args, cwd).spawn();
   }
 
   /** Creates an empty project. */
@@ -220,6 +260,43 @@ Deno.test({
       assertEquals(code, 2);
       assertStringIncludes(stderr, "unknown option");
     });
+    await t.step("the command runs a GGUF file", async () => {
+      const path = registry.folder.at("model.gguf");
+      writeTinyGguf(path);
+      const args = ["run", "-m", path, "-p", "Hello", "--temp", "0", "-n", "8"];
+      const outcome = await registry.run(command, args, "/");
+      assertEquals(outcome, await forge(args));
+      assert(outcome.stdout.length > 0);
+    });
+    await t.step("the command serves, and ends with SIGTERM", async () => {
+      const args = ["serve", "--port", "0", "--device", "cpu"];
+      const server = registry.start(command, args, "/");
+      let log = "";
+      let address: string | undefined;
+      const lines = server.stderr.pipeThrough(new TextDecoderStream()).getReader();
+      while (address === undefined) {
+        const { value, done } = await lines.read();
+        assert(!done, log);
+        log += value;
+        address = /listening on (http:\S+) /.exec(log)?.[1];
+      }
+      const messages = [{ role: "user", content: "Once upon a time" }];
+      const body = { messages, max_tokens: 12, temperature: 0 };
+      const response = await fetch(`${address}/v1/chat/completions`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify(body),
+      });
+      assertEquals((await response.json()).choices[0].message.content, expected.stdout);
+      for (const path of ["", "/page/main.ts", "/page/marked.js"]) {
+        const page = await fetch(address + path);
+        assert(page.ok && (await page.text()).length > 1000, path);
+      }
+      server.kill("SIGTERM");
+      while (!(await lines.read()).done);
+      await server.stdout.cancel();
+      assertEquals((await server.status).code, 0);
+    });
     await t.step("Node starts a server and asks it", async () => {
       Deno.writeTextFileSync(
         join(folder, "ask.mjs"),
@@ -280,9 +357,25 @@ Deno.test({
       const { code, stdout, stderr } = await registry.run(Deno.execPath(), args, cwd);
       assertEquals([code, stdout], [0, "true\n"], stderr);
     });
-    await t.step("a missing package is named", async () => {
-      const scope = join(folder, "node_modules", `@${NAME}`);
-      Deno.removeSync(scope, { recursive: true });
+    await t.step("musl and missing packages are named", async () => {
+      // Node's report on a system with musl.
+      const musl = registry.folder.at("musl.cjs");
+      Deno.writeTextFileSync(
+        musl,
+        `process.report.getReport = () => ({ sharedObjects: ["/lib/ld-musl-x86_64.so.1"] });`,
+      );
+      const onMusl = { NODE_OPTIONS: `--require ${musl}` };
+      const refused = async () => {
+        const { code, stdout, stderr } = await registry.run(command, PROMPT, "/", onMusl);
+        assertEquals([code, stdout], [1, ""]);
+        assertMatch(stderr, /^forge: error: the C library of this system is musl; .* glibc 2.28/);
+      };
+      // A loader that is missing, as that of glibc is there.
+      const program = join(folder, "node_modules", denoPackage(hostPlatform()), "deno");
+      Deno.writeTextFileSync(program, "#!/no-such-loader\n");
+      await refused();
+      Deno.removeSync(join(folder, "node_modules", `@${NAME}`), { recursive: true });
+      await refused();
       const { code, stdout, stderr } = await registry.run(command, PROMPT, "/");
       assertEquals([code, stdout], [1, ""]);
       assertMatch(

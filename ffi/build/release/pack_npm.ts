@@ -61,6 +61,16 @@ function libraryPackage(
   };
 }
 
+/** Returns the name of Deno's package for a platform. */
+export function denoPackage(platform: Platform): string {
+  const { name, fits } = libraryPackages.find((each) =>
+    platformName(each.platform) === platformName(platform)
+  )!;
+  return [name.replace(NAME, "deno"), ...fits.libc].join("-");
+}
+
+const denoPackages = [...new Set(libraryPackages.map(({ platform }) => denoPackage(platform)))];
+
 /**
  * Packages that are copied into the main package, by the names of deno.json: the folder and the
  * imported module.
@@ -130,10 +140,10 @@ function mainPackageJson(config: Readonly<Record<string, unknown>>) {
       "./package.json": "./package.json",
     },
     engines: { node: ">=18" },
-    dependencies: { deno: DENO_VERSION },
-    optionalDependencies: Object.fromEntries(
-      libraryPackages.map(({ name }) => [name, config.version]),
-    ),
+    optionalDependencies: Object.fromEntries([
+      ...denoPackages.map((name) => [name, DENO_VERSION]),
+      ...libraryPackages.map(({ name }) => [name, config.version]),
+    ]),
   };
 }
 
@@ -231,6 +241,7 @@ function libraryEntries(root: string, each: LibraryPackage, built: readonly Buil
 
 /** A written package. */
 export interface WrittenPackage {
+  readonly name: string;
   readonly path: string;
   readonly bytes: number;
 }
@@ -247,7 +258,7 @@ async function writePackage(
   const path = join(folder, `${name.replace("@", "").replace("/", "-")}.tgz`);
   Deno.mkdirSync(folder, { recursive: true });
   Deno.writeFileSync(path, packed);
-  return { path, bytes: packed.length };
+  return { name, path, bytes: packed.length };
 }
 
 /** Options of `pack`. */
