@@ -34,7 +34,7 @@ export async function benchConstraints(options: BenchOptions): Promise<void> {
   const checkpoint = typeof subject.model === "string"
     ? openCheckpoint(subject.model)
     : subject.model;
-  await using model = await Model.open(checkpoint, openBackend(device, threads), {
+  await using model = await Model.open(checkpoint, [openBackend(device, threads)], {
     parallel: 1,
     contextLength: nGen + 16,
   });

@@ -1,10 +1,7 @@
-import type { Backend, DeviceInfo, DeviceMemory, Meter, StreamedBytes } from "../backend.ts";
+import type { DeviceInfo, DeviceMemory, StreamedBytes } from "../backend.ts";
 import type { ConstraintCost } from "../constrain/compiled_constraint.ts";
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
-import type { CausalLm } from "../models/causal_lm.ts";
-import { loadModel } from "../models/registry.ts";
-import type { WeightLoader } from "../models/weights/weight_loader.ts";
 import { ChatTemplate } from "../tokenizer/chat_template.ts";
 import { finish, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import {
@@ -20,10 +17,9 @@ import type { EmbedOptions } from "./embedding/options.ts";
 import { Reranker, type RerankOptions, type RerankScore } from "./embedding/reranker.ts";
 import { endTokens, openTokenizer } from "./load/tokenizer.ts";
 import { LazyConstraints } from "./request/constraint.ts";
-import { DEFAULT_CONTEXT, MAX_COMPLETIONS, MAX_COUNT } from "./limits.ts";
-import { asLoaded, type LoadOptions, resolveContext, resolveParallel } from "./load/options.ts";
+import { MAX_COMPLETIONS } from "./limits.ts";
+import { asLoaded, type LoadOptions } from "./load/options.ts";
 import type { MemoryUse } from "./cache/memory.ts";
-import { openRunner } from "./load/open_runner.ts";
 import {
   anySignal,
   checkArgument,
@@ -46,10 +42,8 @@ import {
   Slices,
 } from "./request/prompt.ts";
 import { loadPrompt, savePrompt } from "./cache/prompt_cache.ts";
-import { PrefixStore } from "./cache/prefix_store.ts";
-import { promptCacheKey } from "./cache/prompt_cache_key.ts";
 import { Profile } from "./profile.ts";
-import type { PromptCacheKey } from "./cache/prompt_cache_file.ts";
+import { type MeasuredBackend, nameReplica, openReplicas, type Replica } from "./replica.ts";
 import { PAGE_TOKENS, type Runner } from "./runner.ts";
 import { TokenList } from "./token_list.ts";
 import {
@@ -58,7 +52,7 @@ import {
   resolveSampling,
   type SamplingOptions,
 } from "./request/sampling.ts";
-import { Scheduler } from "./schedule/scheduler.ts";
+import { Dispatcher } from "./schedule/dispatcher.ts";
 import { Generation } from "./generation/generation.ts";
 import {
   checkHead,
@@ -67,14 +61,6 @@ import {
   type Piece,
   resolveRequest,
 } from "./generation/request.ts";
-import {
-  draftsTokens,
-  type OpenSpeculator,
-  openSpeculator,
-} from "./speculation/open_speculator.ts";
-
-/** A device that may measure its bandwidth. */
-type MeasuredBackend = Backend & Partial<Meter>;
 
 /**
  * Model that is ready to generate, opened by {@linkcode load}. Close it, or declare it with `await
@@ -92,96 +78,69 @@ export class Model implements AsyncDisposable {
   readonly contextLength: number;
   /** Facts about the device. */
   readonly device: DeviceInfo;
-  readonly #backend: MeasuredBackend;
+  readonly #replicas: readonly Replica[];
+  /** Runner of the first replica; the others have its shape. */
   readonly #runner: Runner;
-  readonly #scheduler: Scheduler;
-  readonly #weights: WeightLoader;
-  readonly #draftMemory: MemoryUse;
+  readonly #dispatcher: Dispatcher;
   readonly #endTokens: ReadonlySet<number>;
   readonly #constraints: LazyConstraints;
   readonly #embedder: Embedder;
   readonly #reranker: Reranker;
   readonly #slices = new Slices();
-  #store: PrefixStore | undefined;
   #template: ChatTemplate | undefined;
-  #cacheKey: PromptCacheKey | undefined;
 
   private constructor(
     checkpoint: Checkpoint,
-    backend: MeasuredBackend,
     tokenizer: Tokenizer,
-    runner: Runner,
-    lm: CausalLm,
-    weights: WeightLoader,
-    speculation: OpenSpeculator,
+    replicas: readonly Replica[],
+    onWarning: (line: string) => void,
   ) {
+    const { lm, weights, runner, backend } = replicas[0]!;
     this.checkpoint = checkpoint;
     this.tokenizer = tokenizer;
     this.unusedTensors = weights.unusedTensors();
     this.contextLength = runner.contextLength;
     this.device = backend.info;
-    this.#backend = backend;
+    this.#replicas = replicas;
     this.#runner = runner;
-    this.#scheduler = new Scheduler(runner, speculation.speculator);
-    this.#draftMemory = speculation.memory;
-    this.#weights = weights;
+    this.#dispatcher = new Dispatcher(replicas.map(({ scheduler }) => scheduler), {
+      isWorking: (index) => replicas[index]!.isWorking,
+      onLost: (index, { message }) => {
+        const name = nameReplica(index, replicas[index]!.backend);
+        onWarning(`${name} failed, others continue: ${message}`);
+      },
+    });
     this.#endTokens = endTokens(checkpoint, tokenizer);
     this.#constraints = new LazyConstraints(tokenizer, runner.vocabSize, this.#endTokens);
-    this.#embedder = new Embedder(this.#scheduler, tokenizer, checkpoint, runner, lm);
-    const parts = {
-      scheduler: this.#scheduler,
-      embedder: this.#embedder,
-      tokenizer,
-      lm,
-      checkpoint,
+    const shape = {
+      vocabSize: runner.vocabSize,
+      hiddenSize: runner.hiddenSize,
+      contextLength: runner.contextLength,
+      limits: runner.limits,
+      replicas: replicas.length,
     };
+    const scheduler = this.#dispatcher;
+    this.#embedder = new Embedder(scheduler, tokenizer, checkpoint, shape, lm);
+    const parts = { scheduler, embedder: this.#embedder, tokenizer, lm, checkpoint };
     this.#reranker = new Reranker({ ...parts, contextLength: runner.contextLength });
   }
 
-  /** Loads a checkpoint onto an open device; {@linkcode load} does both. */
+  /**
+   * Loads a checkpoint onto open devices, one replica each; {@linkcode load} opens them as well.
+   *
+   * @throws {ForgeError} as {@linkcode load}
+   */
   static async open(
     stored: Checkpoint,
-    backend: MeasuredBackend,
+    backends: readonly MeasuredBackend[],
     options: LoadOptions = {},
   ): Promise<Model> {
     const checkpoint = asLoaded(stored, options);
-    const asked = options.contextLength;
-    const { lm, weights } = loadModel(backend, checkpoint, asked ?? DEFAULT_CONTEXT);
-    const contextLength = resolveContext(asked, lm.contextLength);
-    const maxSequences = resolveParallel(options.parallel);
-    const kvType = options.kvType ?? (backend.kind === "reference" ? "F32" : "F16");
-    const savesStates = draftsTokens(options, backend);
-    const shape = { contextLength, maxSequences, kvType, savesStates };
-    const weightBytes = weights.mappedBytes;
-    const sharers = checkWholeNumber("modelsInMemory", options.modelsInMemory ?? 1, 1, MAX_COUNT);
-    // The tokenizer is read while the device prepares the step.
-    const opening = openRunner(
-      backend,
-      lm,
-      shape,
-      weightBytes,
-      options.kvMemory,
-      sharers,
-    );
-    const reading = Promise.try(openTokenizer, checkpoint);
-    const [tokenizer, runner] = await Promise.all([reading, opening]);
-    const target = { ...shape, backend, lm, weightBytes, tokenizer };
-    const speculation = await openSpeculator(options, target);
-    const model = new Model(checkpoint, backend, tokenizer, runner, lm, weights, speculation);
-    if (options.kvDir !== undefined) model.#openStore(options.kvDir, options);
-    return model;
-  }
-
-  #openStore(folder: string, { kvDirSize, onWarning = console.error }: LoadOptions): void {
-    if (kvDirSize !== undefined) {
-      checkWholeNumber("kvDirSize", kvDirSize, 1, Number.MAX_SAFE_INTEGER);
-    }
-    const stored = {
-      key: this.#promptCacheKey(),
-      runner: this.#runner,
-      scheduler: this.#scheduler,
-    };
-    this.#store = new PrefixStore(folder, stored, { maxBytes: kvDirSize, onWarning });
+    let reading: Promise<Tokenizer> | undefined;
+    const readTokenizer = () => reading ??= Promise.try(openTokenizer, checkpoint);
+    const replicas = await openReplicas(checkpoint, backends, options, readTokenizer);
+    const { onWarning = console.error } = options;
+    return new Model(checkpoint, await readTokenizer(), replicas, onWarning);
   }
 
   /** Cost of constraints so far; `undefined` before the first. */
@@ -211,34 +170,50 @@ export class Model implements AsyncDisposable {
    */
   startProfile(): Profile {
     const profile = new Profile();
-    this.#runner.setProfile(profile);
+    for (const { runner } of this.#replicas) runner.setProfile(profile);
     return profile;
   }
 
   /** Measures the most bytes per second that the device reads from its memory; 0 if unknown. */
   readBandwidth(): number {
-    return this.#backend.readBandwidth?.() ?? 0;
+    return this.#replicas[0]!.backend.readBandwidth?.() ?? 0;
   }
 
-  /** Most sequences computed at a time. */
+  /** Most sequences computed at a time, by all replicas together. */
   get parallel(): number {
-    return this.#runner.limits.maxSequences;
+    return this.#replicas.length * this.#runner.limits.maxSequences;
   }
 
-  /** Positions of the KV cache, and those that are free. */
+  /** Facts about the device of each replica. */
+  get devices(): readonly DeviceInfo[] {
+    return this.#replicas.map(({ backend }) => backend.info);
+  }
+
+  /** Positions of the KV caches of all replicas, and those that are free. */
   get kvTokens(): { readonly total: number; readonly free: number } {
-    const { nPages, freePages } = this.#runner.pages;
-    return { total: nPages * PAGE_TOKENS, free: freePages * PAGE_TOKENS };
+    const pages = this.#working.map(({ runner }) => runner.pages);
+    const total = sumOf(pages, ({ nPages }) => nPages);
+    return {
+      total: total * PAGE_TOKENS,
+      free: sumOf(pages, ({ freePages }) => freePages) * PAGE_TOKENS,
+    };
   }
 
-  /** Memory of the device as it is now. */
+  /** Memory of the devices as it is now. */
   get deviceMemory(): DeviceMemory {
-    return this.#backend.memory();
+    // Replicas on a processor share its memory.
+    const devices = this.usesGpu ? this.#working : this.#replicas.slice(0, 1);
+    const memories = devices.map(({ backend }) => backend.memory());
+    return {
+      total: sumOf(memories, ({ total }) => total),
+      free: sumOf(memories, ({ free }) => free),
+    };
   }
 
-  /** True if a GPU runs the model. */
+  /** True if GPUs run the model. */
   get usesGpu(): boolean {
-    return this.#backend.kind === "cuda" || this.#backend.kind === "metal";
+    const { kind } = this.#replicas[0]!.backend;
+    return kind === "cuda" || kind === "metal";
   }
 
   /** Bytes of the keys and values of each token. */
@@ -246,20 +221,36 @@ export class Model implements AsyncDisposable {
     return this.#runner.kvBytesPerToken;
   }
 
-  /** Weights that stay in the model's files because they do not fit the memory. */
+  /** Weights of a replica that stay in the model's files because they do not fit the memory. */
   get streamedBytes(): StreamedBytes {
-    return this.#backend.streamedBytes?.() ?? { all: 0, perToken: 0 };
+    return this.#replicas[0]!.backend.streamedBytes?.() ?? { all: 0, perToken: 0 };
   }
 
-  /** Memory that the model takes. */
+  /** Memory that all replicas take. */
   get memory(): MemoryUse {
-    const { weights, kvCache, activations } = this.#draftMemory;
+    const uses = this.#replicas.map(({ memory }) => memory);
     return {
-      weights: weights + this.#weights.mappedBytes,
-      kvCache: kvCache + this.#runner.kvBytes,
-      states: this.#runner.stateBytes,
-      activations: activations + this.#runner.scratchBytes,
+      weights: sumOf(uses, ({ weights }) => weights),
+      kvCache: sumOf(uses, ({ kvCache }) => kvCache),
+      states: sumOf(uses, ({ states }) => states),
+      activations: sumOf(uses, ({ activations }) => activations),
     };
+  }
+
+  /** Replicas whose devices have not failed. */
+  get #working(): readonly Replica[] {
+    const working = this.#replicas.filter(({ scheduler }) => !scheduler.isClosed);
+    return working.length > 0 ? working : this.#replicas;
+  }
+
+  /** Returns the replica that has most of some tokens cached. */
+  #holder(tokens: Int32Array): Replica {
+    if (this.#replicas.length === 1) return this.#replicas[0]!;
+    const list = new TokenList(tokens);
+    const held = this.#working.map(({ scheduler }) =>
+      scheduler.cache.match(list, tokens.length).length
+    );
+    return this.#working[held.indexOf(Math.max(...held))]!;
   }
 
   /**
@@ -285,14 +276,14 @@ export class Model implements AsyncDisposable {
   async *#generate(request: GenerationRequest): AsyncGenerator<Piece> {
     const tokens = new TokenList(request.prompt);
     try {
-      for await (const piece of new Generation(this.tokenizer, request).run(this.#scheduler)) {
+      for await (const piece of new Generation(this.tokenizer, request).run(this.#dispatcher)) {
         if (piece.token !== undefined) tokens.push(piece.token);
         yield piece;
       }
     } catch (error) {
       throw this.#explain(error);
     } finally {
-      this.#store?.offer(tokens.view(0), request.prompt.length);
+      this.#holder(tokens.view(0)).store?.offer(tokens.view(0), request.prompt.length);
     }
   }
 
@@ -371,7 +362,7 @@ export class Model implements AsyncDisposable {
    */
   batch(requests: BatchInput, options: BatchOptions = {}): AsyncGenerator<BatchResult> {
     // Large enough that steps stay full while results wait to be taken.
-    const window = 2 * this.#runner.limits.maxSequences;
+    const window = 2 * this.parallel;
     return runBatch(
       requests,
       options,
@@ -395,12 +386,12 @@ export class Model implements AsyncDisposable {
     checkArgument("the path", path, STRING);
     const { tokens } = await this.encodePromptInSlices(prompt, options);
     checkFits(tokens.length, this.contextLength);
-    const key = this.#promptCacheKey();
-    await savePrompt(path, tokens, key, this.#runner, this.#scheduler, options.signal);
+    const { cacheKey, runner, scheduler } = this.#holder(tokens);
+    await savePrompt(path, tokens, cacheKey, runner, scheduler, options.signal);
   }
 
   /**
-   * Loads a prompt that {@linkcode savePrompt} saved into the cache. Prompts that begin with the
+   * Loads a prompt that {@linkcode savePrompt} saved into the cache of every replica. Prompts that begin with the
    * same tokens reuse it until its pages are evicted.
    *
    * @returns the prompt's tokens
@@ -409,7 +400,11 @@ export class Model implements AsyncDisposable {
    */
   async loadPrompt(path: string): Promise<Int32Array> {
     checkArgument("the path", path, STRING);
-    return await loadPrompt(path, this.#promptCacheKey(), this.#runner, this.#scheduler);
+    let tokens: Int32Array = new Int32Array();
+    for (const { cacheKey, runner, scheduler } of this.#working) {
+      tokens = await loadPrompt(path, cacheKey, runner, scheduler);
+    }
+    return tokens;
   }
 
   /**
@@ -421,7 +416,7 @@ export class Model implements AsyncDisposable {
     checkHead(this.checkpoint, this.#runner);
     const { tokens } = await this.encodePromptInSlices(prompt, { raw: true });
     checkFits(tokens.length, this.contextLength);
-    return await this.#explained(lastLogits(this.#scheduler, tokens));
+    return await this.#explained(lastLogits(this.#dispatcher, tokens));
   }
 
   /**
@@ -444,7 +439,7 @@ export class Model implements AsyncDisposable {
     checkArgument("tokens", tokens, TOKENS);
     checkTokens(tokens, this.#runner.vocabSize);
     checkFits(tokens.length, this.contextLength);
-    return await this.#explained(scoreTokens(this.#scheduler, tokens, signal));
+    return await this.#explained(scoreTokens(this.#dispatcher, tokens, signal));
   }
 
   /**
@@ -531,18 +526,18 @@ export class Model implements AsyncDisposable {
     return encoded;
   }
 
-  /** Releases the device and everything on it. */
+  /** Releases the devices and everything on them. */
   close(): void {
-    this.#scheduler.close(new ForgeError("device", "the model is closed"));
+    this.#dispatcher.close(new ForgeError("device", "the model is closed"));
+    for (const replica of this.#replicas) replica.close();
     this.#constraints.dispose();
-    this.#backend.close();
   }
 
   /** Closes the model after the step in progress has ended. */
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#store?.flush();
+    for (const { store } of this.#working) await store?.flush();
     this.close();
-    await this.#scheduler.idle();
+    for (const { scheduler } of this.#replicas) await scheduler.idle();
   }
 
   async #request(prompt: Prompt, options: GenerateOptions): Promise<GenerationRequest> {
@@ -552,17 +547,8 @@ export class Model implements AsyncDisposable {
     const encoded = await this.encodePromptInSlices(prompt, options);
     const request = resolveRequest(encoded, sampling, options, this.#runner, this.#endTokens);
     const constraint = await this.#constraints.compile(options, encoded.startsText);
-    await this.#store?.fetch(encoded.tokens);
+    await this.#holder(encoded.tokens).store?.fetch(encoded.tokens);
     return { ...request, constraint };
-  }
-
-  #promptCacheKey(): PromptCacheKey {
-    const { kind, info } = this.#backend;
-    return this.#cacheKey ??= promptCacheKey(
-      this.checkpoint,
-      this.#runner,
-      `${kind}:${info.kernels}`,
-    );
   }
 
   /** Awaits a result; an error names the weight to blame. */
@@ -577,7 +563,11 @@ export class Model implements AsyncDisposable {
   /** Names the weight to blame if the model computed NaN. */
   #explain(error: unknown): unknown {
     if (!(error instanceof ForgeError && error.code === "bad_model")) return error;
-    const culprit = this.#weights.findNonFinite();
+    const culprit = this.#replicas[0]!.weights.findNonFinite();
     return culprit === undefined ? error : new ForgeError("bad_model", culprit, { cause: error });
   }
+}
+
+function sumOf<T>(values: readonly T[], number: (value: T) => number): number {
+  return values.reduce((sum, value) => sum + number(value), 0);
 }

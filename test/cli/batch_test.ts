@@ -60,6 +60,16 @@ function prompts(count: number): { id: string; prompt: string }[] {
 const byId = (lines: readonly OutputLine[]) =>
   new Map(lines.map(({ id, text, error }) => [id, text ?? error?.code]));
 
+/** Returns what must be the same in every run of a batch, line by line. */
+function tokensById(text: string): unknown[] {
+  return parse(text).map(({ id, token_ids, completions, error }) => [
+    id,
+    token_ids,
+    completions?.map(({ text }) => text),
+    error,
+  ]);
+}
+
 Deno.test("batch: answers do not depend on the order or the number in flight", async () => {
   using desk = new Desk();
   const input = desk.lines("in.jsonl", [
@@ -90,6 +100,24 @@ Deno.test("batch: answers do not depend on the order or the number in flight", a
     "two",
   ]);
   assertEquals(byId(parse(ordered.stdout)), byId(answers));
+});
+
+Deno.test("batch: answers do not depend on the number of replicas", async () => {
+  using desk = new Desk();
+  const input = desk.lines("in.jsonl", [
+    ...prompts(20),
+    { id: "warm", prompt: "x", n: 3, temperature: 2, seed: 3 },
+    { id: "bad", prompt: "", raw: true, max_tokens: 0 },
+  ]);
+  const single = await desk.run(input, "--ordered", "-t", "2");
+  for (const flags of [["--devices", "cpu,cpu"], ["--device", "cpu", "--data-parallel", "2"]]) {
+    const several = await desk.run(input, "--ordered", "-t", "2", "--parallel", "4", ...flags);
+    assertEquals([several.code, several.stderr], [single.code, single.stderr]);
+    assertEquals(tokensById(several.stdout), tokensById(single.stdout));
+  }
+  const alone = await forge(["run", "-m", desk.at("model"), "-p", "x", "--devices", "cpu,cpu"]);
+  assertEquals(alone.code, 2);
+  assertStringIncludes(alone.stderr, "--devices needs --batch FILE");
 });
 
 Deno.test("batch: a bad line gives an error line and exit code 1, and the others continue", async () => {

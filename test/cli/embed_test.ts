@@ -37,7 +37,8 @@ Deno.test("embed: lines keep their order, with the given dimensions and pooling"
   const file = folder.write("lines.txt", lines.join("\n"));
   const args = ["-m", folder.at("model"), "--device", "cpu", "--dimensions", "5"];
   const more = ["--pooling", "mean", "--normalize", "no", "-o", "json"];
-  const { code, stdout } = await forge(["embed", ...args, ...more, "--lines", file]);
+  const replicas = ["-t", "2", "--data-parallel", "2"];
+  const { code, stdout } = await forge(["embed", ...args, ...more, ...replicas, "--lines", file]);
   assertEquals(code, 0);
   const objects: { line: number; tokens: number; embedding: number[] }[] = JSON.parse(stdout);
   assertEquals(objects.map(({ line }) => line), lines.map((_, i) => i + 1));

@@ -109,6 +109,22 @@ Deno.test("serve: prints its address on one line, answers over HTTP and ends on 
   assertEquals([await server.end(), server.shown], [0, shown]);
 });
 
+Deno.test("serve: replicas answer as one model does", async () => {
+  const flags = ["--temp", "0", "-n", "5", "--device", "cpu", "-t", "2"];
+  await using server = await Server.start([...flags, "--data-parallel", "2"]);
+  assertStringIncludes(server.shown, "context 1024, 64 at a time)");
+  const prompts = ["Once upon a time", "The dog", "A bird", "One day"];
+  const answers = await Promise.all(prompts.map(async (prompt) => {
+    const body = JSON.stringify({ prompt });
+    const response = await fetch(`${server.url}/v1/completions`, { method: "POST", body });
+    return (await response.json()).choices[0].text;
+  }));
+  const alone = await forge(["run", "--raw", "-p", prompts[1]!, ...flags]);
+  assertEquals(answers[1], alone.stdout);
+  assertEquals(new Set(answers).size, prompts.length);
+  assertEquals((await (await fetch(`${server.url}/props`)).json()).total_slots, 64);
+});
+
 Deno.test("serve: Ctrl-C lets answers finish, a second Ctrl-C cancels them", async () => {
   using folder = new TempFolder();
   writeEndlessLlama(folder.path);

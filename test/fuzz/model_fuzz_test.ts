@@ -21,7 +21,7 @@ async function useModel(path: string, random: Random): Promise<void> {
   const checkpoint = openCheckpoint(path);
   const backend = openBackend(random.pick(DEVICES), 2);
   try {
-    await using model = await Model.open(checkpoint, backend, { contextLength: 32 });
+    await using model = await Model.open(checkpoint, [backend], { contextLength: 32 });
     await model.complete(Int32Array.of(0, 1, 2), { maxTokens: 2, temperature: 0 });
   } finally {
     backend.close();

@@ -18,7 +18,12 @@ import type {
   GenerationFlags,
   ModelFlags,
 } from "../options/flags.ts";
-import { fileOptions, generationOptions, loadOptions } from "../options/library_options.ts";
+import {
+  fileOptions,
+  generationOptions,
+  loadOptions,
+  replicaOptions,
+} from "../options/library_options.ts";
 import type { Options } from "../options/options.ts";
 import { writeNotes } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
@@ -66,7 +71,12 @@ export async function runBatchFile(
   });
 
   using progress = new Progress();
-  const settings = { ...loadOptions(options), ...files, parallel: options.batchParallel };
+  const settings = {
+    ...loadOptions(options),
+    ...replicaOptions(options),
+    ...files,
+    parallel: options.batchParallel,
+  };
   await using model = await openModel(modelPath, settings, progress);
   const { system, raw, logprobs, completions: n } = options;
   const defaults = {

@@ -127,6 +127,8 @@ async function chatInBrowser(
     alias: undefined,
     apiKey: undefined,
     cors: undefined,
+    devices: undefined,
+    dataParallel: undefined,
   };
   return await serveModel({ ...options, ...server }, operand, context, openBrowser);
 }

@@ -1,5 +1,4 @@
 /** `forge embed`: prints embeddings of texts. */
-import { DEFAULT_PARALLEL } from "../../engine/limits.ts";
 import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
 import type { EmbedOptions, Model } from "../../mod.ts";
@@ -12,15 +11,12 @@ import { resolveModel } from "../model/model_path.ts";
 import { openModel } from "../model/open_model.ts";
 import { textOperands } from "../input/operands.ts";
 import type { EncoderFlags } from "../options/flags.ts";
-import { loadOptions } from "../options/library_options.ts";
+import { loadOptions, replicaOptions } from "../options/library_options.ts";
 import type { Options } from "../options/options.ts";
 import { writeNotes, writeStdout } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 import { describeDevice } from "../output/run_report.ts";
 import { openInput, readTextFile, withoutFinalNewline } from "../input/text_source.ts";
-
-/** Lines in progress at a time, enough to fill every step. */
-const WINDOW = 2 * DEFAULT_PARALLEL;
 
 type EmbedFlags =
   & EncoderFlags
@@ -49,7 +45,8 @@ export async function run(
   using input = await openTexts(options, text, signal);
 
   using progress = new Progress();
-  await using model = await openModel(path, loadOptions(options), progress);
+  const settings = { ...loadOptions(options), ...replicaOptions(options) };
+  await using model = await openModel(path, settings, progress);
   if (context.verbose) await writeNotes(formatRows(describeDevice(model), Deno.stderr));
   const { pooling, dimensions, normalize } = options;
   const how = {
@@ -122,6 +119,8 @@ async function* embedAll(
   texts: AsyncIterable<Source>,
   how: EmbedOptions,
 ): AsyncGenerator<string> {
+  // Enough to fill every step.
+  const window = 2 * model.parallel;
   const underway: Promise<string>[] = [];
   try {
     for await (const source of texts) {
@@ -129,7 +128,7 @@ async function* embedAll(
       // The first failure in order is reported; later failures are ignored.
       object.catch(() => {});
       underway.push(object);
-      if (underway.length === WINDOW) yield await underway.shift()!;
+      if (underway.length === window) yield await underway.shift()!;
     }
     while (underway.length > 0) yield await underway.shift()!;
   } finally {

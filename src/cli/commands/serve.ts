@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import { DEFAULT_PARALLEL } from "../../engine/limits.ts";
 import { leastMemory } from "../../engine/load/load.ts";
-import { asLoaded } from "../../engine/load/options.ts";
+import { asLoaded, countReplicas } from "../../engine/load/options.ts";
 import { ForgeError } from "../../errors.ts";
 import { openCheckpoint } from "../../formats/checkpoint.ts";
 import { reasonOf } from "../../formats/file.ts";
@@ -26,7 +26,12 @@ import { isModel, resolveModel } from "../model/model_path.ts";
 import { withModelDefaults } from "../model/config_file.ts";
 import { openModel } from "../model/open_model.ts";
 import type { GenerationFlags, LOADING_FLAGS, SERVE_FLAGS } from "../options/flags.ts";
-import { fileOptions, generationOptions, loadOptions } from "../options/library_options.ts";
+import {
+  fileOptions,
+  generationOptions,
+  loadOptions,
+  replicaOptions,
+} from "../options/library_options.ts";
 import type { Options } from "../options/options.ts";
 import {
   API_KEY_VARIABLE,
@@ -86,7 +91,7 @@ export async function serveModel(
     flags.modelsDir === undefined;
   if (isNamed) (await models.use(models.offered[0]!))[Symbol.dispose]();
   handler = createHandler(models, settings);
-  await writeStderr(describe(server.url, models, flags.serveParallel, settings));
+  await writeStderr(describe(server.url, models, sequencesAtATime(flags), settings));
   onReady(server.url);
   if (!stop.aborted) {
     await new Promise((resolve) => stop.addEventListener("abort", resolve, { once: true }));
@@ -116,7 +121,13 @@ async function findSources(
     const own = withModelDefaults(flags, name);
     const path = await resolveModel(name, stop);
     const files = await fileOptions(own, stop);
-    const options = { ...loadOptions(own), ...files, parallel, modelsInMemory };
+    const options = {
+      ...loadOptions(own),
+      ...replicaOptions(own),
+      ...files,
+      parallel,
+      modelsInMemory,
+    };
     // A hub model and a short name keep their name.
     const isPath = name === undefined || name === path;
     const [first = isPath ? modelName(path) : name, ...others] = alias ?? [];
@@ -168,14 +179,19 @@ function poolOptions({ keepAlive, maxModels }: ServeFlags, verbose: boolean): Po
   };
 }
 
+/** Returns the most sequences that all replicas of a model compute at a time. */
+function sequencesAtATime({ serveParallel = DEFAULT_PARALLEL, ...flags }: ServeFlags): number {
+  return serveParallel * countReplicas(replicaOptions(flags));
+}
+
 function serveOptions(flags: ServeFlags, verbose: boolean): ServeOptions {
-  const { host = DEFAULT_HOST, serveParallel = DEFAULT_PARALLEL, maxQueue = DEFAULT_QUEUE } = flags;
+  const { host = DEFAULT_HOST, maxQueue = DEFAULT_QUEUE } = flags;
   return {
     names: flags.alias,
     apiKey: flags.apiKey ?? (Deno.env.get(API_KEY_VARIABLE) || undefined),
     corsOrigin: flags.cors,
     anyHost: !/^(localhost|127\.[\d.]+|\[?::1\]?)$/.test(host),
-    maxAnswers: serveParallel + maxQueue,
+    maxAnswers: sequencesAtATime(flags) + maxQueue,
     onError: (error) => void writeStderr(errorText(error, verbose)),
   };
 }
@@ -208,7 +224,7 @@ function logged(handler: Handler): Handler {
 function describe(
   url: string,
   { offered, names }: ModelPool,
-  parallel: number = DEFAULT_PARALLEL,
+  parallel: number,
   { apiKey, anyHost }: ServeOptions,
 ): string {
   const open = anyHost && apiKey === undefined

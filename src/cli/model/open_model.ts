@@ -16,7 +16,7 @@ export async function openModel(
   options: LoadOptions,
   progress: Progress,
 ): Promise<Model> {
-  await ensureLibrary(options.device ?? "auto", progress);
+  await ensureLibrary(options.devices?.[0] ?? options.device ?? "auto", progress);
   progress.update(`loading ${path}`);
   const onWarning = (line: string) => void writeStderr(`forge: ${line}\n`);
   const model = await load(path, { onWarning, ...options });

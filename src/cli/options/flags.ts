@@ -23,6 +23,9 @@ export const LOADING_FLAGS = [
 /** Model and device. */
 export const MODEL_FLAGS = ["model", ...LOADING_FLAGS] as const satisfies readonly OptionName[];
 
+/** Devices of replicas. */
+const REPLICA_FLAGS = ["devices", "dataParallel"] as const satisfies readonly OptionName[];
+
 /** Model and device of commands that generate nothing. */
 export const ENCODER_FLAGS = [
   "model",
@@ -35,6 +38,7 @@ export const ENCODER_FLAGS = [
   "memory",
   "attention",
   "products",
+  ...REPLICA_FLAGS,
 ] as const satisfies readonly OptionName[];
 
 /** Limits and sampling. */
@@ -64,6 +68,7 @@ export const BATCH_FLAGS = [
   "resume",
   "overwrite",
   "shard",
+  ...REPLICA_FLAGS,
 ] as const satisfies readonly OptionName[];
 
 /** Address, limits and access of a server. */
@@ -78,8 +83,10 @@ export const SERVE_FLAGS = [
   "modelsDir",
   "maxModels",
   "keepAlive",
+  ...REPLICA_FLAGS,
 ] as const satisfies readonly OptionName[];
 
+export type ReplicaFlags = Options<(typeof REPLICA_FLAGS)[number]>;
 export type ModelFlags = Options<(typeof MODEL_FLAGS)[number]>;
 export type EncoderFlags = Options<(typeof ENCODER_FLAGS)[number]>;
 export type GenerationFlags = Options<(typeof GENERATION_FLAGS)[number]>;

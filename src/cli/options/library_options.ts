@@ -2,7 +2,7 @@
 import type { GenerateOptions, LoadOptions, Tokenizer } from "../../mod.ts";
 import { readTextFile } from "../input/text_source.ts";
 import { resolveModel } from "../model/model_path.ts";
-import type { GenerationFlags, ModelFlags } from "./flags.ts";
+import type { GenerationFlags, ModelFlags, ReplicaFlags } from "./flags.ts";
 import { logitBias } from "./logit_bias.ts";
 import { SAMPLING_NAMES } from "./tables/generation.ts";
 
@@ -25,6 +25,13 @@ export function loadOptions(flags: Omit<ModelFlags, "model" | keyof FileFlags>):
     attention: flags.attention,
     products: flags.products,
   };
+}
+
+/** Returns the options of `load` that name the devices of replicas. */
+export function replicaOptions(
+  { devices, dataParallel }: ReplicaFlags,
+): Pick<LoadOptions, keyof ReplicaFlags> {
+  return { devices: devices?.split(","), dataParallel };
 }
 
 /**

@@ -14,14 +14,14 @@ type Row = readonly [label: string, text: string];
 
 /** Returns rows about model, device and memory. */
 export function describeDevice(model: Model): Row[] {
-  const { checkpoint, device, memory, unusedTensors } = model;
+  const { checkpoint, devices, memory, unusedTensors } = model;
   const rows: Row[] = [
     ["model", `${checkpoint.path} (${checkpoint.modelType}, ${weightTypes(model)})`],
     ["tokenizer", model.tokenizer.description],
-    [
-      "device",
-      `${device.name}, ${device.kernels} kernels, ${plural(device.threads, "thread")}`,
-    ],
+    ...devices.map(({ name, kernels, threads }, i): Row => [
+      i === 0 ? "device" : "",
+      `${name}, ${kernels} kernels, ${plural(threads, "thread")}`,
+    ]),
     ["context", plural(model.contextLength, "token")],
     [
       "memory",

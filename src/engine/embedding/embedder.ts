@@ -24,7 +24,10 @@ export interface Embedding {
 }
 
 /** Part of a runner that embedding uses. */
-type EmbeddingShape = Pick<Runner, "vocabSize" | "hiddenSize" | "contextLength" | "limits">;
+type EmbeddingShape = Pick<Runner, "vocabSize" | "hiddenSize" | "contextLength" | "limits"> & {
+  /** Number of replicas. @default 1 */
+  readonly replicas?: number;
+};
 
 /** Part of a loaded model that embedding uses. */
 type EmbeddingModel = Pick<CausalLm, "isBidirectional" | "classifier" | "projection">;
@@ -102,7 +105,7 @@ export class Embedder {
   /**
    * Returns the pooled hidden states of texts.
    *
-   * Keeps as many texts in progress as fill two steps, the one that runs and the next. Other
+   * Keeps as many texts in progress as fill two steps of each replica, the one that runs and the next. Other
    * requests wait for those texts, not for all.
    */
   async pool(
@@ -111,7 +114,8 @@ export class Embedder {
     asked: AbortSignal | undefined,
   ): Promise<Float32Array[]> {
     const { isBidirectional } = this.#model;
-    const { maxTokens, maxSequences } = this.#shape.limits;
+    const { limits: { maxTokens, maxSequences }, replicas = 1 } = this.#shape;
+    const steps = 2 * replicas;
     const controller = new AbortController();
     const signal = anySignal(controller.signal, asked);
     const states: Float32Array[] = [];
@@ -131,7 +135,7 @@ export class Embedder {
     };
     try {
       for (const [index, text] of texts.entries()) {
-        while (tokens >= 2 * maxTokens || underway.size >= 2 * maxSequences) {
+        while (tokens >= steps * maxTokens || underway.size >= steps * maxSequences) {
           await Promise.race(underway);
         }
         start(text, index);

@@ -2,9 +2,15 @@ import { ForgeError } from "../../errors.ts";
 import { openCheckpoint } from "../../formats/checkpoint.ts";
 import { fileIdentity } from "../../formats/file.ts";
 import { quote } from "../../formats/quote.ts";
-import { asLoaded, LOAD_OPTIONS, type LoadOptions, resolveContext } from "./options.ts";
+import {
+  asLoaded,
+  countReplicas,
+  LOAD_OPTIONS,
+  type LoadOptions,
+  resolveContext,
+} from "./options.ts";
 import { Model } from "../model.ts";
-import { fetchLibraries, openBackend } from "./open_backend.ts";
+import { fetchLibraries, openBackends } from "./open_backend.ts";
 import { kvBytesPerToken, planModel } from "./plan_model.ts";
 import { KV_ELEMENT_BYTES } from "../cache/memory.ts";
 import { checkArgument, checkOptions, STRING } from "../request/options.ts";
@@ -27,9 +33,9 @@ export async function load(path: string, options: LoadOptions = {}): Promise<Mod
   const checkpoint = openCheckpoint(path);
   const identities = checkpoint.files.map(fileIdentity);
   await fetchLibraries();
-  const backend = openBackend(options.device ?? "auto", options.threads, options);
+  const backends = openBackends(options);
   try {
-    const model = await Model.open(checkpoint, backend, options);
+    const model = await Model.open(checkpoint, backends, options);
     // Headers and weights are read at different times: those of two files must not be mixed.
     const changed = checkpoint.files.find((file, i) => fileIdentity(file) !== identities[i]);
     if (changed === undefined) return model;
@@ -39,14 +45,14 @@ export async function load(path: string, options: LoadOptions = {}): Promise<Mod
       `${quote(changed)} was replaced or written to while it was being loaded; load it again`,
     );
   } catch (error) {
-    backend.close();
+    for (const backend of backends) backend.close();
     throw error;
   }
 }
 
 /**
- * Estimates the fewest bytes of the device that loading a model takes: its weights, and the keys and
- * values of one context.
+ * Estimates the fewest bytes of its devices that loading a model takes: for each replica, the weights,
+ * and the keys and values of one context.
  *
  * @throws {ForgeError} as {@linkcode load}, for files that cannot be used
  */
@@ -54,6 +60,6 @@ export function leastMemory(path: string, options: LoadOptions = {}): number {
   const checkpoint = asLoaded(openCheckpoint(path), options);
   const { weightBytes, contextLength, kvLayers } = planModel(checkpoint);
   const tokens = resolveContext(options.contextLength, contextLength);
-  return weightBytes +
-    tokens * kvBytesPerToken(kvLayers, KV_ELEMENT_BYTES[options.kvType ?? "F16"]);
+  const kvBytes = tokens * kvBytesPerToken(kvLayers, KV_ELEMENT_BYTES[options.kvType ?? "F16"]);
+  return (weightBytes + kvBytes) * countReplicas(options);
 }

@@ -18,9 +18,10 @@ import {
 } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import { isFile } from "../../formats/file.ts";
-import { show } from "../../formats/quote.ts";
-import { MAX_THREADS } from "../limits.ts";
+import { quote, show } from "../../formats/quote.ts";
+import { MAX_REPLICAS, MAX_THREADS } from "../limits.ts";
 import { checkWholeNumber } from "../request/options.ts";
+import type { LoadOptions } from "./options.ts";
 
 export { fetchLibraries } from "../../../ffi/library.ts";
 
@@ -102,6 +103,118 @@ export function openBackend(
   }
 }
 
+/** Devices that a model is loaded onto, of {@linkcode LoadOptions}. */
+type DeviceOptions =
+  & Pick<LoadOptions, "device" | "devices" | "dataParallel" | "threads">
+  & DeviceChoices;
+
+/**
+ * Opens the devices of a model's replicas. Replicas on one processor divide its threads and its memory.
+ *
+ * @throws {ForgeError} as {@linkcode replicaDevices} and {@linkcode openBackend}
+ */
+export function openBackends(options: DeviceOptions): (Backend & Quantizer & Meter)[] {
+  const devices = replicaDevices(options);
+  const { length } = devices;
+  if (length === 1) return [openBackend(devices[0]!, options.threads, options)];
+  const isShared = devices[0] === devices[1];
+  const own = isShared ? divideHost(devices[0]!, length, options) : options;
+  const opened: (Backend & Quantizer & Meter)[] = [];
+  try {
+    for (const device of devices) opened.push(openBackend(device, own.threads, own));
+  } catch (error) {
+    for (const backend of opened) backend.close();
+    throw error;
+  }
+  return opened;
+}
+
+/** Returns the options of each of `count` replicas on one processor. */
+function divideHost(device: string, count: number, options: DeviceOptions): DeviceOptions {
+  const whole = openBackend(device, options.threads, options);
+  try {
+    const threads = Math.floor(whole.info.threads / count);
+    if (whole.kind === "cpu" && threads === 0) {
+      throw new ForgeError(
+        "usage",
+        `${whole.info.threads} threads cannot be divided among ${count} replicas; valid is at most ` +
+          whole.info.threads,
+      );
+    }
+    const memory = Math.floor((options.memory ?? whole.memory().free) / count);
+    return whole.kind === "cpu" ? { ...options, threads, memory } : options;
+  } finally {
+    whole.close();
+  }
+}
+
+/**
+ * Returns the name of each replica's device.
+ *
+ * @throws {ForgeError} `usage` for options that exclude each other, devices of different kinds, or a GPU
+ * named twice
+ */
+function replicaDevices(
+  { device, devices, dataParallel }: Omit<DeviceOptions, "threads">,
+): readonly string[] {
+  if (dataParallel !== undefined) {
+    checkWholeNumber("dataParallel", dataParallel, 1, MAX_REPLICAS);
+  }
+  if (devices === undefined) return firstDevices(device ?? "auto", dataParallel ?? 1);
+  if (device !== undefined) {
+    throw new ForgeError("usage", `give a device (${quote(device)}) or devices, not both`);
+  }
+  const list = devices.map(quote).join(", ");
+  const { length } = devices;
+  if (length === 0 || length > MAX_REPLICAS) {
+    throw new ForgeError("usage", `${length} devices are given; valid is 1 to ${MAX_REPLICAS}`);
+  }
+  if (dataParallel !== undefined && dataParallel !== length) {
+    throw new ForgeError(
+      "usage",
+      `${dataParallel} replicas need as many devices, but ${length} are given: ${list}`,
+    );
+  }
+  if (length === 1) return devices;
+  const parsed = devices.map(parseDevice);
+  const isHost = ["cpu", "reference"].includes(parsed[0]!.kind);
+  const names = new Set(devices);
+  // Without an index, "cuda" is the first device.
+  const isValid = isHost ? names.size === 1 : names.size === length &&
+    parsed.every(({ kind, selector }) => kind === parsed[0]!.kind && selector !== "");
+  if (isValid) return devices;
+  throw new ForgeError(
+    "usage",
+    `devices are ${list}; valid for replicas are different GPUs of one kind by their index, such as ` +
+      "cuda:0,cuda:1, or one processor repeated, such as cpu,cpu",
+  );
+}
+
+/** Returns the first `count` devices of the kind that a name stands for. */
+function firstDevices(device: string, count: number): readonly string[] {
+  if (count === 1) return [device];
+  const { kind, selector } = device === "auto"
+    ? { kind: hasUsableGpu() ? GPU_KIND : "cpu" as const, selector: "" }
+    : parseDevice(device);
+  if (kind === "cpu" || kind === "reference") {
+    return Array<string>(count).fill(device === "auto" ? kind : device);
+  }
+  if (selector !== "") {
+    throw new ForgeError(
+      "usage",
+      `${quote(device)} is one device for ${count} replicas; name a device for each, such as ` +
+        `${kind}:0,${kind}:1`,
+    );
+  }
+  using library = Library.open(kind, findLibrary(kind));
+  const found = library.devices().length;
+  if (found >= count) return Array.from({ length: count }, (_, i) => `${kind}:${i}`);
+  throw new ForgeError(
+    "usage",
+    `${count} replicas need as many ${kind} devices; found ${found}`,
+  );
+}
+
 /**
  * Returns the libraries that a device may use; the last one is required.
  *
@@ -125,6 +238,13 @@ export function lacksBuild(kind: BackendKind): "missing" | "outdated" | undefine
   const path = findLibrary(kind);
   if (path === undefined) return "missing";
   return path === builtLibrary(kind) && isOutdated(kind, path) ? "outdated" : undefined;
+}
+
+/** True if a GPU is found that opens. */
+function hasUsableGpu(): boolean {
+  const gpu = openUsableGpu(0);
+  gpu?.close();
+  return gpu !== undefined;
 }
 
 /** Opens the GPU of this machine, if there is one that forge can use. */

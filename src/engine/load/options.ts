@@ -10,11 +10,21 @@ import { checkWholeNumber, type OptionChecks, STRING } from "../request/options.
 export interface LoadOptions {
   /** `auto`, `cpu`, `cpu:VARIANT`, `cuda`, `cuda:N`, `metal` or `reference`. @default "auto" */
   readonly device?: string | undefined;
+  /**
+   * Devices of one kind in place of `device`, such as `["cuda:0", "cuda:1"]`. Each holds a replica, and
+   * requests are distributed over them. Repeated `cpu` divides the threads and the memory.
+   */
+  readonly devices?: readonly string[] | undefined;
+  /**
+   * Number of replicas, on as many devices: the first GPUs of the machine, or a processor divided into
+   * parts. @default the number of `devices`
+   */
+  readonly dataParallel?: number | undefined;
   /** Threads that compute. @default one per core */
   readonly threads?: number | undefined;
   /** Most tokens of prompt and answer together. @default the model's own limit, at most 32768 */
   readonly contextLength?: number | undefined;
-  /** Most sequences computed at a time; more of them wait. @default 32 */
+  /** Most sequences that each replica computes at a time; more of them wait. @default 32 */
   readonly parallel?: number | undefined;
   /**
    * Quantises weights stored as floats while they load. 4 bits take a quarter of the memory and are
@@ -22,7 +32,7 @@ export interface LoadOptions {
    */
   readonly quantize?: QuantizedType | undefined;
   /**
-   * The most bytes of the KV cache and recurrent states, for all sequences together.
+   * The most bytes of the KV cache and recurrent states of a replica, for all sequences together.
    * @default a share of the memory that the weights leave: 3/4 on CUDA, 1/2 on Metal, 1/4 on a processor
    */
   readonly kvMemory?: number | undefined;
@@ -47,7 +57,10 @@ export interface LoadOptions {
   readonly kvDir?: string | undefined;
   /** The most bytes of the files in that folder; the least recently used are removed. @default 8 GiB */
   readonly kvDirSize?: number | undefined;
-  /** Receives a line about each file of that folder that had to be removed. @default console.error */
+  /**
+   * Receives a line about each file of that folder that had to be removed, and each replica whose device
+   * failed. @default console.error
+   */
   readonly onWarning?: ((line: string) => void) | undefined;
   /** Type of the KV cache. @default "F16"; "F32" on the reference device */
   readonly kvType?: KvType | undefined;
@@ -79,6 +92,11 @@ export interface LoadOptions {
 /** Names of {@linkcode LoadOptions}; values are checked where they are used. */
 export const LOAD_OPTIONS: OptionChecks<LoadOptions> = {
   device: undefined,
+  devices: {
+    accepts: (value) => Array.isArray(value) && value.every((name) => typeof name === "string"),
+    valid: "an array of strings",
+  },
+  dataParallel: undefined,
   threads: undefined,
   contextLength: undefined,
   parallel: undefined,
@@ -133,6 +151,13 @@ export function asLoaded(
     "usage",
     `quantize is ${quote(String(quantize))}; valid is ${quoteList(QUANTIZED_TYPES)}`,
   );
+}
+
+/** Returns the number of replicas asked for, which opening the devices checks. */
+export function countReplicas(
+  { devices, dataParallel }: Pick<LoadOptions, "devices" | "dataParallel">,
+): number {
+  return dataParallel ?? devices?.length ?? 1;
 }
 
 /**

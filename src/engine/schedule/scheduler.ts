@@ -25,6 +25,17 @@ export type StepRunner = Pick<
   | "readLogits"
 >;
 
+/** Owner of several schedulers, which gives them their tasks. */
+export interface SchedulerOwner {
+  /** Submits tasks to schedulers that have room. */
+  refill(): void;
+  /**
+   * Receives the tasks of a scheduler whose device has failed, and which then is closed. Returns false to
+   * leave it open and have its tasks fail.
+   */
+  takeOver(from: Scheduler, tasks: readonly Task[], error: ForgeError): boolean;
+}
+
 /**
  * Runs the tasks of one model by continuous batching. Every step computes the next tokens of all
  * sequences that have any; sequences join and leave between steps.
@@ -48,6 +59,9 @@ export class Scheduler {
   #isWorking = false;
   #work: Promise<void> = Promise.resolve();
   #closed: ForgeError | undefined;
+  #owner: SchedulerOwner | undefined;
+  /** True if the last admission ended because pages ran out. */
+  #lacksPages = false;
 
   /**
    * @param speculator drafts tokens; without it, no step takes draft tokens
@@ -64,6 +78,29 @@ export class Scheduler {
       snapshots,
     );
     this.#waiting = new WaitingLine(this.cache, 2 * runner.limits.maxSequences);
+  }
+
+  /** Sets the owner, which is asked for more tasks before each step. */
+  setOwner(owner: SchedulerOwner): void {
+    this.#owner = owner;
+  }
+
+  /** True once the scheduler takes no more tasks. */
+  get isClosed(): boolean {
+    return this.#closed !== undefined;
+  }
+
+  /** True if one more task would not have to wait for the others. */
+  get hasRoom(): boolean {
+    const taken = this.#nReady + this.#waiting.length;
+    return this.#closed === undefined && !this.#lacksPages && taken < this.#limits.maxSequences;
+  }
+
+  /** Sequences in progress or waiting, and the tokens of theirs that are still to compute. */
+  get load(): { readonly sequences: number; readonly pending: number } {
+    const all = [...this.#active, ...this.#waiting];
+    const pending = all.reduce((sum, sequence) => sum + sequence.pending, 0);
+    return { sequences: all.length, pending };
   }
 
   /**
@@ -141,12 +178,17 @@ export class Scheduler {
       for (const action of this.#pendingActions.splice(0)) action();
       this.#retire();
       this.#admit();
+      if (this.#owner !== undefined) {
+        this.#owner.refill();
+        this.#admit();
+      }
       const ready = ofOneKind(this.#active.filter(({ isReady }) => isReady));
       if (ready.length === 0) return [];
       const plan = this.#reserve(planStep(ready, this.#limits));
       // If all of them were preempted, others have room now.
       return plan.length > 0 ? plan : this.#nextStep();
     } catch (error) {
+      if (this.#handOver(error)) return [];
       this.#failAll(error);
       this.#retire();
       return [];
@@ -155,6 +197,10 @@ export class Scheduler {
 
   get #limits() {
     return this.#runner.limits;
+  }
+
+  get #nReady(): number {
+    return this.#active.filter(({ isReady }) => isReady).length;
   }
 
   /** Frees ended sequences. Their pages stay in the prefix cache until they are reused. */
@@ -169,13 +215,15 @@ export class Scheduler {
 
   /** Admits waiting sequences while a step and the cache have room. */
   #admit(): void {
-    while (this.#active.filter(({ isReady }) => isReady).length < this.#limits.maxSequences) {
+    this.#lacksPages = false;
+    while (this.#nReady < this.#limits.maxSequences) {
       const sequence = this.#waiting.next(this.#active);
       if (sequence === undefined) return;
       if (this.#enter(sequence)) {
         this.#waiting.remove(sequence);
         this.#active.push(sequence);
       } else if (this.#active.length > 0) {
+        this.#lacksPages = true;
         return;
       } else {
         this.#reject(sequence);
@@ -271,6 +319,7 @@ export class Scheduler {
       for (const { sequence } of planned) sequence.cache.invalidateState();
       // A step is cancelled when all its tasks have ended.
       if (error instanceof ForgeError && error.code === "cancelled") return performance.now();
+      if (this.#handOver(error)) return performance.now();
       if (kind.failsAlone) fail(planned.map(({ sequence }) => sequence), error);
       else this.#failAll(error);
       return performance.now();
@@ -306,6 +355,17 @@ export class Scheduler {
 
   #failAll(error: unknown): void {
     fail([...this.#active, ...this.#waiting.takeAll()], error);
+  }
+
+  /** Gives all tasks to the owner if the device has failed and others can continue. */
+  #handOver(error: unknown): boolean {
+    if (!(error instanceof ForgeError) || error.code !== "device") return false;
+    const tasks = [...this.#active, ...this.#waiting].map(({ task }) => task);
+    if (!this.#owner?.takeOver(this, tasks, error)) return false;
+    this.#closed = error;
+    this.#active = [];
+    this.#waiting.takeAll();
+    return true;
   }
 }
 

@@ -27,6 +27,14 @@ export class WaitingLine {
     this.#line.splice(at, 0, sequence);
   }
 
+  get length(): number {
+    return this.#line.length;
+  }
+
+  [Symbol.iterator](): Iterator<Sequence> {
+    return this.#line.values();
+  }
+
   remove(sequence: Sequence): void {
     this.#line.splice(this.#line.indexOf(sequence), 1);
   }

@@ -75,7 +75,7 @@ Result cuMemAlloc_v2(DevicePointer* address, size_t bytes) {
     for (const StreamQueue* stream : context.streams) {
       if (stream->capture) return kCaptureUnsupported;
     }
-    if (++context.allocations == options().fail_allocation) return kOutOfMemory;
+    if (is_failing(context, ++context.allocations, options().fail_allocation)) return kOutOfMemory;
     *address = context.memory.allocate(bytes);
     return *address ? kSuccess : kOutOfMemory;
   });

@@ -40,7 +40,7 @@ void run_kernel(ContextState& context, const emulator::Kernel& kernel,
   if (context.failure != kSuccess) return;
   if (is_dry_run()) return log_kernel(kernel, launch, is_early, arguments);
   ++context.kernels_run;
-  if (context.kernels_run == options().illegal_address) {
+  if (is_failing(context, context.kernels_run, options().illegal_address)) {
     context.failure = kIllegalAddress;
     return;
   }
@@ -55,7 +55,7 @@ void run_kernel(ContextState& context, const emulator::Kernel& kernel,
     return traced->memory.holds(reinterpret_cast<uint64_t>(address));
   });
   kernel.launch(launch, parameters.data());
-  if (context.kernels_run == options().lost) context.failure = kUnknownError;
+  if (is_failing(context, context.kernels_run, options().lost)) context.failure = kUnknownError;
 }
 
 }  // namespace
@@ -88,7 +88,7 @@ Result cuModuleGetFunction(Function* function, Module module, const char* name) 
     if (!context.modules.contains(loaded)) misuse("a function of no module is asked for");
     const emulator::Kernel* kernel = emulator::find_kernel(name);
     if (!kernel || loaded->image.find(name) == std::string::npos) return kNotFound;
-    auto* found = new FunctionState{kernel};
+    auto* found = new FunctionState{kernel, &context};
     loaded->functions.push_back(found);
     *function = reinterpret_cast<Function>(found);
     return kSuccess;
@@ -153,13 +153,17 @@ Result launch(const LaunchConfig& config, Function function, void** parameters, 
              state->max_dynamic_shared);
     }
     if (extra) misuse("%s: launched with extra options", name);
-    if (++context.launches == options().fail_launch) return kLaunchFailed;
+    if (state->owner != &context) misuse("%s is launched on a device that did not load it", name);
+    if (is_failing(context, ++context.launches, options().fail_launch)) return kLaunchFailed;
     StreamQueue& stream = stream_of(context, config.stream);
-    if (stream.capture && ++context.captured == options().fail_capture) return kInvalidValue;
+    if (stream.capture && is_failing(context, ++context.captured, options().fail_capture)) {
+      return kInvalidValue;
+    }
     std::vector<std::string> arguments;
     for (size_t i = 0; i < kernel.param_bytes.size(); ++i) {
       arguments.emplace_back(static_cast<const char*>(parameters[i]), kernel.param_bytes[i]);
     }
+    require_own_memory(context, name, arguments);
     const emulator::Launch shape{grid, block, config.shared_bytes, options().max_shared_bytes()};
     const bool is_early = config.n_attributes > 0;
     if (is_early && !stream.ends_in_kernel) misuse("%s may start early, but follows no kernel", name);

@@ -8,7 +8,7 @@ using namespace fake_driver;
 
 Result cuStreamCreate(Stream* stream, unsigned) {
   return with_context([&](ContextState& context) {
-    if (++context.streams_asked == options().fail_stream) return kOutOfMemory;
+    if (is_failing(context, ++context.streams_asked, options().fail_stream)) return kOutOfMemory;
     auto* queue = new StreamQueue;
     context.streams.insert(queue);
     *stream = reinterpret_cast<Stream>(queue);

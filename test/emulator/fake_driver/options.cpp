@@ -28,6 +28,7 @@ const Options& options() {
                             {"fail_capture", &result.fail_capture},
                             {"most_graphs", &result.most_graphs},
                             {"fail_stream", &result.fail_stream},
+                            {"failing_device", &result.failing_device},
                             {"strict_exit", &result.strict_exit}});
     return result;
   }();

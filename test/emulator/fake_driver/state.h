@@ -22,8 +22,11 @@ constexpr Result kInvalidHandle = 400;
 constexpr Result kNotReady = 600;
 constexpr Result kCaptureUnsupported = 900;
 
+struct ContextState;
+
 struct FunctionState {
   const emulator::Kernel* kernel = nullptr;
+  const ContextState* owner = nullptr;
   int max_dynamic_shared = 48 * 1024;
 };
 
@@ -68,6 +71,13 @@ Result with_context(Body&& body) {
   const Result result = body(*context);
   return context->failure != forge::cuda::kSuccess ? context->failure : result;
 }
+
+// True if an event with this number is the n-th, which the options make fail on this device.
+bool is_failing(const ContextState& context, uint64_t number, uint64_t n);
+
+// Aborts if memory of another device is among the words of a kernel's arguments.
+void require_own_memory(const ContextState& context, const char* kernel,
+                        const std::vector<std::string>& arguments);
 
 // Returns the stream of a handle; aborts for an invalid handle.
 StreamQueue& stream_of(ContextState& context, forge::cuda::Stream stream);

@@ -1,5 +1,11 @@
 /** Options of the model and its device. */
-import { DEFAULT_CONTEXT, MAX_COUNT, MAX_DRAFTED, MAX_THREADS } from "../../../engine/limits.ts";
+import {
+  DEFAULT_CONTEXT,
+  MAX_COUNT,
+  MAX_DRAFTED,
+  MAX_REPLICAS,
+  MAX_THREADS,
+} from "../../../engine/limits.ts";
 import { QUANTIZED_TYPES } from "../../../formats/quantized.ts";
 import type { OptionSpec } from "../types.ts";
 
@@ -20,6 +26,23 @@ export const MODEL_OPTIONS = {
     group: "Model",
     help: "auto, cpu, cpu:VARIANT (such as cpu:avx2), cuda, cuda:N, metal or reference",
     defaultText: "auto",
+  },
+  devices: {
+    flags: "--devices",
+    kind: "text",
+    metavar: "LIST",
+    group: "Model",
+    help: "a replica of the model on each of these devices, such as cuda:0,cuda:1",
+  },
+  dataParallel: {
+    flags: "--data-parallel",
+    kind: "integer",
+    metavar: "N",
+    min: 1,
+    max: MAX_REPLICAS,
+    group: "Model",
+    help: "replicas of the model, on the first N GPUs or on parts of the CPU",
+    defaultText: "1, or one on each of --devices",
   },
   threads: {
     flags: "-t, --threads",

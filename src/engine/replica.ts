@@ -1,0 +1,181 @@
+import type { Backend, Meter } from "../backend.ts";
+import { ForgeError } from "../errors.ts";
+import type { Checkpoint } from "../formats/checkpoint.ts";
+import type { CausalLm } from "../models/causal_lm.ts";
+import { loadModel } from "../models/registry.ts";
+import type { WeightLoader } from "../models/weights/weight_loader.ts";
+import type { Tokenizer } from "../tokenizer/tokenizer.ts";
+import type { MemoryUse } from "./cache/memory.ts";
+import { PrefixStore } from "./cache/prefix_store.ts";
+import type { PromptCacheKey } from "./cache/prompt_cache_file.ts";
+import { promptCacheKey } from "./cache/prompt_cache_key.ts";
+import { DEFAULT_CONTEXT, MAX_COUNT } from "./limits.ts";
+import { openRunner } from "./load/open_runner.ts";
+import { type LoadOptions, resolveContext, resolveParallel } from "./load/options.ts";
+import { checkWholeNumber } from "./request/options.ts";
+import type { Runner } from "./runner.ts";
+import { Scheduler } from "./schedule/scheduler.ts";
+import {
+  draftsTokens,
+  type OpenSpeculator,
+  openSpeculator,
+} from "./speculation/open_speculator.ts";
+
+/** A device that may measure its bandwidth. */
+export type MeasuredBackend = Backend & Partial<Meter>;
+
+/** One copy of a model on one device: its weights, caches, steps and scheduler. */
+export class Replica {
+  readonly backend: MeasuredBackend;
+  readonly lm: CausalLm;
+  readonly weights: WeightLoader;
+  readonly runner: Runner;
+  readonly scheduler: Scheduler;
+  readonly #checkpoint: Checkpoint;
+  readonly #draftMemory: MemoryUse;
+  #cacheKey: PromptCacheKey | undefined;
+  #store: PrefixStore | undefined;
+
+  private constructor(
+    checkpoint: Checkpoint,
+    backend: MeasuredBackend,
+    lm: CausalLm,
+    weights: WeightLoader,
+    runner: Runner,
+    speculation: OpenSpeculator,
+  ) {
+    this.backend = backend;
+    this.lm = lm;
+    this.weights = weights;
+    this.runner = runner;
+    this.scheduler = new Scheduler(runner, speculation.speculator);
+    this.#checkpoint = checkpoint;
+    this.#draftMemory = speculation.memory;
+  }
+
+  /**
+   * Loads a checkpoint onto a device.
+   *
+   * @param readTokenizer reads the model's tokenizer, while the device prepares the step
+   */
+  static async open(
+    checkpoint: Checkpoint,
+    backend: MeasuredBackend,
+    options: LoadOptions,
+    readTokenizer: () => Promise<Tokenizer>,
+  ): Promise<Replica> {
+    const asked = options.contextLength;
+    const { lm, weights } = loadModel(backend, checkpoint, asked ?? DEFAULT_CONTEXT);
+    const contextLength = resolveContext(asked, lm.contextLength);
+    const maxSequences = resolveParallel(options.parallel);
+    const kvType = options.kvType ?? (backend.kind === "reference" ? "F32" : "F16");
+    const savesStates = draftsTokens(options, backend);
+    const shape = { contextLength, maxSequences, kvType, savesStates };
+    const weightBytes = weights.mappedBytes;
+    const sharers = checkWholeNumber("modelsInMemory", options.modelsInMemory ?? 1, 1, MAX_COUNT);
+    const opening = openRunner(backend, lm, shape, weightBytes, options.kvMemory, sharers);
+    const [tokenizer, runner] = await Promise.all([readTokenizer(), opening]);
+    const target = { ...shape, backend, lm, weightBytes, tokenizer };
+    const speculation = await openSpeculator(options, target);
+    const replica = new Replica(checkpoint, backend, lm, weights, runner, speculation);
+    if (options.kvDir !== undefined) replica.#openStore(options.kvDir, options);
+    return replica;
+  }
+
+  #openStore(folder: string, { kvDirSize, onWarning = console.error }: LoadOptions): void {
+    if (kvDirSize !== undefined) {
+      checkWholeNumber("kvDirSize", kvDirSize, 1, Number.MAX_SAFE_INTEGER);
+    }
+    const { cacheKey: key, runner, scheduler } = this;
+    const options = { maxBytes: kvDirSize, onWarning };
+    this.#store = new PrefixStore(folder, { key, runner, scheduler }, options);
+  }
+
+  /** Files of cached prefixes; `undefined` without `kvDir`. */
+  get store(): PrefixStore | undefined {
+    return this.#store;
+  }
+
+  /** Everything that cached keys and values depend on. */
+  get cacheKey(): PromptCacheKey {
+    const { kind, info } = this.backend;
+    return this.#cacheKey ??= promptCacheKey(
+      this.#checkpoint,
+      this.runner,
+      `${kind}:${info.kernels}`,
+    );
+  }
+
+  /** Memory that the replica and its draft model take. */
+  get memory(): MemoryUse {
+    const { weights, kvCache, activations } = this.#draftMemory;
+    return {
+      weights: weights + this.weights.mappedBytes,
+      kvCache: kvCache + this.runner.kvBytes,
+      states: this.runner.stateBytes,
+      activations: activations + this.runner.scratchBytes,
+    };
+  }
+
+  /** True if the device answers. */
+  get isWorking(): boolean {
+    try {
+      this.backend.memory();
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  /** Fails all tasks and releases the device with everything on it. */
+  close(): void {
+    this.scheduler.close(new ForgeError("device", "the model is closed"));
+    this.backend.close();
+  }
+}
+
+/**
+ * Loads a checkpoint onto several devices, one after another.
+ *
+ * @throws {ForgeError} as {@linkcode Replica.open}, naming the replica if there are several; `usage` if
+ * the devices have different kernels, with which answers would depend on the replica
+ */
+export async function openReplicas(
+  checkpoint: Checkpoint,
+  backends: readonly MeasuredBackend[],
+  options: LoadOptions,
+  readTokenizer: () => Promise<Tokenizer>,
+): Promise<Replica[]> {
+  const kernels = backends.map(({ info }) => [info.kernels, ...info.features].join(" "));
+  const other = kernels.findIndex((name) => name !== kernels[0]);
+  if (other > 0) {
+    throw new ForgeError(
+      "usage",
+      `${nameReplica(0, backends[0]!)} computes with ${kernels[0]}, but ` +
+        `${nameReplica(other, backends[other]!)} with ${
+          kernels[other]
+        }; replicas need devices of one ` +
+        "kind, so that answers do not depend on the replica",
+    );
+  }
+  const replicas: Replica[] = [];
+  for (const [i, backend] of backends.entries()) {
+    try {
+      replicas.push(await Replica.open(checkpoint, backend, options, readTokenizer));
+    } catch (error) {
+      for (const { scheduler } of replicas) {
+        scheduler.close(new ForgeError("device", "the model is closed"));
+      }
+      if (i === 0 || !(error instanceof ForgeError)) throw error;
+      throw new ForgeError(error.code, `${nameReplica(i, backend)}: ${error.message}`, {
+        cause: error,
+      });
+    }
+  }
+  return replicas;
+}
+
+/** Returns "replica 2 (NVIDIA H100)" for the index 1. */
+export function nameReplica(index: number, { info }: MeasuredBackend): string {
+  return `replica ${index + 1} (${info.name})`;
+}

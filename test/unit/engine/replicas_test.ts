@@ -1,0 +1,111 @@
+/** Tests models with several replicas: the same results as one, and options that are refused. */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import type { Prompt } from "../../../src/engine/request/prompt.ts";
+import {
+  type Completion,
+  ForgeError,
+  load,
+  type LoadOptions,
+  type Model,
+} from "../../../src/mod.ts";
+import { Random } from "../../support/random.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
+import { writeRandomLlama } from "../../support/tiny_llama.ts";
+
+/** Results of every kind of task. */
+async function resultsOf(model: Model, prompts: readonly Prompt[]) {
+  const texts = prompts.map(async (prompt, seed) => {
+    const options = { seed, maxTokens: 12, temperature: seed % 2, raw: true };
+    return (await model.complete(prompt, options)).tokenIds;
+  });
+  const tokens = Int32Array.from({ length: 40 }, (_, i) => 2 + i);
+  return {
+    texts: await Promise.all(texts),
+    many: (await model.completeMany("many", 5, { seed: 1, maxTokens: 5, temperature: 1 })).map(
+      ({ tokenIds }) => tokenIds,
+    ),
+    scores: await model.score(tokens),
+    logits: await model.logits(tokens),
+    vectors: await model.embed(["a text", "another", "and a third one"]),
+  };
+}
+
+Deno.test("replicas on parts of the processor give the results of one", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.at("model"));
+  const random = new Random("replicas");
+  const prompts = Array.from(
+    { length: 20 },
+    () => Int32Array.from({ length: random.int(1, 150) }, () => random.int(2, 96)),
+  );
+  const options = { threads: 2, parallel: 3, contextLength: 256 };
+  await using single = await load(folder.at("model"), { device: "cpu", ...options });
+  await using several = await load(folder.at("model"), { devices: ["cpu", "cpu"], ...options });
+  assertEquals(await resultsOf(several, prompts), await resultsOf(single, prompts));
+  assertEquals(several.devices.map(({ threads }) => threads), [1, 1]);
+  assertEquals([single.parallel, several.parallel], [3, 6]);
+  assertEquals(several.memory.weights, 2 * single.memory.weights);
+  assertEquals(several.kvTokens.total % 2, 0);
+});
+
+Deno.test("prompts in files serve all replicas", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.at("model"));
+  const prompt = Int32Array.from({ length: 150 }, (_, i) => 2 + i % 90);
+  const options = { device: "cpu", dataParallel: 2, threads: 2 };
+  {
+    await using model = await load(folder.at("model"), options);
+    await model.savePrompt(folder.at("prompt"), prompt);
+  }
+  await using model = await load(folder.at("model"), options);
+  assertEquals(await model.loadPrompt(folder.at("prompt")), prompt);
+  // More at a time than fit one replica.
+  const answers = await Promise.all(
+    Array.from({ length: 40 }, () => model.complete(prompt, { maxTokens: 3, temperature: 0 })),
+  );
+  for (const { cachedPromptTokens } of answers) assertEquals(cachedPromptTokens, 149);
+});
+
+Deno.test("replicas share a folder of prompts", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.at("model"));
+  const prompts = [0, 1, 2, 3].map((n) =>
+    Int32Array.from({ length: 200 }, (_, i) => 2 + (i * (n + 3)) % 90)
+  );
+  const options = { device: "cpu", dataParallel: 2, threads: 2, kvDir: folder.at("kept") };
+  const answer = async () => {
+    await using model = await load(folder.at("model"), options);
+    const answers: Completion[] = [];
+    for (const prompt of prompts) {
+      answers.push(await model.complete(prompt, { maxTokens: 3, temperature: 0 }));
+    }
+    return answers;
+  };
+  const first = await answer();
+  const second = await answer();
+  assertEquals(second.map(({ tokenIds }) => tokenIds), first.map(({ tokenIds }) => tokenIds));
+  for (const { cachedPromptTokens } of second) assert(cachedPromptTokens >= 128);
+});
+
+Deno.test("devices that cannot hold replicas are refused", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.at("model"));
+  const refused: [LoadOptions, string][] = [
+    [{ device: "cpu", devices: ["cpu"] }, 'give a device ("cpu") or devices, not both'],
+    [{ devices: [] }, "0 devices are given; valid is 1 to 64"],
+    [{ devices: ["cpu", "cpu"], dataParallel: 3 }, "3 replicas need as many devices, but 2"],
+    [{ devices: ["cuda:0", "cpu"] }, 'devices are "cuda:0", "cpu"; valid for replicas are'],
+    [{ devices: ["cuda:0", "cuda:0"] }, "different GPUs of one kind by their index"],
+    [{ devices: ["cuda", "cuda:0"] }, "different GPUs of one kind by their index"],
+    [{ devices: ["gpu", "cpu"] }, 'unknown device "gpu"; valid are auto, cpu'],
+    [{ device: "cuda:1", dataParallel: 2 }, '"cuda:1" is one device for 2 replicas'],
+    [{ device: "cpu", dataParallel: 0 }, "dataParallel is 0; valid is a whole number from 1"],
+    [
+      { device: "cpu", threads: 2, dataParallel: 3 },
+      "2 threads cannot be divided among 3 replicas; valid is at most 2",
+    ],
+  ];
+  for (const [options, message] of refused) {
+    await assertRejects(() => load(folder.at("model"), options), ForgeError, message);
+  }
+});

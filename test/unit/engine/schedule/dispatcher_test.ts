@@ -1,0 +1,218 @@
+/** Tests the distribution of tasks over replicas: one queue, cached prefixes, failures. */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { EmbeddingTask } from "../../../../src/engine/embedding/embedding_task.ts";
+import { Generation } from "../../../../src/engine/generation/generation.ts";
+import { StepPace } from "../../../../src/engine/schedule/ahead.ts";
+import { Dispatcher } from "../../../../src/engine/schedule/dispatcher.ts";
+import { Scheduler } from "../../../../src/engine/schedule/scheduler.ts";
+import { ForgeError } from "../../../../src/errors.ts";
+import {
+  fakeAnswer,
+  type FakeOptions,
+  fakeRequest,
+  FakeRunner,
+  noTokenizer,
+} from "../../../support/fake_runner.ts";
+import { Random } from "../../../support/random.ts";
+
+class Replicas {
+  readonly runners: readonly FakeRunner[];
+  readonly dispatcher: Dispatcher;
+  readonly lost: number[] = [];
+  /** True if devices answer after an error. */
+  areWorking = false;
+  readonly #schedulers: readonly Scheduler[];
+
+  constructor(options: readonly FakeOptions[]) {
+    this.runners = options.map((one) => new FakeRunner(one));
+    this.#schedulers = this.runners.map((runner) =>
+      new Scheduler(runner, undefined, new StepPace(1))
+    );
+    this.dispatcher = new Dispatcher(this.#schedulers, {
+      isWorking: (replica) => this.areWorking && !this.lost.includes(replica),
+      onLost: (replica) => this.lost.push(replica),
+    });
+  }
+
+  async generate(
+    prompt: readonly number[],
+    maxTokens: number,
+    signal?: AbortSignal,
+  ): Promise<number[]> {
+    const tokens: number[] = [];
+    const request = fakeRequest(prompt, maxTokens, { signal });
+    for await (const { token } of new Generation(noTokenizer, request).run(this.dispatcher)) {
+      if (token !== undefined) tokens.push(token);
+    }
+    return tokens;
+  }
+
+  /** Fails every run of a replica from the `n`-th on. */
+  failFrom(replica: number, n: number): void {
+    let runs = 0;
+    this.runners[replica]!.onRun = () =>
+      ++runs < n
+        ? Promise.resolve(undefined)
+        : Promise.reject(new ForgeError("device", `replica ${replica} is gone`));
+  }
+
+  close(error: ForgeError): void {
+    this.dispatcher.close(error);
+    for (const scheduler of this.#schedulers) scheduler.close(error);
+  }
+
+  /** Number of runs of each replica. */
+  get runs(): number[] {
+    return this.runners.map(({ runs }) => runs.length);
+  }
+
+  /** Waits for the steps and checks that working replicas hold no pages. */
+  async end(): Promise<void> {
+    for (const [i, scheduler] of this.#schedulers.entries()) {
+      await scheduler.idle();
+      if (this.lost.includes(i)) continue;
+      this.runners[i]!.checkPages();
+      assertEquals(this.runners[i]!.pages.freePages, this.runners[i]!.pages.nPages);
+    }
+  }
+}
+
+function ids(from: number, count: number): number[] {
+  return Array.from({ length: count }, (_, i) => from + i);
+}
+
+Deno.test("answers do not depend on the number of replicas, or on one that fails", async () => {
+  const random = new Random("dispatcher mixes");
+  for (let round = 0; round < 60; round++) {
+    const count = random.int(1, 4);
+    const replicas = new Replicas(
+      ids(0, count).map(() => {
+        const maxTokens = random.int(1, 16);
+        const maxSequences = Math.min(maxTokens, random.int(1, 5));
+        return { nPages: random.int(10, 40), maxTokens, maxSequences };
+      }),
+    );
+    if (count > 1 && random.chance(0.5)) {
+      replicas.failFrom(random.int(0, count - 1), random.int(1, 9));
+    }
+    const stems = [ids(100, 12), ids(200, 9)];
+    await Promise.all(
+      ids(0, random.int(1, 25)).map(async () => {
+        const prompt = [
+          ...random.pick(stems).slice(0, random.int(0, 12)),
+          ...ids(random.int(300, 900), random.int(1, 6)),
+        ];
+        const maxTokens = random.int(1, 12);
+        const controller = new AbortController();
+        const isStopped = random.chance(0.2);
+        for (let wait = random.int(0, 20); wait > 0; wait--) await Promise.resolve();
+        const answer = replicas.generate(prompt, maxTokens, controller.signal);
+        if (isStopped) setTimeout(() => controller.abort(), random.int(0, 2));
+        const tokens = await answer;
+        const expected = fakeAnswer(prompt, maxTokens);
+        assertEquals(tokens, isStopped ? expected.slice(0, tokens.length) : expected);
+      }),
+    );
+    await replicas.end();
+  }
+});
+
+Deno.test("a prompt goes to the replica that has most of it cached", async () => {
+  const replicas = new Replicas([{ nPages: 40 }, { nPages: 40 }]);
+  const first = ids(1, 30), second = ids(500, 30);
+  await Promise.all([replicas.generate(first, 1), replicas.generate(second, 1)]);
+  const computed = () => replicas.runners.map(({ runs }) => runs.at(-1)![0]!.tokens.length);
+  // Each replica has computed one of the prompts.
+  assertEquals(replicas.runs, [2, 2]);
+  await replicas.generate([...second, 7], 1);
+  assertEquals([replicas.runs, computed()[1]], [[2, 3], 1]);
+  await replicas.generate([...first, 7], 1);
+  assertEquals([replicas.runs, computed()[0]], [[3, 3], 1]);
+});
+
+Deno.test("a replica with a cached prompt does not get more work than the prompt saves", async () => {
+  const replicas = new Replicas(ids(0, 2).map(() => ({ nPages: 200, maxSequences: 8 })));
+  const shared = ids(1, 160);
+  await replicas.generate(shared, 1);
+  const before = replicas.runs[1]!;
+  await Promise.all(ids(0, 8).map((i) => replicas.generate([...shared, 900 + i], 8)));
+  assert(replicas.runs[1]! > before, "one replica had all requests");
+});
+
+Deno.test("tasks wait in one queue for the replica that has room first", async () => {
+  const replicas = new Replicas(ids(0, 2).map(() => ({ nPages: 40, maxSequences: 1 })));
+  const long = replicas.generate([1, 2, 3], 60);
+  const short = await Promise.all(ids(0, 6).map((i) => replicas.generate([10 * i + 5], 2)));
+  assertEquals(short.map(({ length }) => length), [2, 2, 2, 2, 2, 2]);
+  assertEquals(replicas.runs[1], 12);
+  assert(replicas.runs[0]! < 60, "short requests waited for the long one");
+  assertEquals(await long, fakeAnswer([1, 2, 3], 60));
+});
+
+Deno.test("a request that is stopped in the queue is not computed", async () => {
+  const replicas = new Replicas(ids(0, 2).map(() => ({ nPages: 40, maxSequences: 1 })));
+  const working = ids(0, 2).map((i) => replicas.generate([i + 1], 4));
+  const controller = new AbortController();
+  const waiting = replicas.generate([77], 4, controller.signal);
+  controller.abort();
+  assertEquals(await waiting, []);
+  await Promise.all(working);
+  await replicas.end();
+  const all = replicas.runners.flatMap(({ runs }) => runs.flat());
+  assert(!all.some(({ tokens }) => tokens.includes(77)));
+});
+
+Deno.test("the last replica keeps its tasks, which fail as without others", async () => {
+  const replicas = new Replicas(ids(0, 2).map(() => ({ nPages: 40 })));
+  replicas.failFrom(0, 2);
+  assertEquals(await replicas.generate([1, 2], 5), fakeAnswer([1, 2], 5));
+  assertEquals(replicas.lost, [0]);
+  replicas.failFrom(1, 1);
+  await assertRejects(() => replicas.generate([5], 2), ForgeError, "replica 1 is gone");
+  replicas.failFrom(1, 1000);
+  assertEquals(await replicas.generate([5], 2), fakeAnswer([5], 2));
+  assertEquals(replicas.lost, [0]);
+});
+
+Deno.test("a request that makes devices fail stops two of them at most", async () => {
+  const replicas = new Replicas(ids(0, 4).map(() => ({ nPages: 40 })));
+  for (const runner of replicas.runners) {
+    runner.onRun = (chunks) =>
+      chunks.some(({ tokens }) => tokens[0] === 666)
+        ? Promise.reject(new ForgeError("device", "an illegal address"))
+        : Promise.resolve(undefined);
+  }
+  await assertRejects(() => replicas.generate([666], 2), ForgeError, "an illegal address");
+  assertEquals(replicas.lost.length, 2);
+  assertEquals(await replicas.generate([5], 2), fakeAnswer([5], 2));
+});
+
+Deno.test("an error of a device that answers afterwards fails its tasks as without replicas", async () => {
+  const replicas = new Replicas(ids(0, 2).map(() => ({ nPages: 40 })));
+  replicas.areWorking = true;
+  replicas.failFrom(0, 1);
+  await assertRejects(() => replicas.generate([1], 2), ForgeError, "replica 0 is gone");
+  replicas.failFrom(0, 1000);
+  assertEquals(await replicas.generate([1], 2), fakeAnswer([1], 2));
+  assertEquals(replicas.lost, []);
+});
+
+Deno.test("texts to embed continue on another replica, too", async () => {
+  const replicas = new Replicas(ids(0, 2).map(() => ({ nPages: 40 })));
+  replicas.failFrom(0, 1);
+  const vectors = await Promise.all(
+    ids(10, 4).map((id) => new EmbeddingTask([id], "last").run(replicas.dispatcher)),
+  );
+  assertEquals(replicas.lost, [0]);
+  assertEquals(vectors.map(([value]) => value), ids(10, 4).map((id) => fakeAnswer([id], 1)[0]));
+});
+
+Deno.test("closing fails the tasks in the queue and those of each replica", async () => {
+  const replicas = new Replicas(ids(0, 2).map(() => ({ nPages: 40, maxSequences: 1 })));
+  const queued = ids(1, 5).map((id) => replicas.generate([id], 50));
+  const outcomes = Promise.allSettled(queued);
+  await Promise.resolve();
+  replicas.close(new ForgeError("device", "closed"));
+  for (const { status } of await outcomes) assertEquals(status, "rejected");
+  await assertRejects(() => replicas.generate([1], 1), ForgeError, "closed");
+});
