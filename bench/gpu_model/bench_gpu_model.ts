@@ -9,6 +9,12 @@ import { type ModelledModel, MODELS, TYPES } from "./models.ts";
 import { H100, NVIDIA_GPUS, type NvidiaGpu } from "./nvidia.ts";
 import { type PredictedStep, type Prediction, predictSteps } from "./predictions.ts";
 import { drawRoofline, ridge } from "./roofline.ts";
+import {
+  DIVIDED_GOAL,
+  DIVIDED_MODELS,
+  type DividedPrediction,
+  predictDivided,
+} from "./tensor_parallel.ts";
 
 /** cuBLASLt and libflash_attn, as on most machines with a GPU. */
 const WITH_LIBRARIES = { flash: true, cublaslt: true };
@@ -24,7 +30,10 @@ interface Subject {
 /** Prints the expected times of all steps, and writes the roofline that `--plot` names. */
 export async function benchGpuModel(options: BenchOptions): Promise<void> {
   const devices = chosen([...NVIDIA_GPUS, ...APPLE_GPUS], options.device, "--device");
-  const models = chosen(MODELS, options.model, "--model");
+  const names = new Set([...MODELS, ...DIVIDED_MODELS].map(({ name }) => name));
+  const named = chosen([...names].map((name) => ({ name })), options.model, "--model");
+  const isNamed = ({ name }: { readonly name: string }) => named.some((one) => one.name === name);
+  const models = MODELS.filter(isNamed);
   const subjects = await predictAll(NVIDIA_GPUS.filter((gpu) => devices.includes(gpu)), models);
   if (options.plot !== undefined) writePlot(options.plot, subjects);
   const predictions = subjects.flatMap(({ steps }) => steps.flatMap((step) => step.predictions));
@@ -38,9 +47,13 @@ export async function benchGpuModel(options: BenchOptions): Promise<void> {
     const all = [...predictions, ...flash, ...flashDecode, ...apple];
     return console.log(JSON.stringify(all.map(fields), undefined, 2));
   }
+  const divided = devices.includes(H100)
+    ? await predictAllDivided(DIVIDED_MODELS.filter(isNamed))
+    : [];
   for (const gpu of new Set(subjects.map((subject) => subject.gpu))) {
     console.log(describeGpu(gpu, predictions.filter(({ device }) => device === gpu.name)));
   }
+  if (divided.length > 0) console.log(describeDivided(divided));
   if (flash.length > 0) console.log(describeFlash(flash, flashDecode));
   if (apple.length > 0) console.log(describeApple(apple));
   if (options.kernels) { for (const subject of subjects) console.log(describeKernels(subject)); }
@@ -80,6 +93,20 @@ async function predictAll(
   return subjects;
 }
 
+/** Predicts models divided among several H100. */
+async function predictAllDivided(
+  models: typeof DIVIDED_MODELS,
+): Promise<readonly DividedPrediction[]> {
+  const compiler = await KernelCompiler.open();
+  if (typeof compiler === "string") throw new ForgeError("not_found", compiler);
+  using _ = compiler;
+  const predictions: DividedPrediction[] = [];
+  for (const model of models) {
+    predictions.push(...await predictDivided(compiler, WITH_LIBRARIES, model));
+  }
+  return predictions;
+}
+
 /** Returns the fields of the JSON report. */
 function fields(prediction: Prediction): Prediction {
   const { device, model, type, workload, batch, depth, time_us, limit_us, share } = prediction;
@@ -100,6 +127,25 @@ function describeFlash(forward: readonly FlashPrediction[], decode: readonly Pre
       `${model.padEnd(26)} batch ${`${batch}`.padStart(3)} ${`${depth}`.padStart(7)} ` +
       `${time(time_us).padStart(10)} ${(100 * share).toFixed(0)}% of the bandwidth`
     ),
+    "",
+  ].join("\n");
+}
+
+function describeDivided(predictions: readonly DividedPrediction[]): string {
+  const goal = DIVIDED_GOAL;
+  return [
+    "Decoding in BF16 on several H100 that divide each layer, with the time of their all-reduces and " +
+    "the share of all bandwidths (on paper: forge does not divide layers yet)",
+    ...predictions.map(({ model, devices, link, batch, time_us, all_reduce_us, share, fits }) => {
+      const hasGoal = model === goal.model && devices === goal.devices && link === goal.link &&
+        batch === goal.batch;
+      return `${model.padEnd(4)} ${devices} x H100 ${link.padEnd(6)} batch ${
+        `${batch}`.padStart(2)
+      } ` +
+        `${time(time_us).padStart(9)}, all-reduces ${time(all_reduce_us).padStart(8)}, ` +
+        `${(100 * share).toFixed(0)}%${hasGoal ? `, goal ${(100 * goal.share).toFixed(0)}%` : ""}` +
+        (fits ? "" : ", does not fit");
+    }),
     "",
   ].join("\n");
 }

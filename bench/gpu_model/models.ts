@@ -42,9 +42,14 @@ function modelled(name: string, config: JsonObject): ModelledModel {
   return { name, config, nLayers: Number(config.num_hidden_layers) };
 }
 
+/** Returns a llama of any shape. */
+export function modelledLlama(name: string, shape: ModelShape): ModelledModel {
+  return modelled(name, llamaConfig(shape));
+}
+
 export const MODELS: readonly ModelledModel[] = [
-  modelled("1B", llamaConfig(SHAPES["llama-3.2-1b"]!)),
-  modelled("8B", llamaConfig(SHAPES["llama-3.1-8b"]!)),
+  modelledLlama("1B", SHAPES["llama-3.2-1b"]!),
+  modelledLlama("8B", SHAPES["llama-3.1-8b"]!),
   modelled("30B-A3B", CONFIGS["qwen3-30b-a3b"]!),
 ];
 
