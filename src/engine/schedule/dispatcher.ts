@@ -1,4 +1,4 @@
-import { ForgeError } from "../../errors.ts";
+import type { ForgeError } from "../../errors.ts";
 import type { Lookahead } from "./ahead.ts";
 import type { Scheduler, SchedulerOwner } from "./scheduler.ts";
 import type { Task } from "./sequence.ts";
