@@ -204,15 +204,16 @@ void PlanBuilder::emit_flash_attention(const AttentionOp& op, const AttentionKer
                         DevicePointer n_tiles, uint32_t max_tiles) {
     const std::string element = kv.element();
     const Grid grid{divide_up(n, kCastCols), max_tiles, kCastRows};
-    launch("cast_rows.cu", "cast_rows<float, " + element + ">", grid, 256, 0, q, value(op.q),
-           tiles, n_tiles, n);
+    using CastRows = cuda_args::CastRows<DevicePointer>;
+    launch("cast_rows.cu", "cast_rows<float, " + element + ">", grid, 256, 0,
+           CastRows{.out = q, .in = value(op.q), .tiles = tiles, .n_tiles = n_tiles, .cols = n});
     p.q = reinterpret_cast<const void*>(q);
     p.out = reinterpret_cast<void*>(out);
     p.workspace_size = attention_.flash().workspace_bytes(function, p);
     p.workspace = reinterpret_cast<void*>(scratch(p.workspace_size));
     plan_.entries.emplace_back(std::in_place_type<FlashCall>, attention_.flash(), function, p);
-    launch("cast_rows.cu", "cast_rows<" + element + ", float>", grid, 256, 0, value(op.out), out,
-           tiles, n_tiles, n);
+    launch("cast_rows.cu", "cast_rows<" + element + ", float>", grid, 256, 0,
+           CastRows{.out = value(op.out), .in = out, .tiles = tiles, .n_tiles = n_tiles, .cols = n});
   };
   if (decodes) {
     flash_attn_params p = flash_params(op, inputs_.decode_runs);

@@ -19,6 +19,9 @@ namespace forge::cuda {
 using RunAddresses = forge::RunAddresses<DevicePointer>;
 using PlanRequest = forge::PlanRequest<DevicePointer>;
 using LaunchPlan = forge::LaunchPlan<PlanEntry>;
+using WeightRows = cuda_args::WeightRows<DevicePointer>;
+using ProductRows = cuda_args::ProductRows<DevicePointer>;
+using ProductOperands = cuda_args::ProductOperands<DevicePointer>;
 using Epilogue = cuda_args::Epilogue<DevicePointer>;
 using ColumnSplit = cuda_args::ColumnSplit<DevicePointer>;
 using AttentionArgs = cuda_args::AttentionArgs<DevicePointer>;
@@ -71,24 +74,18 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   UniformRows<DevicePointer> uniform_rows(const WeightRef& weight) const override;
   uint64_t kept_row_bytes(uint32_t cols) const override { return cols * sizeof(float); }
 
-  // One part of a weight, as a product with some rows of x.
+  // The product with the rows of a weight that have one type, from `first_row` on.
   struct Product {
-    DevicePointer out, x;
-    const CudaWeight* weight;
-    const DevicePart* part;
+    DevicePointer out, x;  // in F32
+    WeightType type;
+    uint64_t first_row;
+    WeightRows weight;
     Epilogue epilogue;
-
-    DevicePointer data() const { return weight->matrix.at(part->offset); }
-    uint32_t n_rows() const { return static_cast<uint32_t>(part->rows); }
-    uint32_t n_cols() const { return static_cast<uint32_t>(weight->cols); }
-    uint32_t out_stride() const { return static_cast<uint32_t>(weight->rows); }
   };
   using RowGroup = forge::RowGroup<DevicePointer>;
-  // Rows of x as 16-bit floats, and the divisor of each row.
-  struct HalfRows {
-    DevicePointer x, scale;
-  };
   std::vector<Product> products_of(const MatmulOp& op) const;
+  WeightRows weight_rows(DevicePointer data, uint64_t row_bytes, uint64_t rows,
+                         uint64_t cols) const;
   // Emits one launch for a product computed by matvec and the gated unit after it; returns false
   // if they cannot be fused.
   bool emit_gated_product(const MatmulOp& op, const RowGroup& rows);
@@ -100,8 +97,8 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   ProductTile expert_tile(uint32_t tokens, uint64_t cols, const WeightFormat& format) const;
   ColumnSplit column_split(const ProductTile& tile, const Grid& grid);
   // x as a decode product with this tile reads it: as it is for one token, else as half_rows.
-  HalfRows decode_rows(WeightType type, DevicePointer x, uint32_t cols, const RowGroup& rows,
-                       const ProductTile& tile, uint32_t pieces = 1);
+  ProductRows decode_rows(WeightType type, DevicePointer x, uint32_t cols, const RowGroup& rows,
+                          const ProductTile& tile, uint32_t pieces = 1);
   void emit_gemm(const Product& product, const RowGroup& rows);
   // Emits a product by cuBLASLt; returns false if it is missing or slower.
   bool emit_library_product(const Product& product, const RowGroup& rows);
@@ -110,8 +107,8 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   // Converts rows once for all parts of a weight, that is, until the next call of begin_half_rows.
   // A row of x may be several rows of the product, its `pieces`.
   void begin_half_rows();
-  const HalfRows& half_rows(WeightType type, DevicePointer x, uint32_t cols, const RowGroup& rows,
-                            uint32_t pieces = 1);
+  ProductRows half_rows(WeightType type, DevicePointer x, uint32_t cols, const RowGroup& rows,
+                        uint32_t pieces = 1);
   uint32_t matvec_split(uint64_t rows, uint64_t cols) const;
 
   // A product of each row with `top_k` of the equal blocks of a weight's rows: those that a
@@ -124,10 +121,18 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
     uint32_t n_experts, top_k;
   };
   void emit(const GroupedProduct& product);
+  // Rows that x has for each token: one that its experts share, or one for each of them.
+  uint32_t pieces_of(const GroupedProduct& p) const {
+    return cols(p.x) == p.weight.cols ? 1 : p.top_k;
+  }
   using RouteGroups = forge::RouteGroups<DevicePointer>;
   // The product's pairs of row and expert, sorted by expert; valid until the next call.
   const RouteGroups& groups_of(const GroupedProduct& p, const RowGroup& rows,
                                uint32_t tile_tokens);
+  ProductOperands grouped_operands(const GroupedProduct& p, const RowGroup& rows,
+                                   const ProductRows& x) const;
+  cuda_args::ExpertPairs<DevicePointer> expert_pairs(const GroupedProduct& p,
+                                                     const RouteGroups& groups) const;
   void emit_grouped_matvec(const GroupedProduct& p, const RowGroup& rows);
   void emit_grouped_decode_gemm(const GroupedProduct& p, const RowGroup& rows);
   void emit_grouped_gemm(const GroupedProduct& p, const RowGroup& rows);
@@ -159,9 +164,13 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   CudaDevice& device_;
   const DeviceProperties& gpu_;
   const AttentionChoice& attention_;
-  std::map<std::string, HalfRows> half_rows_;  // by their type
+  std::map<std::string, ProductRows> half_rows_;  // by their type
 };
 
+// Rows of x in F32.
+inline ProductRows float_rows(DevicePointer x) {
+  return {.data = x, .scale = 0, .padded_cols = 0};
+}
 // True if tensor cores multiply a weight of this type in BF16, false if in F16.
 bool multiplies_as_bf16(WeightType type);
 // Number of tokens that matvec and grouped_matvec compute together, for `rows` tokens in all.

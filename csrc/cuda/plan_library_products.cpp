@@ -41,33 +41,33 @@ bool is_bare(const Epilogue& e) {
 }  // namespace
 
 LtShape PlanBuilder::library_shape(const Product& p, const RowGroup& rows) const {
-  const uint32_t padded = padded_cols(p.weight->cols);
-  const uint64_t stride = is_half(p.part->type) ? p.part->row_bytes / 2 : padded;
-  LtShape shape{.is_bf16 = multiplies_as_bf16(p.part->type),
+  const uint32_t padded = padded_cols(p.weight.cols);
+  const uint64_t stride = is_half(p.type) ? p.weight.row_stride / 2 : padded;
+  LtShape shape{.is_bf16 = multiplies_as_bf16(p.type),
                 .tokens = rows.max_rows,
-                .rows = p.n_rows(),
+                .rows = p.weight.rows,
                 .cols = static_cast<uint32_t>(stride),
                 .x_stride = padded,
                 .weight_stride = stride,
-                .out_stride = p.part->rows,
+                .out_stride = p.weight.rows,
                 .weight_alignment = kWeightAlignment,
                 .out_alignment = kScratchAlignment};
   // A list of rows: the library writes to scratch memory, and a kernel scatters the rows.
   if (rows.kind == RowKind::all) {
-    shape.out_stride = p.out_stride();
-    shape.out_alignment = alignment_of(p.part->first_row * sizeof(float));
+    shape.out_stride = p.epilogue.out_stride;
+    shape.out_alignment = alignment_of(p.first_row * sizeof(float));
   }
   return shape;
 }
 
 bool PlanBuilder::emit_library_product(const Product& p, const RowGroup& rows) {
-  const bool unpacks = !is_half(p.part->type), in_place = rows.kind == RowKind::all;
+  const bool unpacks = !is_half(p.type), in_place = rows.kind == RowKind::all;
   if (rows.max_rows < (unpacks ? kFewestUnpackedLtRows : kFewestLtRows)) return false;
   CublasLt& library = device_.cublaslt();
   if (!library.problem().empty()) return false;
 
-  const uint32_t padded = padded_cols(p.weight->cols);
-  const uint64_t tile_rows = unpacks ? rows_of_tile(p.part->rows, padded) : p.part->rows;
+  const uint32_t padded = padded_cols(p.weight.cols);
+  const uint64_t tile_rows = unpacks ? rows_of_tile(p.weight.rows, padded) : p.weight.rows;
   LtShape shape = library_shape(p, rows);
   struct Tile {
     const LtProduct* product;
@@ -75,36 +75,45 @@ bool PlanBuilder::emit_library_product(const Product& p, const RowGroup& rows) {
   };
   std::vector<Tile> tiles;
   uint64_t workspace_bytes = 0;
-  for (uint32_t first = 0; first < p.part->rows; first += shape.rows) {
-    shape.rows = static_cast<uint32_t>(std::min(tile_rows, p.part->rows - first));
+  for (uint32_t first = 0; first < p.weight.rows; first += shape.rows) {
+    shape.rows = static_cast<uint32_t>(std::min<uint64_t>(tile_rows, p.weight.rows - first));
     const LtProduct* product = library.product(shape);
     if (!product) return false;
     tiles.push_back({product, first, shape.rows});
     workspace_bytes = std::max(workspace_bytes, CublasLt::workspace_bytes(*product));
   }
 
-  const HalfRows& half = half_rows(p.part->type, p.x, p.n_cols(), rows);
+  const ProductRows half = half_rows(p.type, p.x, p.weight.cols, rows);
   const uint64_t kept = scratch_used_;
   const DevicePointer workspace = scratch(workspace_bytes);
   const DevicePointer unpacked = scratch(unpacks ? tile_rows * padded * 2 : 0);
   const DevicePointer out =
-      in_place ? p.out : scratch(uint64_t{rows.max_rows} * p.part->rows * sizeof(float));
+      in_place ? p.out : scratch(uint64_t{rows.max_rows} * p.weight.rows * sizeof(float));
   for (const Tile& tile : tiles) {
     if (unpacks) {
-      launch("dequantize.cu", half_instance("dequantize", p.part->type),
-             {divide_up(padded, kDequantizeCols), tile.n_rows}, 128, 0, unpacked, p.data(),
-             p.part->row_bytes, tile.first_row, tile.n_rows, p.n_cols(), padded,
-             memory_.codebooks);
+      cuda_args::Dequantize<DevicePointer> unpack = {
+          .out = unpacked, .weight = p.weight, .padded_cols = padded};
+      unpack.weight.data += tile.first_row * p.weight.row_stride;
+      unpack.weight.rows = tile.n_rows;
+      launch("dequantize.cu", half_instance("dequantize", p.type),
+             {divide_up(padded, kDequantizeCols), tile.n_rows}, 128, 0, unpack);
     }
     plan_.entries.emplace_back(std::in_place_type<LtCall>, library, *tile.product,
-                               out + tile.first_row * sizeof(float), half.x,
-                               unpacks ? unpacked : p.data(), workspace);
+                               out + tile.first_row * sizeof(float), half.data,
+                               unpacks ? unpacked : p.weight.data, workspace);
   }
   // F16 rows may have been scaled.
   if (!in_place || !shape.is_bf16 || !is_bare(p.epilogue)) {
-    launch("epilogue.cu", "epilogue", {divide_up(p.part->rows, kEpilogueCols), rows.max_rows}, 256,
-           0, p.out, out, half.scale, rows.set, p.n_rows(),
-           static_cast<uint32_t>(shape.out_stride), p.out_stride(), p.epilogue);
+    launch("epilogue.cu", "epilogue", {divide_up(p.weight.rows, kEpilogueCols), rows.max_rows},
+           256, 0,
+           cuda_args::LibraryProduct<DevicePointer>{
+               .out = p.out,
+               .product = out,
+               .x_scale = half.scale,
+               .set = rows.set,
+               .cols = p.weight.rows,
+               .product_stride = static_cast<uint32_t>(shape.out_stride)},
+           p.epilogue);
   }
   scratch_used_ = kept;
   return true;

@@ -60,55 +60,63 @@ void PlanBuilder::emit(const GroupedProduct& p) {
   if (prefill.max_rows > 0) emit_grouped_gemm(p, prefill);
 }
 
-void PlanBuilder::emit_grouped_matvec(const GroupedProduct& p, const RowGroup& rows) {
+ProductOperands PlanBuilder::grouped_operands(const GroupedProduct& p, const RowGroup& rows,
+                                              const ProductRows& x) const {
   const UnifiedWeight data = unified(p.weight);
+  const uint64_t expert_rows = p.weight.rows / p.n_experts;
+  return {.out = value(p.out),
+          .x = x,
+          .weight = weight_rows(data.data, data.row_bytes, expert_rows, p.weight.cols),
+          .set = rows.set};
+}
+
+cuda_args::ExpertPairs<DevicePointer> PlanBuilder::expert_pairs(const GroupedProduct& p,
+                                                                const RouteGroups& groups) const {
+  return {.tiles = groups.tiles,
+          .n_tiles = groups.n_tiles,
+          .pairs = groups.pairs,
+          .bias = p.bias,
+          .top_k = p.top_k,
+          .x_shared = pieces_of(p) == 1};
+}
+
+void PlanBuilder::emit_grouped_matvec(const GroupedProduct& p, const RowGroup& rows) {
   // Tile size: the average number of tokens of an expert.
   const uint32_t tokens =
       matvec_tokens(divide_up(uint64_t{rows.max_rows} * p.top_k, p.n_experts));
   const RouteGroups& groups = groups_of(p, rows, tokens);
-  const uint64_t expert_rows = p.weight.rows / p.n_experts;
+  const ProductOperands operands = grouped_operands(p, rows, float_rows(value(p.x)));
   // Rows of one token's experts: the split of a row must not depend on the number of tokens.
-  const uint32_t split = matvec_split(expert_rows * p.top_k, p.weight.cols);
-  const Grid grid{divide_up(expert_rows, 8 / split * kWarpRows), groups.max_tiles};
+  const uint32_t split = matvec_split(uint64_t{operands.weight.rows} * p.top_k, p.weight.cols);
+  const Grid grid{divide_up(operands.weight.rows, 8 / split * kWarpRows), groups.max_tiles};
   launch("grouped_matvec.cu", "grouped_matvec<" + std::to_string(tokens) + ">", grid, 256, 0,
-         value(p.out), value(p.x), static_cast<uint32_t>(cols(p.x) == p.weight.cols), data.data,
-         data.row_bytes, static_cast<uint32_t>(expert_rows), static_cast<uint32_t>(p.weight.cols),
-         rows.set, p.top_k, groups.tiles, groups.n_tiles, groups.pairs, p.bias, split);
+         operands, expert_pairs(p, groups), split);
 }
 
 void PlanBuilder::emit_grouped_decode_gemm(const GroupedProduct& p, const RowGroup& rows) {
-  const UnifiedWeight data = unified(p.weight);
+  const WeightType type = unified(p.weight).type;
   const auto n_cols = static_cast<uint32_t>(p.weight.cols);
-  const bool is_shared = cols(p.x) == p.weight.cols;
   // Experts rarely have more than eight tokens of a decode step.
-  const ProductTile tile =
-      expert_tile(std::min(rows.max_rows, 8u), n_cols, weight_format(data.type));
+  const ProductTile tile = expert_tile(std::min(rows.max_rows, 8u), n_cols, weight_format(type));
   begin_half_rows();
-  const HalfRows x =
-      decode_rows(data.type, value(p.x), n_cols, rows, tile, is_shared ? 1 : p.top_k);
+  const ProductRows x = decode_rows(type, value(p.x), n_cols, rows, tile, pieces_of(p));
   const RouteGroups& groups = groups_of(p, rows, tile.tokens);
-  const uint64_t expert_rows = p.weight.rows / p.n_experts;
-  const Grid grid{divide_up(expert_rows, tile.rows), groups.max_tiles};
-  launch("grouped_decode_gemm.cu", decode_instance("grouped_decode_gemm", data.type, tile), grid,
-         256, tile.shared_bytes, value(p.out), x.x, x.scale, static_cast<uint32_t>(is_shared),
-         data.data, data.row_bytes, static_cast<uint32_t>(expert_rows), n_cols,
-         padded_cols(n_cols), rows.set, p.top_k, groups.tiles, groups.n_tiles, groups.pairs,
-         p.bias, memory_.codebooks);
+  const ProductOperands operands = grouped_operands(p, rows, x);
+  const Grid grid{divide_up(operands.weight.rows, tile.rows), groups.max_tiles};
+  launch("grouped_decode_gemm.cu", decode_instance("grouped_decode_gemm", type, tile), grid, 256,
+         tile.shared_bytes, operands, expert_pairs(p, groups));
 }
 
 void PlanBuilder::emit_grouped_gemm(const GroupedProduct& p, const RowGroup& rows) {
-  const UnifiedWeight data = unified(p.weight);
+  const WeightType type = unified(p.weight).type;
   const auto n_cols = static_cast<uint32_t>(p.weight.cols);
-  const bool is_shared = cols(p.x) == p.weight.cols;
   begin_half_rows();
-  const HalfRows& half = half_rows(data.type, value(p.x), n_cols, rows, is_shared ? 1 : p.top_k);
+  const ProductRows x = half_rows(type, value(p.x), n_cols, rows, pieces_of(p));
   const RouteGroups& groups = groups_of(p, rows, kGemmTokens);
-  const uint64_t expert_rows = p.weight.rows / p.n_experts;
-  const Grid grid{divide_up(expert_rows, kGemmRows), groups.max_tiles};
-  launch("grouped_gemm.cu", half_instance("grouped_gemm", data.type), grid, 256, kGemmShared,
-         value(p.out), half.x, half.scale, static_cast<uint32_t>(is_shared), data.data,
-         data.row_bytes, static_cast<uint32_t>(expert_rows), n_cols, padded_cols(n_cols), rows.set,
-         p.top_k, groups.tiles, groups.n_tiles, groups.pairs, p.bias, memory_.codebooks);
+  const ProductOperands operands = grouped_operands(p, rows, x);
+  const Grid grid{divide_up(operands.weight.rows, kGemmRows), groups.max_tiles};
+  launch("grouped_gemm.cu", half_instance("grouped_gemm", type), grid, 256, kGemmShared, operands,
+         expert_pairs(p, groups));
 }
 
 }  // namespace forge::cuda

@@ -107,19 +107,18 @@ void PlanBuilder::emit(const MatmulOp& op) {
   if (prefill.max_rows == 0 && emit_gated_product(op, decode)) return;
   const std::vector<Product> products = products_of(op);
   for (const Product& p : products) {
-    if (p.part->type == WeightType::F32) emit_matvec(p, all);
+    if (p.type == WeightType::F32) emit_matvec(p, all);
   }
   if (decode.max_rows > 0) {
     begin_half_rows();
     for (const Product& p : products) {
-      if (p.part->type == WeightType::F32) continue;
-      emit_decode_gemm(p, decode);
+      if (p.type != WeightType::F32) emit_decode_gemm(p, decode);
     }
   }
   if (prefill.max_rows > 0) {
     begin_half_rows();
     for (const Product& p : products) {
-      if (p.part->type == WeightType::F32) continue;
+      if (p.type == WeightType::F32) continue;
       if (!emit_library_product(p, prefill)) emit_gemm(p, prefill);
     }
   }
@@ -139,15 +138,18 @@ bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RowGroup& rows) {
   if (tile.token_tiles > 1) return false;
   // The result is planned to live after x, so it may have the same memory.
   if (!are_apart(program_, values_, glu->out, op.x)) return false;
-  const auto n_cols = static_cast<uint32_t>(weight.cols);
+  const WeightRows matrix =
+      weight_rows(weight.matrix.at(part.offset), part.row_bytes, part.rows, weight.cols);
   begin_half_rows();
-  const HalfRows x = decode_rows(part.type, value(op.x), n_cols, rows, tile);
+  const ProductOperands operands = {
+      .out = value(glu->out),
+      .x = decode_rows(part.type, value(op.x), matrix.cols, rows, tile),
+      .weight = matrix,
+      .set = rows.set};
   // A tile has rows of the gate and as many of `up`.
   const Grid grid = tile.grid(rows.max_rows, padded_to(width, tile.rows / 2) * 2);
   launch("gated_decode_gemm.cu", decode_instance("gated_decode_gemm", part.type, tile), grid, 256,
-         tile.shared_bytes, value(glu->out), x.x, x.scale, weight.matrix.at(part.offset),
-         part.row_bytes, width, n_cols, padded_cols(n_cols), rows.set, glu->unit,
-         column_split(tile, grid), memory_.codebooks);
+         tile.shared_bytes, operands, glu->unit, column_split(tile, grid));
   ++op_index_;
   return true;
 }
@@ -160,14 +162,26 @@ std::vector<PlanBuilder::Product> PlanBuilder::products_of(const MatmulOp& op) c
     const DevicePointer bias = floats_of(op.bias), residual = value(op.residual);
     products.push_back({.out = value(op.out) + skip,
                         .x = value(op.x),
-                        .weight = &weight,
-                        .part = &part,
+                        .type = part.type,
+                        .first_row = part.first_row,
+                        .weight = weight_rows(weight.matrix.at(part.offset), part.row_bytes,
+                                              part.rows, weight.cols),
                         .epilogue = {.bias = bias ? bias + skip : 0,
                                      .residual = residual ? residual + skip : 0,
                                      .alpha = op.alpha,
-                                     .activation = op.activation}});
+                                     .activation = op.activation,
+                                     .out_stride = static_cast<uint32_t>(weight.rows)}});
   }
   return products;
+}
+
+WeightRows PlanBuilder::weight_rows(DevicePointer data, uint64_t row_bytes, uint64_t rows,
+                                    uint64_t cols) const {
+  return {.data = data,
+          .codebooks = memory_.codebooks,
+          .row_stride = row_bytes,
+          .rows = static_cast<uint32_t>(rows),
+          .cols = static_cast<uint32_t>(cols)};
 }
 
 uint32_t PlanBuilder::matvec_split(uint64_t rows, uint64_t cols) const {
@@ -183,11 +197,12 @@ uint32_t PlanBuilder::matvec_split(uint64_t rows, uint64_t cols) const {
 
 void PlanBuilder::emit_matvec(const Product& p, const RowGroup& rows) {
   const uint32_t tokens = matvec_tokens(rows.max_rows);
-  const uint32_t split = matvec_split(p.part->rows, p.weight->cols);
-  const Grid grid{divide_up(p.part->rows, 8 / split * kWarpRows),
+  const uint32_t split = matvec_split(p.weight.rows, p.weight.cols);
+  const Grid grid{divide_up(p.weight.rows, 8 / split * kWarpRows),
                   divide_up(rows.max_rows, tokens)};
-  launch("matvec.cu", "matvec<" + std::to_string(tokens) + ">", grid, 256, 0, p.out, p.x, p.data(),
-         p.part->row_bytes, p.n_rows(), p.n_cols(), p.out_stride(), rows.set, p.epilogue, split);
+  launch("matvec.cu", "matvec<" + std::to_string(tokens) + ">", grid, 256, 0,
+         ProductOperands{.out = p.out, .x = float_rows(p.x), .weight = p.weight, .set = rows.set},
+         p.epilogue, split);
 }
 
 void PlanBuilder::begin_half_rows() {
@@ -195,44 +210,53 @@ void PlanBuilder::begin_half_rows() {
   half_rows_.clear();
 }
 
-const PlanBuilder::HalfRows& PlanBuilder::half_rows(WeightType type, DevicePointer x,
-                                                    uint32_t cols, const RowGroup& rows,
-                                                    uint32_t pieces) {
+ProductRows PlanBuilder::half_rows(WeightType type, DevicePointer x, uint32_t cols,
+                                   const RowGroup& rows, uint32_t pieces) {
   const std::string element = half_of(type);
   const auto known = half_rows_.find(element);
   if (known != half_rows_.end()) return known->second;
   const uint32_t padded = padded_cols(cols);
   const uint64_t n_rows = uint64_t{rows.max_rows} * pieces;
-  const HalfRows half{scratch(n_rows * padded * 2), scratch(n_rows * sizeof(float))};
+  const ProductRows half = {.data = scratch(n_rows * padded * 2),
+                            .scale = scratch(n_rows * sizeof(float)),
+                            .padded_cols = padded};
   launch("convert_rows.cu", "convert_rows<" + element + ">", {rows.max_rows, pieces}, 256, 0,
-         half.x, half.scale, x, rows.set, cols, padded);
-  return half_rows_.emplace(element, half).first->second;
+         cuda_args::ConvertRows<DevicePointer>{.out = half.data,
+                                               .scale = half.scale,
+                                               .x = x,
+                                               .set = rows.set,
+                                               .cols = cols,
+                                               .padded_cols = padded});
+  half_rows_.emplace(element, half);
+  return half;
 }
 
-PlanBuilder::HalfRows PlanBuilder::decode_rows(WeightType type, DevicePointer x, uint32_t cols,
-                                               const RowGroup& rows, const ProductTile& tile,
-                                               uint32_t pieces) {
-  if (tile.token_tiles == 0) return {x, 0};
+ProductRows PlanBuilder::decode_rows(WeightType type, DevicePointer x, uint32_t cols,
+                                     const RowGroup& rows, const ProductTile& tile,
+                                     uint32_t pieces) {
+  if (tile.token_tiles == 0) return float_rows(x);
   return half_rows(type, x, cols, rows, pieces);
 }
 
 void PlanBuilder::emit_decode_gemm(const Product& p, const RowGroup& rows) {
-  const ProductTile tile = product_tile(rows.max_rows, p.part->rows, p.weight->cols,
-                                        weight_format(p.part->type));
-  const HalfRows x = decode_rows(p.part->type, p.x, p.n_cols(), rows, tile);
-  const Grid grid = tile.grid(rows.max_rows, p.part->rows);
-  launch("decode_gemm.cu", decode_instance("decode_gemm", p.part->type, tile), grid, 256,
-         tile.shared_bytes, p.out, x.x, x.scale, p.data(), p.part->row_bytes, p.n_rows(),
-         p.n_cols(), padded_cols(p.weight->cols), p.out_stride(), rows.set, p.epilogue,
-         column_split(tile, grid), memory_.codebooks);
+  const ProductTile tile =
+      product_tile(rows.max_rows, p.weight.rows, p.weight.cols, weight_format(p.type));
+  const ProductOperands operands = {.out = p.out,
+                                    .x = decode_rows(p.type, p.x, p.weight.cols, rows, tile),
+                                    .weight = p.weight,
+                                    .set = rows.set};
+  const Grid grid = tile.grid(rows.max_rows, p.weight.rows);
+  launch("decode_gemm.cu", decode_instance("decode_gemm", p.type, tile), grid, 256,
+         tile.shared_bytes, operands, p.epilogue, column_split(tile, grid));
 }
 
 void PlanBuilder::emit_gemm(const Product& p, const RowGroup& rows) {
-  const HalfRows& half = half_rows(p.part->type, p.x, p.n_cols(), rows);
-  const Grid grid{divide_up(p.part->rows, kGemmRows), divide_up(rows.max_rows, kGemmTokens)};
-  launch("gemm.cu", half_instance("gemm", p.part->type), grid, 256, kGemmShared, p.out, half.x,
-         half.scale, p.data(), p.part->row_bytes, p.n_rows(), p.n_cols(),
-         padded_cols(p.weight->cols), p.out_stride(), rows.set, p.epilogue, memory_.codebooks);
+  const ProductOperands operands = {.out = p.out,
+                                    .x = half_rows(p.type, p.x, p.weight.cols, rows),
+                                    .weight = p.weight,
+                                    .set = rows.set};
+  const Grid grid{divide_up(p.weight.rows, kGemmRows), divide_up(rows.max_rows, kGemmTokens)};
+  launch("gemm.cu", half_instance("gemm", p.type), grid, 256, kGemmShared, operands, p.epilogue);
 }
 
 }  // namespace forge::cuda

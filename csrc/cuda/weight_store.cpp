@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "../../kernels/arguments/cuda_arguments.h"
 #include "../gpu/parallel.h"
 #include "../gpu/weight_format.h"
 #include "launch.h"
@@ -134,9 +135,13 @@ void WeightStore::copy_rows(const WeightPart& source, uint64_t cols, DevicePoint
       const auto blocks = static_cast<uint32_t>(cols / block);
       for (uint64_t done = 0; done < n_rows; done += kMostGridRows) {
         const auto rows = static_cast<uint32_t>(std::min<uint64_t>(kMostGridRows, n_rows - done));
-        Launch(*repack->second, {divide_up(blocks, 8), rows}, 256, 0, to + done * to_row_bytes,
-               staging.raw.at(done * raw_bytes), rows, blocks, raw_bytes, to_row_bytes)
-            .enqueue(device, false);
+        const cuda_args::RepackRows<DevicePointer> args = {.out = to + done * to_row_bytes,
+                                                           .raw = staging.raw.at(done * raw_bytes),
+                                                           .raw_row_bytes = raw_bytes,
+                                                           .out_row_bytes = to_row_bytes,
+                                                           .rows = rows,
+                                                           .n_blocks = blocks};
+        Launch(*repack->second, {divide_up(blocks, 8), rows}, 256, 0, args).enqueue(device, false);
       }
     } else {
       send(staging, to, to_row_bytes, raw_bytes, n_rows);

@@ -7,6 +7,7 @@
 // KERNEL_STRUCT_OF adds fields to a plain struct. Kernels see Name, the host Name<Address>.
 
 #include "kv_arguments.h"
+#include "moe_arguments.h"
 
 #if defined(__CUDACC_RTC__) || defined(FORGE_EMULATOR)
 #define KERNEL_TEMPLATE
@@ -31,13 +32,56 @@ using namespace kernel_args;
 // Rows of an operand: those of a list [*count], or, where the list is null, rows 0, 1, 2, ...
 KERNEL_STRUCT(RowSet, READS(u32) count; READS(u32) list;)
 
+// Rows of a weight, row_stride bytes apart, and the codebooks of formats that have some
+// (codebooks.cuh).
+KERNEL_STRUCT(WeightRows,
+              READS(u8) data; READS(u64) codebooks; u64 row_stride; u32 rows; u32 cols;)
+
+// Rows of x as a product reads them: rows of F32, or rows of convert_rows, padded_cols 16-bit floats
+// each, with their scale.
+KERNEL_STRUCT(ProductRows, READS(void) data; READS(float) scale; u32 padded_cols;)
+
+// The operands that all products have. F32 rows of x and rows of out are those of the set; converted
+// rows of x are numbered as they are in the set.
+KERNEL_STRUCT(ProductOperands,
+              WRITES(float) out; PART(ProductRows) x; PART(WeightRows) weight; PART(RowSet) set;)
+
 // out = residual + alpha * activation(product + bias). Bias and residual may be null. Both begin at
-// the product's first row of weights; the residual has the row stride of the output.
-KERNEL_STRUCT(Epilogue, READS(float) bias; READS(float) residual; float alpha; u32 activation;)
+// the product's first row of weights. Rows of out and of the residual are out_stride numbers apart.
+KERNEL_STRUCT(Epilogue,
+              READS(float) bias; READS(float) residual; float alpha; u32 activation;
+              u32 out_stride;)
+
+// The pairs of a product with experts, sorted by moe_group or head_groups. The weight has as many
+// rows for each expert as WeightRows says, and bias [experts, rows] may be null. x_shared: 1 if x has
+// a row per token, 0 if it has one per pair.
+KERNEL_STRUCT(ExpertPairs,
+              READS(MoeTile) tiles; READS(u32) n_tiles; READS(u32) pairs; READS(float) bias;
+              u32 top_k; u32 x_shared;)
 
 // Memory of the blocks of decode_gemm that divide the columns of a tile among themselves: partial
 // [tiles, blocks, tokens, rows + 4], arrivals [tiles], all 0 before and after.
 KERNEL_STRUCT(ColumnSplit, WRITES(float) partial; WRITES(u32) arrivals;)
+
+// raw: rows of n_blocks blocks as in a file, raw_row_bytes apart. out: rows out_row_bytes apart.
+KERNEL_STRUCT(RepackRows,
+              WRITES(u8) out; READS(u8) raw; u64 raw_row_bytes; u64 out_row_bytes; u32 rows;
+              u32 n_blocks;)
+
+// out [rows of the set, pieces, padded_cols] of 16-bit floats, scale [rows of the set, pieces],
+// x [.., pieces, cols].
+KERNEL_STRUCT(ConvertRows,
+              WRITES(void) out; WRITES(float) scale; READS(float) x; PART(RowSet) set; u32 cols;
+              u32 padded_cols;)
+
+// out [weight.rows, padded_cols]
+KERNEL_STRUCT(Dequantize, WRITES(void) out; PART(WeightRows) weight; u32 padded_cols;)
+
+// product [rows of the set, product_stride], of which `cols` columns are read; x_scale of
+// convert_rows or null
+KERNEL_STRUCT(LibraryProduct,
+              WRITES(float) out; READS(float) product; READS(float) x_scale; PART(RowSet) set;
+              u32 cols; u32 product_stride;)
 
 KERNEL_STRUCT_OF(KvCache, KvPages, WRITES(u8) data;)
 
@@ -62,6 +106,11 @@ KERNEL_STRUCT(AttentionOperands,
 // For the rows of a set. n_keys: positions of each token's sequence.
 KERNEL_STRUCT(NaiveAttention,
               READS(i32) positions; READS(i32) sequences; READS(i32) n_keys; PART(RowSet) rows;)
+
+// For the rows of some tiles of out and in [tokens, cols].
+KERNEL_STRUCT(CastRows,
+              WRITES(void) out; READS(void) in; READS(QueryTile) tiles; READS(u32) n_tiles;
+              u32 cols;)
 
 KERNEL_STRUCT(PrefillAttention, READS(QueryTile) tiles; READS(u32) n_tiles;)
 

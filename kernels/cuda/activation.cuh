@@ -29,9 +29,8 @@ DEVICE float gated_unit(u32 unit, float gate, float up) {
   return (u + 1.0f) * (g / (1.0f + expf(-1.702f * g)));
 }
 
-DEVICE void store_product(float* out, const Epilogue& e, float product, u32 token, u32 out_stride,
-                          u32 row) {
-  const u64 at = u64(token) * out_stride + row;
+DEVICE void store_product(float* out, const Epilogue& e, float product, u32 token, u32 row) {
+  const u64 at = u64(token) * e.out_stride + row;
   const float biased = e.bias ? product + e.bias[row] : product;
   const float value = e.alpha * activate(e.activation, biased);
   out[at] = e.residual ? e.residual[at] + value : value;

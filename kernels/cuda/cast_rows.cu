@@ -1,6 +1,6 @@
 // Converts rows of some tiles to another type: queries and results of attention by a library.
 //
-//   in, out [tokens, cols]; cols a multiple of 4
+//   cols: a multiple of 4
 //   grid: (cols / 1024, tiles, 8); block 256, four elements a thread of every eighth row of a tile
 //   moves: 6 bytes an element
 
@@ -19,15 +19,15 @@ DEVICE void store_four(T* p, float4 v) {
 }
 
 template <class From, class To>
-KERNEL cast_rows(To* out, const From* in, const QueryTile* tiles, const u32* n_tiles, u32 cols) {
+KERNEL cast_rows(CastRows a) {
   wait_for_previous_kernel();
-  if (blockIdx.y >= *n_tiles) return;
-  const QueryTile tile = tiles[blockIdx.y];
+  if (blockIdx.y >= *a.n_tiles) return;
+  const QueryTile tile = a.tiles[blockIdx.y];
   const u32 i = (blockIdx.x * blockDim.x + threadIdx.x) * 4;
-  if (i >= cols) return;
+  if (i >= a.cols) return;
   for (u32 row = blockIdx.z; row < tile.n_queries; row += gridDim.z) {
-    const u64 at = u64(tile.first_row + row) * cols + i;
-    store_four(out + at, load_four(in + at));
+    const u64 at = u64(tile.first_row + row) * a.cols + i;
+    store_four(static_cast<To*>(a.out) + at, load_four(static_cast<const From*>(a.in) + at));
   }
 }
 

@@ -1,7 +1,6 @@
 // Converts activations to 16-bit floats for products on tensor cores: out = x / scale, rounded.
 //
-//   x [.., pieces * cols] F32, read at a set of rows; out [rows of the set, pieces, padded_cols] of
-//   T, zero beyond cols; scale [rows of the set, pieces]
+//   out is zero beyond cols
 //   grid: (rows, pieces per row); block: whole warps, at most 1024 threads
 //
 // A piece is divided by the power of two that moves it into the range of F16 (activation.cuh), which
@@ -13,23 +12,23 @@
 #include "warp.cuh"
 
 template <class T>
-KERNEL convert_rows(T* out, float* scale, const float* x, RowSet set, u32 cols,
-                    u32 padded_cols) {
+KERNEL convert_rows(ConvertRows a) {
   wait_for_previous_kernel();
   SHARED(float, partial, [kWarp]);
-  if (blockIdx.x >= *set.count) return;
+  if (blockIdx.x >= *a.set.count) return;
   const u64 row = u64(blockIdx.x) * gridDim.y + blockIdx.y;
-  const float* from = x + (u64(row_of_set(set, blockIdx.x)) * gridDim.y + blockIdx.y) * cols;
+  const float* from = a.x + (u64(row_of_set(a.set, blockIdx.x)) * gridDim.y + blockIdx.y) * a.cols;
+  T* to = static_cast<T*>(a.out) + row * a.padded_cols;
 
   float largest = 0;
-  for (u32 i = threadIdx.x; i < cols; i += blockDim.x) largest = fmaxf(largest, fabsf(from[i]));
+  for (u32 i = threadIdx.x; i < a.cols; i += blockDim.x) largest = fmaxf(largest, fabsf(from[i]));
   const float divisor = divisor_of_row(T{}, block_max(largest, partial));
   const float factor = 1.0f / divisor;
 
-  for (u32 i = threadIdx.x; i < padded_cols; i += blockDim.x) {
-    convert(i < cols ? from[i] * factor : 0.0f, out[row * padded_cols + i]);
+  for (u32 i = threadIdx.x; i < a.padded_cols; i += blockDim.x) {
+    convert(i < a.cols ? from[i] * factor : 0.0f, to[i]);
   }
-  if (threadIdx.x == 0) scale[row] = divisor;
+  if (threadIdx.x == 0) a.scale[row] = divisor;
 }
 
 INSTANCE(convert_rows<f16>)

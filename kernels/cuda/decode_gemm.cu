@@ -1,9 +1,7 @@
 // Products of a decode step: out = residual + alpha * activation(x weight^T + bias).
 //
-//   x: for one token [.., cols] F32, read at a set of rows; for several [tokens of the set,
-//   padded_cols] of T, with x_scale [tokens of the set], of convert_rows
-//   weight: `rows` rows in the format F, row_stride bytes apart
-//   out [.., out_stride] F32: token i is row i of the set
+//   x: F32 rows for one token, else converted to T
+//   weight: rows in the format F; out [.., out_stride] F32
 //   grid: (tokens / tile, rows / 32, or 64 from 4 tiles on, blocks that share the columns); block
 //   256; dynamic shared: ProductTile of csrc/cuda/plan_builder.h
 //   moves: the weight, once per tile of tokens; neighbouring blocks read the same rows
@@ -14,40 +12,17 @@
 
 template <class F, class T, u32 token_tiles>
 __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
-    decode_gemm(float* out, const void* x, const float* x_scale, const u8* weight, u64 row_stride,
-                u32 rows, u32 cols, u32 padded_cols, u32 out_stride, RowSet set, Epilogue e,
-                ColumnSplit split, const u64* codebooks) {
-  using Tile = DecodeTile<token_tiles>;
+    decode_gemm(ProductOperands a, Epilogue e, ColumnSplit split) {
+  constexpr u32 kRows = DecodeTile<token_tiles>::kRows;
   DYNAMIC_SHARED(uint4, memory);
-  const u32 first_token = blockIdx.x * Tile::kTokens, first_row = blockIdx.y * Tile::kRows;
-  // Rows beyond the last repeat the last; their results are not stored.
-  DecodeProduct<F, T, token_tiles> product(
-      {weight, row_stride, cols, codebooks},
-      [&](u32 i) { return min(first_row + i, rows - 1); });
-  if constexpr (!kDecodedByLoad<F>) product.request();
-  wait_for_previous_kernel();
-  const u32 count = *set.count;
-  if (first_token >= count) return;
-  if constexpr (kDecodedByLoad<F>) product.request();
-
-  const u32 n_tokens = min(count - first_token, Tile::kTokens);
-  TileSums<token_tiles> sums;
-  if constexpr (Tile::kOne) {
-    const float* row = static_cast<const float*>(x) + u64(row_of_set(set, first_token)) * cols;
-    sums = product.multiply_row(memory, row);
-  } else {
-    sums = product.multiply_rows(memory, n_tokens, padded_cols, [&](u32 i) {
-      return static_cast<const T*>(x) + u64(first_token + i) * padded_cols;
-    });
-  }
-  if (!sums.complete(split, n_tokens)) return;
-  for (u32 i = threadIdx.x; i < Tile::kRows * n_tokens; i += kThreads) {
-    const u32 row = i % Tile::kRows, token = i / Tile::kRows;
-    if (first_row + row >= rows) continue;
-    const float scale = Tile::kOne ? sums.divisor : x_scale[first_token + token];
-    store_product(out, e, sums.at(row, token) * scale, row_of_set(set, first_token + token),
-                  out_stride, first_row + row);
-  }
+  const u32 first = blockIdx.y * kRows, rows = a.weight.rows;
+  multiply_tile<F, T, token_tiles>(
+      memory, a, split,
+      // Rows beyond the last repeat the last; their results are not stored.
+      [&](u32 i) { return min(first + i, rows - 1); }, kRows,
+      [&](u32 i, u32 token, auto sum_of) {
+        if (first + i < rows) store_product(a.out, e, sum_of(i), token, first + i);
+      });
 }
 
 INSTANCE(decode_gemm<FormatF16, f16, 0>)

@@ -68,14 +68,6 @@ DEVICE u32 unit_place(u32 token, u32 unit) {
   return unit ^ of_chunk ^ (token & 1) * (kUnits == 1 ? 4 : 1);
 }
 
-// Rows of a weight, or of one expert.
-struct DecodeWeight {
-  const u8* data;
-  u64 row_stride;
-  u32 cols;
-  const u64* codebooks;
-};
-
 // The chunks of weights of a lane: those of its two rows of each tile.
 template <class F, u32 row_tiles, u32 spans>
 struct WeightRing {
@@ -86,7 +78,7 @@ struct WeightRing {
 
   // row_of(i): the row of the weight that is row i of the warp's tiles.
   template <class RowOf>
-  DEVICE_MEMBER void begin(const DecodeWeight& w, RowOf row_of) {
+  DEVICE_MEMBER void begin(const WeightRows& w, RowOf row_of) {
     cols = w.cols;
     n_chunks = chunks_of<F>(w.cols);
     codebooks = w.codebooks;
@@ -266,7 +258,7 @@ struct DecodeProduct {
 
   // row_of(i): the row of the weight that is row i of the block's tile.
   template <class RowOf>
-  explicit DEVICE_MEMBER DecodeProduct(const DecodeWeight& w, RowOf row_of) : spans(w.cols) {
+  explicit DEVICE_MEMBER DecodeProduct(const WeightRows& w, RowOf row_of) : spans(w.cols) {
     const u32 first = warp_id() % kRowWarps * 16 * kRowTiles;
     weights.begin(w, [&](u32 i) { return row_of(first + i); });
   }
@@ -389,3 +381,36 @@ struct DecodeProduct {
     return {partial, divisor};
   }
 };
+
+// The product of a block for its tokens of a set, from blockIdx.x tiles on: calls
+// store(i, row of the token, sum_of) for i = 0 .. outputs - 1 and each token, where sum_of(r) is the
+// product with row r of the tile. Arguments as in DecodeProduct.
+template <class F, class T, u32 token_tiles, class RowOf, class Store>
+DEVICE void multiply_tile(void* memory, const ProductOperands& a, const ColumnSplit& split,
+                          RowOf row_of, u32 outputs, Store store) {
+  using Tile = DecodeTile<token_tiles>;
+  DecodeProduct<F, T, token_tiles> product(a.weight, row_of);
+  if constexpr (!kDecodedByLoad<F>) product.request();
+  wait_for_previous_kernel();
+  const u32 first_token = blockIdx.x * Tile::kTokens, count = *a.set.count;
+  if (first_token >= count) return;
+  if constexpr (kDecodedByLoad<F>) product.request();
+
+  const u32 n_tokens = min(count - first_token, Tile::kTokens);
+  TileSums<token_tiles> sums;
+  if constexpr (Tile::kOne) {
+    const u64 row = row_of_set(a.set, first_token);
+    sums = product.multiply_row(memory, static_cast<const float*>(a.x.data) + row * a.weight.cols);
+  } else {
+    sums = product.multiply_rows(memory, n_tokens, a.x.padded_cols, [&](u32 i) {
+      return static_cast<const T*>(a.x.data) + u64(first_token + i) * a.x.padded_cols;
+    });
+  }
+  if (!sums.complete(split, n_tokens)) return;
+  for (u32 i = threadIdx.x; i < outputs * n_tokens; i += kThreads) {
+    const u32 token = i / outputs;
+    store(i % outputs, row_of_set(a.set, first_token + token), [&](u32 row) {
+      return sums.at(row, token) * (Tile::kOne ? sums.divisor : a.x.scale[first_token + token]);
+    });
+  }
+}

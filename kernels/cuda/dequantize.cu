@@ -1,7 +1,7 @@
 // Rows of a weight as 16-bit or 32-bit floats: for products by a library (cuBLASLt), and for
 // formats without a product kernel.
 //
-//   out [rows, padded_cols] of T, zero beyond cols; weight rows first_row .. first_row + rows
+//   out [rows, padded_cols] of T, zero beyond cols
 //   grid: (padded_cols / 4096, rows); block 128
 //   moves: the weight once, 2 or 4 bytes per weight out
 //
@@ -26,18 +26,18 @@ DEVICE void store_unit(T* out, const typename F::Chunk& c, u32 p) {
 
 template <class F, class T>
 __global__ void __launch_bounds__(128, 4)
-    dequantize(T* out, const u8* weight, u64 row_stride, u32 first_row, u32 rows, u32 cols,
-               u32 padded_cols, const u64* codebooks) {
+    dequantize(Dequantize a) {
   wait_for_previous_kernel();
   constexpr u32 kUnits = F::kCols / 8, kOwn = kDecodedByLoad<F> ? kUnits : 1;
-  const u32 row = blockIdx.y;
-  if (row >= rows) return;
-  T* to = out + u64(row) * padded_cols;
-  const u8* from = weight + (u64(first_row) + row) * row_stride;
-  const u32 n_units = chunks_of<F>(cols) * kUnits, end = min(padded_cols / 8, (blockIdx.x + 1) * 512);
+  const u32 row = blockIdx.y, cols = a.weight.cols;
+  if (row >= a.weight.rows) return;
+  T* to = static_cast<T*>(a.out) + u64(row) * a.padded_cols;
+  const u8* from = a.weight.data + u64(row) * a.weight.row_stride;
+  const u32 n_units = chunks_of<F>(cols) * kUnits;
+  const u32 end = min(a.padded_cols / 8, (blockIdx.x + 1) * 512);
   for (u32 unit = blockIdx.x * 512 + threadIdx.x * kOwn; unit < end; unit += blockDim.x * kOwn) {
     typename F::Chunk c = {};
-    if (unit < n_units) c = F::load(from, cols, unit / kUnits, codebooks);
+    if (unit < n_units) c = F::load(from, cols, unit / kUnits, a.weight.codebooks);
 #pragma unroll
     for (u32 i = 0; i < kOwn; ++i) {
       // A chunk may extend beyond the last column, but rows are padded with zeros.

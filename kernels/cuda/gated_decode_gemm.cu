@@ -1,8 +1,7 @@
 // The gated unit of a decode step in one launch: out = unit(gate x, up x). The weight is the rows of
 // `gate`, followed by the rows of `up`.
 //
-//   x, x_scale: as in decode_gemm.cu; weight: 2 * width rows in the format F, row_stride bytes apart
-//   out [.., width] F32, for the tokens of a set
+//   x, weight: as in decode_gemm.cu, with 2 * width rows; out [.., width] F32
 //   grid: (tokens / tile, width / 16, blocks that share the columns); block 256; dynamic shared as
 //   in decode_gemm.cu
 //   moves: the weight, once per tile of tokens; the intermediate of decode_gemm and glu, 16 bytes
@@ -15,41 +14,22 @@
 
 template <class F, class T, u32 token_tiles>
 __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
-    gated_decode_gemm(float* out, const void* x, const float* x_scale, const u8* weight,
-                      u64 row_stride, u32 width, u32 cols, u32 padded_cols, RowSet set, u32 unit,
-                      ColumnSplit split, const u64* codebooks) {
-  using Tile = DecodeTile<token_tiles>;
-  constexpr u32 kOutputs = Tile::kRows / 2;
+    gated_decode_gemm(ProductOperands a, u32 unit, ColumnSplit split) {
+  constexpr u32 kOutputs = DecodeTile<token_tiles>::kRows / 2;
   DYNAMIC_SHARED(uint4, memory);
-  const u32 first_token = blockIdx.x * Tile::kTokens, first = blockIdx.y * kOutputs;
-  DecodeProduct<F, T, token_tiles> product({weight, row_stride, cols, codebooks}, [&](u32 i) {
-    const u32 row = min(first + i / 16 * 8 + i % 8, width - 1);
-    return i / 8 % 2 == 0 ? row : width + row;
-  });
-  if constexpr (!kDecodedByLoad<F>) product.request();
-  wait_for_previous_kernel();
-  const u32 count = *set.count;
-  if (first_token >= count) return;
-  if constexpr (kDecodedByLoad<F>) product.request();
-
-  const u32 n_tokens = min(count - first_token, Tile::kTokens);
-  TileSums<token_tiles> sums;
-  if constexpr (Tile::kOne) {
-    const float* row = static_cast<const float*>(x) + u64(row_of_set(set, first_token)) * cols;
-    sums = product.multiply_row(memory, row);
-  } else {
-    sums = product.multiply_rows(memory, n_tokens, padded_cols, [&](u32 i) {
-      return static_cast<const T*>(x) + u64(first_token + i) * padded_cols;
-    });
-  }
-  if (!sums.complete(split, n_tokens)) return;
-  for (u32 i = threadIdx.x; i < kOutputs * n_tokens; i += kThreads) {
-    const u32 own = i % kOutputs, token = i / kOutputs, gate = own / 8 * 16 + own % 8;
-    if (first + own >= width) continue;
-    const float scale = Tile::kOne ? sums.divisor : x_scale[first_token + token];
-    out[u64(row_of_set(set, first_token + token)) * width + first + own] =
-        gated_unit(unit, sums.at(gate, token) * scale, sums.at(gate + 8, token) * scale);
-  }
+  const u32 first = blockIdx.y * kOutputs, width = a.weight.rows / 2;
+  multiply_tile<F, T, token_tiles>(
+      memory, a, split,
+      [&](u32 i) {
+        const u32 row = min(first + i / 16 * 8 + i % 8, width - 1);
+        return i / 8 % 2 == 0 ? row : width + row;
+      },
+      kOutputs,
+      [&](u32 i, u32 token, auto sum_of) {
+        if (first + i >= width) return;
+        const u32 gate = i / 8 * 16 + i % 8;
+        a.out[u64(token) * width + first + i] = gated_unit(unit, sum_of(gate), sum_of(gate + 8));
+      });
 }
 
 INSTANCE(gated_decode_gemm<FormatF16, f16, 0>)

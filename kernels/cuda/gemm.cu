@@ -1,9 +1,7 @@
 // Products of many tokens on tensor cores, used without a library and for formats that the library
 // cannot read: out = residual + alpha * activation(x weight^T + bias).
 //
-//   x [tokens, padded_cols] of T, x_scale [tokens], of convert_rows; padded_cols a multiple of 64
-//   weight: `rows` rows in the format F, row_stride bytes apart
-//   out [.., out_stride] F32: token i is row i of the set
+//   x converted to T; weight: rows in the format F; out [.., out_stride] F32
 //   grid: (rows / 128, tokens / 64); block 256; dynamic shared: gemm_shared_bytes, 55296
 //
 // The method is that of gemm.cuh.
@@ -14,20 +12,18 @@
 
 template <class F, class T>
 __global__ void __launch_bounds__(kThreads)
-    gemm(float* out, const T* x, const float* x_scale, const u8* weight, u64 row_stride, u32 rows,
-         u32 cols, u32 padded_cols, u32 out_stride, RowSet set, Epilogue e,
-         const u64* codebooks) {
+    gemm(ProductOperands a, Epilogue e) {
   wait_for_previous_kernel();
   DYNAMIC_SHARED(T, memory);
-  const u32 first_token = blockIdx.y * kTokens, count = *set.count;
+  const u32 first_token = blockIdx.y * kTokens, count = *a.set.count;
   if (first_token >= count) return;
+  const T* x = static_cast<const T*>(a.x.data);
   multiply_tile<F>(
-      memory, GemmWeight{weight, row_stride, rows, cols, padded_cols, codebooks},
-      blockIdx.x * kRows, min(kTokens, count - first_token),
-      [&](u32 i) { return x + u64(first_token + i) * padded_cols; },
+      memory, a.weight, a.x.padded_cols, blockIdx.x * kRows, min(kTokens, count - first_token),
+      [&](u32 i) { return x + u64(first_token + i) * a.x.padded_cols; },
       [&](u32 row, u32 i, float sum) {
-        store_product(out, e, sum * x_scale[first_token + i], row_of_set(set, first_token + i),
-                      out_stride, row);
+        store_product(a.out, e, sum * a.x.scale[first_token + i],
+                      row_of_set(a.set, first_token + i), row);
       });
 }
 

@@ -19,16 +19,6 @@ constexpr u32 kRows = 128, kTokens = 64, kStep = 64, kThreads = 256;
 constexpr u32 kStride = kStep + 8;
 constexpr u32 kSumStride = kRows + 4;
 
-// The rows of a weight, or of one expert, in the format F, and the columns of x.
-struct GemmWeight {
-  const u8* data;
-  u64 row_stride;
-  u32 rows;
-  u32 cols;
-  u32 padded_cols;  // a multiple of 64
-  const u64* codebooks;
-};
-
 // The chunks of weights that a thread loads for one step.
 template <class F>
 struct WeightLoader {
@@ -40,7 +30,7 @@ struct WeightLoader {
   static DEVICE_MEMBER u32 chunk_of(u32 i) { return (threadIdx.x + i * kThreads) % kPerRow; }
 
   // Rows beyond the last repeat the last and are not stored; chunks beyond are zero.
-  DEVICE_MEMBER void load(const GemmWeight& w, u32 first_row, u32 step) {
+  DEVICE_MEMBER void load(const WeightRows& w, u32 first_row, u32 step) {
 #pragma unroll
     for (u32 i = 0; i < kEach; ++i) {
       const u8* row = w.data + min(first_row + row_of(i), w.rows - 1) * w.row_stride;
@@ -127,10 +117,10 @@ DEVICE void multiply_step(float (&sums)[2][4][4], const T* weights, const T* tok
 // Multiplies rows first_row .. first_row + 127 of the weight with `count` tokens, whose rows of x
 // are row_of(0), row_of(1), ..., and calls store(row, token, sum) once for each valid pair. All
 // threads of the block must call this; `memory` is its dynamic shared memory of gemm_shared_bytes,
-// 55296.
+// 55296; padded_cols is a multiple of 64.
 template <class F, class T, class RowOf, class Store>
-DEVICE void multiply_tile(T* memory, const GemmWeight& w, u32 first_row, u32 count, RowOf row_of,
-                          Store store) {
+DEVICE void multiply_tile(T* memory, const WeightRows& w, u32 padded_cols, u32 first_row, u32 count,
+                          RowOf row_of, Store store) {
   T* weight_tiles = memory;                       // [2][kRows][kStride]
   T* token_tiles = memory + 2 * kRows * kStride;  // [2][kTokens][kStride]
   const u32 warp_row = warp_id() % 4 * 32, warp_token = warp_id() / 4 * 32;
@@ -141,7 +131,7 @@ DEVICE void multiply_tile(T* memory, const GemmWeight& w, u32 first_row, u32 cou
   weights.load(w, first_row, 0);
   tokens.begin(count, row_of);
   tokens.load(token_tiles, 0);
-  const u32 n_steps = w.padded_cols / kStep;
+  const u32 n_steps = padded_cols / kStep;
   for (u32 step = 0; step < n_steps; ++step) {
     T* weight_tile = weight_tiles + step % 2 * kRows * kStride;
     T* token_tile = token_tiles + step % 2 * kTokens * kStride;

@@ -2,13 +2,9 @@
 // pair itself) times the expert's block of the weight, plus its bias.
 //
 //   x: for one pair a tile [.., cols] F32 when x_shared, else [.. * top_k, cols]; for several
-//   [tokens of the set, padded_cols] of T when x_shared, else [tokens of the set * top_k,
-//   padded_cols], with x_scale [rows of x], of convert_rows
-//   weight: n_experts * expert_rows rows; bias [n_experts, expert_rows] or null
-//   out [.. * top_k, expert_rows] F32: pairs as in moe.cuh
-//   tiles, pairs: of moe_group, with as many pairs a tile as a block has tokens
-//   grid: (expert_rows / 32, maximum number of tiles); block 256; dynamic shared as in
-//   decode_gemm.cu
+//   converted to T, with top_k rows for each token unless x_shared
+//   out [.. * top_k, rows] F32: pairs as in moe.cuh, as many a tile as a block has tokens
+//   grid: (rows / 32, maximum number of tiles); block 256; dynamic shared as in decode_gemm.cu
 //   moves: the weights of the chosen experts, once per tile of an expert
 //
 // The method is that of decode_gemm.cuh.
@@ -18,41 +14,37 @@
 
 template <class F, class T, u32 token_tiles>
 __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
-    grouped_decode_gemm(float* out, const void* x, const float* x_scale, u32 x_shared,
-                        const u8* weight, u64 row_stride, u32 expert_rows, u32 cols,
-                        u32 padded_cols, RowSet set, u32 top_k, const MoeTile* tiles,
-                        const u32* n_tiles, const u32* pairs, const float* bias,
-                        const u64* codebooks) {
+    grouped_decode_gemm(ProductOperands a, ExpertPairs e) {
   wait_for_previous_kernel();
   using Tile = DecodeTile<token_tiles>;
   DYNAMIC_SHARED(uint4, memory);
-  if (blockIdx.y >= *n_tiles) return;
-  const MoeTile tile = tiles[blockIdx.y];
-  const u32 first_row = blockIdx.x * Tile::kRows;
-  const u64 first_of_expert = u64(tile.expert) * expert_rows;
-  const u32* own = pairs + tile.first;
+  if (blockIdx.y >= *e.n_tiles) return;
+  const MoeTile tile = e.tiles[blockIdx.y];
+  const u32 first_row = blockIdx.x * Tile::kRows, rows = a.weight.rows;
+  const u32* own = e.pairs + tile.first;
   DecodeProduct<F, T, token_tiles> product(
-      {weight + first_of_expert * row_stride, row_stride, cols, codebooks},
-      [&](u32 i) { return min(first_row + i, expert_rows - 1); });
+      rows_of_expert(a.weight, tile.expert),
+      [&](u32 i) { return min(first_row + i, rows - 1); });
   product.request();
 
-  const auto x_row = [&](u32 i) { return x_shared ? own[i] / top_k : own[i]; };
   TileSums<token_tiles> sums;
   if constexpr (Tile::kOne) {
-    const u64 row = x_shared ? row_of_set(set, own[0] / top_k) : out_row_of_pair(set, own[0], top_k);
-    sums = product.multiply_row(memory, static_cast<const float*>(x) + row * cols);
+    const u64 row = x_row_of_pair(a.set, e, own[0]);
+    sums = product.multiply_row(memory, static_cast<const float*>(a.x.data) + row * a.weight.cols);
   } else {
-    sums = product.multiply_rows(memory, tile.count, padded_cols, [&](u32 i) {
-      return static_cast<const T*>(x) + u64(x_row(i)) * padded_cols;
+    sums = product.multiply_rows(memory, tile.count, a.x.padded_cols, [&](u32 i) {
+      return static_cast<const T*>(a.x.data) +
+             u64(converted_row_of_pair(e, own[i])) * a.x.padded_cols;
     });
   }
   for (u32 i = threadIdx.x; i < Tile::kRows * tile.count; i += kThreads) {
-    const u32 row = first_row + i % Tile::kRows, token = i / Tile::kRows;
-    if (row >= expert_rows) continue;
-    const float scale = Tile::kOne ? sums.divisor : x_scale[x_row(token)];
-    const float product_of_row = sums.at(i % Tile::kRows, token) * scale;
-    out[out_row_of_pair(set, own[token], top_k) * expert_rows + row] =
-        bias ? product_of_row + bias[first_of_expert + row] : product_of_row;
+    const u32 row = i % Tile::kRows, token = i / Tile::kRows;
+    if (first_row + row >= rows) continue;
+    const float scale =
+        Tile::kOne ? sums.divisor : a.x.scale[converted_row_of_pair(e, own[token])];
+    // The expert is read again, because the loop above needs its register.
+    store_of_pair(a, e, e.tiles[blockIdx.y].expert, own[token], first_row + row,
+                  sums.at(row, token) * scale);
   }
 }
 

@@ -1,8 +1,6 @@
 // Products of a weight in F32: out = residual + alpha * activation(x weight^T + bias) for few tokens.
 //
-//   x [tokens, cols] F32; weight: `rows` rows, row_stride bytes apart
-//   out [tokens, out_stride] F32, of which the first `rows` columns are written, for the tokens of
-//   a set
+//   out [.., out_stride] F32, of which the first `rows` columns are written
 //   grid: (rows / (8 / split * 2), max_rows / tokens); block 256: 8 warps
 //   split: 1, 2, 4 or 8 warps share the columns of a row
 //   moves: the weight, once per `tokens` tokens
@@ -14,23 +12,21 @@
 
 template <u32 tokens>
 __global__ void __launch_bounds__(256, matvec_blocks_per_sm(tokens))
-    matvec(float* out, const float* x, const u8* weight, u64 row_stride, u32 rows, u32 cols,
-           u32 out_stride, RowSet set, Epilogue e, u32 split) {
+    matvec(ProductOperands a, Epilogue e, u32 split) {
   wait_for_previous_kernel();
-  const u32 first = blockIdx.y * tokens, count = *set.count;
+  const float* x = static_cast<const float*>(a.x.data);
+  const u32 first = blockIdx.y * tokens, count = *a.set.count;
   if (first >= count) return;
   // Tokens beyond the last repeat the last and are not stored.
   TokenRows<tokens> token_rows;
 #pragma unroll
   for (u32 t = 0; t < tokens; ++t) {
-    token_rows.row[t] = x + u64(row_of_set(set, min(first + t, count - 1))) * cols;
+    token_rows.row[t] = x + u64(row_of_set(a.set, min(first + t, count - 1))) * a.weight.cols;
   }
-  multiply_rows<tokens>({weight, row_stride, rows, cols}, token_rows, split,
-                        [&](u32 row, u32 t, float product) {
-                          if (first + t >= count) return;
-                          store_product(out, e, product, row_of_set(set, first + t), out_stride,
-                                        row);
-                        });
+  multiply_rows<tokens>(a.weight, token_rows, split, [&](u32 row, u32 t, float product) {
+    if (first + t >= count) return;
+    store_product(a.out, e, product, row_of_set(a.set, first + t), row);
+  });
 }
 
 INSTANCE(matvec<1>)

@@ -49,14 +49,6 @@ DEVICE void accumulate(float (&sums)[kWarpRows][tokens], const uint4 (&w)[kWarpR
   }
 }
 
-// The rows of a weight that a block computes.
-struct WeightRows {
-  const u8* data;
-  u64 stride;
-  u32 count;
-  u32 cols;
-};
-
 // The rows of this warp and its share of their columns.
 struct WarpShare {
   u32 first_row;
@@ -76,7 +68,7 @@ DEVICE void add_chunks(float (&sums)[kWarpRows][tokens], const WeightRows& w,
   const u8* row[kWarpRows];
 #pragma unroll
   for (u32 i = 0; i < kWarpRows; ++i) {
-    row[i] = w.data + u64(min(share.first_row + i, w.count - 1)) * w.stride;
+    row[i] = w.data + u64(min(share.first_row + i, w.rows - 1)) * w.row_stride;
   }
   constexpr u32 ahead = chunks_ahead(tokens);
   const u32 n_chunks = (w.cols + 3) / 4, step = kWarp * share.split;
@@ -126,7 +118,7 @@ DEVICE void multiply_rows(const WeightRows& w, const TokenRows<tokens>& x, u32 s
   __syncthreads();
   if (share.part != 0 || lane_id() >= kWarpRows * tokens) return;
   const u32 i = lane_id() / tokens, t = lane_id() % tokens;
-  if (share.first_row + i >= w.count) return;
+  if (share.first_row + i >= w.rows) return;
   float sum = 0;
   for (u32 part = 0; part < split; ++part) sum += partial[warp_id() + part][lane_id()];
   store(share.first_row + i, t, sum);

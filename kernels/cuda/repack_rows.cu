@@ -1,8 +1,7 @@
 // Splits the blocks of a file into the planes that products read, and reorders their weights
 // (formats.cuh), while weights are loaded.
 //
-//   raw: rows of nb blocks, raw_row_bytes apart; out: rows out_row_stride apart
-//   grid: (nb / 8, rows); block 256: a warp per block
+//   grid: (n_blocks / 8, rows); block 256: a warp per block
 //   moves: every byte once in, once out; runs after the copy over PCIe
 
 #include "formats.cuh"
@@ -110,13 +109,12 @@ struct RawBlock<FormatQ4_K> {
 };
 
 template <class F>
-KERNEL repack_rows(u8* out, const u8* raw, u32 rows, u32 nb, u64 raw_row_bytes,
-                   u64 out_row_stride) {
+KERNEL repack_rows(RepackRows a) {
   wait_for_previous_kernel();
-  const u32 b = blockIdx.x * (blockDim.x / kWarp) + threadIdx.x / kWarp;
-  if (b >= nb || blockIdx.y >= rows) return;
-  const u8* block = raw + blockIdx.y * raw_row_bytes + u64(b) * RawBlock<F>::kBytes;
-  RawBlock<F>::repack(out + blockIdx.y * out_row_stride, block, b, nb, threadIdx.x % kWarp);
+  const u32 b = blockIdx.x * (blockDim.x / kWarp) + threadIdx.x / kWarp, row = blockIdx.y;
+  if (b >= a.n_blocks || row >= a.rows) return;
+  const u8* block = a.raw + row * a.raw_row_bytes + u64(b) * RawBlock<F>::kBytes;
+  RawBlock<F>::repack(a.out + row * a.out_row_bytes, block, b, a.n_blocks, threadIdx.x % kWarp);
 }
 
 INSTANCE(repack_rows<FormatQ8_0>)

@@ -11,11 +11,12 @@ void check_dequantize(const WeightKind& kind, u32 cols) {
   const DeviceWeight weight = random_weight(random, kind, rows, cols);
   Buffer<float> out((rows - 1) * padded);
   launch("dequantize<" + weight.format + ", float>", {{blocks_for(padded, 4096), rows - 1}, {128}},
-         out.data(), weight.data.data(), weight.row_stride, 1u, rows - 1, cols, padded,
-         codebooks().data());
+         cuda_args::Dequantize<const void*>{.out = out.data(),
+                                            .weight = weight_rows(weight, rows - 1),
+                                            .padded_cols = padded});
   for (u32 r = 0; r + 1 < rows; ++r) {
     std::vector<double> expected(padded, 0.0);
-    for (u32 i = 0; i < cols; ++i) expected[i] = weight.row(r + 1)[i];
+    for (u32 i = 0; i < cols; ++i) expected[i] = weight.row(r)[i];
     expect_near("dequantize", out.data() + r * padded, expected.data(), padded, 1e-7, 1e-6);
   }
 }
@@ -39,8 +40,15 @@ TEST(epilogue_of_a_library_product) {
   const Epilogue e = {bias.data(), residual.data(), 0.5f, 1};
   Buffer<float> out(rows * stride);
   const Buffer<u32> swapped = {1, 0};
-  launch("epilogue", {{2, rows}, {256}}, out.data(), product.data(), scale.data(),
-         RowSet{n_rows.data(), swapped.data()}, cols, cols, stride, e);
+  using LibraryProduct = cuda_args::LibraryProduct<const void*>;
+  launch("epilogue", {{2, rows}, {256}},
+         LibraryProduct{.out = out.data(),
+                        .product = product.data(),
+                        .x_scale = scale.data(),
+                        .set = {n_rows.data(), swapped.data()},
+                        .cols = cols,
+                        .product_stride = cols},
+         epilogue(e, stride));
   for (u32 r = 0; r < rows; ++r) {
     std::vector<double> expected;
     for (u32 i = 0; i < cols; ++i) {
@@ -52,8 +60,14 @@ TEST(epilogue_of_a_library_product) {
   // In place, where only the scale applies.
   Buffer<float> own(rows * cols);
   std::copy_n(product.data(), rows * cols, own.data());
-  launch("epilogue", {{2, rows}, {256}}, own.data(), own.data(), scale.data(),
-         RowSet{n_rows.data(), nullptr}, cols, cols, cols, Epilogue{nullptr, nullptr, 1, 0});
+  launch("epilogue", {{2, rows}, {256}},
+         LibraryProduct{.out = own.data(),
+                        .product = own.data(),
+                        .x_scale = scale.data(),
+                        .set = {n_rows.data(), nullptr},
+                        .cols = cols,
+                        .product_stride = cols},
+         epilogue({nullptr, nullptr, 1, 0}, cols));
   for (u32 i = 0; i < rows * cols; ++i) EXPECT(own[i] == product[i] * scale[i / cols]);
 }
 
@@ -65,8 +79,13 @@ TEST(convert_rows_moves_rows_into_the_range_of_f16) {
     const bool half = std::string(name) == "convert_rows<f16>";
     Buffer<u16> out(3 * padded);
     Buffer<float> scale(3);
-    launch(name, {{4}, {128}}, out.data(), scale.data(), x.data(),
-           RowSet{n_rows.data(), nullptr}, cols, padded);
+    launch(name, {{4}, {128}},
+           cuda_args::ConvertRows<const void*>{.out = out.data(),
+                                               .scale = scale.data(),
+                                               .x = x.data(),
+                                               .set = {n_rows.data(), nullptr},
+                                               .cols = cols,
+                                               .padded_cols = padded});
     for (u32 r = 0; r < 3; ++r) {
       for (u32 i = 0; i < padded; ++i) {
         const u16 bits = out[r * padded + i];
@@ -83,21 +102,24 @@ TEST(convert_rows_moves_rows_into_the_range_of_f16) {
 }
 
 TEST(cast_rows_of_tiles_only) {
-  struct Tile {
-    u32 first_row, n_queries, sequence, first_position, end;
-  };
   Random random(12);
   const u32 cols = 2 * 524, rows = 30;
-  const Buffer<Tile> tiles = {{2, 1, 0, 0, 1}, {9, 17, 1, 4, 21}};
+  const Buffer<QueryTile> tiles = {{2, 1, 0, 0, 1}, {9, 17, 1, 4, 21}};
   const Buffer<u32> n_tiles = {2};
   const auto in = random_floats(random, rows * cols, 3);
   Buffer<u16> half(rows * cols);
   Buffer<float> out(rows * cols);
   const emulator::Launch shape{{blocks_for(cols, 1024), 4, 8}, {256}};
-  launch("cast_rows<float, bf16>", shape, half.data(), in.data(), tiles.data(), n_tiles.data(),
-         cols);
-  launch("cast_rows<bf16, float>", shape, out.data(), half.data(), tiles.data(), n_tiles.data(),
-         cols);
+  const auto cast = [&](const char* instance, const void* to, const void* from) {
+    launch(instance, shape,
+           cuda_args::CastRows<const void*>{.out = to,
+                                            .in = from,
+                                            .tiles = tiles.data(),
+                                            .n_tiles = n_tiles.data(),
+                                            .cols = cols});
+  };
+  cast("cast_rows<float, bf16>", half.data(), in.data());
+  cast("cast_rows<bf16, float>", out.data(), half.data());
   for (u32 row = 0; row < rows; ++row) {
     const bool inside = row == 2 || (row >= 9 && row < 26);
     for (u32 i = row * cols; i < (row + 1) * cols; ++i) {

@@ -4,13 +4,24 @@
 
 namespace kernel_test {
 
-using RowSet = cuda_args::RowSet<const u32*>;
+using RowSet = cuda_args::RowSet<const void*>;
+using ProductRows = cuda_args::ProductRows<const void*>;
+using ProductOperands = cuda_args::ProductOperands<const void*>;
+
+// Rows of x in F32.
+inline ProductRows float_rows(const float* x) {
+  return {.data = x, .scale = nullptr, .padded_cols = 0};
+}
+cuda_args::WeightRows<const void*> weight_rows(const DeviceWeight& weight, u32 rows);
+cuda_args::Epilogue<const void*> epilogue(const Epilogue& e, u32 out_stride);
 
 // Rows of x converted by convert_rows: [rows of the set, pieces, padded_cols].
 struct HalfRows {
-  Buffer<u16> x;
+  Buffer<u16> data;
   Buffer<float> scale;
   u32 padded_cols;
+
+  ProductRows rows() const { return {data.data(), scale.data(), padded_cols}; }
 };
 HalfRows convert_rows(const DeviceWeight& weight, const float* x, const RowSet& set, u32 max_rows,
                       u32 pieces);
@@ -21,7 +32,7 @@ std::string half_of(const DeviceWeight& weight);
 // Launches convert_rows and a product of a prompt on tensor cores for the rows of a set.
 void launch_gemm(const Gemm& op, const RowSet& set);
 
-using ColumnSplit = cuda_args::ColumnSplit<void*>;
+using ColumnSplit = cuda_args::ColumnSplit<const void*>;
 // The tile of decode products, for one token if at_once is 1, else for 8 (2), 32 (4) or 64 (8);
 // `split` blocks share its columns.
 struct DecodeTile {

@@ -40,7 +40,36 @@ cuda_args::AttentionSplits<const void*> splits(const DecodeAttention& op) {
   return {.out = op.partial_out, .ml = op.partial_ml, .work = op.work};
 }
 
+ProductOperands operands(const GroupedMatvec& op, const ProductRows& x, const RowSet& set) {
+  return {.out = op.out, .x = x, .weight = weight_rows(*op.weight, op.expert_rows), .set = set};
+}
+
+cuda_args::ExpertPairs<const void*> expert_pairs(const GroupedMatvec& op) {
+  return {.tiles = op.tiles,
+          .n_tiles = op.n_tiles,
+          .pairs = op.pairs,
+          .bias = op.bias,
+          .top_k = op.top_k,
+          .x_shared = op.x_shared};
+}
+
 }  // namespace
+
+cuda_args::WeightRows<const void*> weight_rows(const DeviceWeight& weight, u32 rows) {
+  return {.data = weight.data.data(),
+          .codebooks = codebooks().data(),
+          .row_stride = weight.row_stride,
+          .rows = rows,
+          .cols = weight.cols};
+}
+
+cuda_args::Epilogue<const void*> epilogue(const Epilogue& e, u32 out_stride) {
+  return {.bias = e.bias,
+          .residual = e.residual,
+          .alpha = e.alpha,
+          .activation = e.activation,
+          .out_stride = out_stride};
+}
 
 void launch_kernel(const std::string& instance, const forge::Geometry& geometry,
                    const std::vector<const void*>& buffers, const void* scalars,
@@ -69,8 +98,11 @@ void launch(const Matvec& op) {
   if (w.format != "FormatF32") return launch_decode_gemm(op, {op.n_rows, nullptr});
   launch("matvec<" + std::to_string(op.at_once) + ">",
          {{blocks_for(w.rows, 8 / op.split * 2), blocks_for(op.max_rows, op.at_once)}, {256}},
-         op.out, op.x, w.data.data(), w.row_stride, w.rows, w.cols, op.out_stride,
-         RowSet{op.n_rows, nullptr}, op.epilogue, op.split);
+         ProductOperands{.out = op.out,
+                         .x = float_rows(op.x),
+                         .weight = weight_rows(w, w.rows),
+                         .set = {op.n_rows, nullptr}},
+         epilogue(op.epilogue, op.out_stride), op.split);
 }
 
 double matvec_rounding(const WeightKind& kind) {
@@ -93,11 +125,14 @@ void launch_decode_gemm(const Matvec& op, const RowSet& set) {
   const DeviceWeight& w = *op.weight;
   const DecodeTile tile = decode_tile(w, op.at_once, op.split);
   const HalfRows half = convert_rows(w, op.x, set, op.max_rows, 1);
-  const void* x = tile.token_tiles == 0 ? static_cast<const void*>(op.x) : half.x.data();
+  const ProductOperands operands = {
+      .out = op.out,
+      .x = tile.token_tiles == 0 ? float_rows(op.x) : half.rows(),
+      .weight = weight_rows(w, w.rows),
+      .set = set};
   with_split(tile, op.max_rows, w.rows, [&](emulator::Dim3 grid, ColumnSplit split) {
-    launch(decode_instance("decode_gemm", w, tile), {grid, {256}, tile.shared}, op.out, x,
-           static_cast<const float*>(half.scale.data()), w.data.data(), w.row_stride, w.rows,
-           w.cols, half.padded_cols, op.out_stride, set, op.epilogue, split, codebooks().data());
+    launch(decode_instance("decode_gemm", w, tile), {grid, {256}, tile.shared}, operands,
+           epilogue(op.epilogue, op.out_stride), split);
   });
 }
 
@@ -109,22 +144,24 @@ HalfRows convert_rows(const DeviceWeight& weight, const float* x, const RowSet& 
                       u32 pieces) {
   const u32 cols = weight.cols, padded = (cols + 63) / 64 * 64, rows = max_rows * pieces;
   HalfRows half{Buffer<u16>(rows * padded), Buffer<float>(rows), padded};
-  launch("convert_rows<" + half_of(weight) + ">", {{max_rows, pieces}, {256}}, half.x.data(),
-         half.scale.data(), x, set, cols, padded);
+  launch("convert_rows<" + half_of(weight) + ">", {{max_rows, pieces}, {256}},
+         cuda_args::ConvertRows<const void*>{.out = half.data.data(),
+                                             .scale = half.scale.data(),
+                                             .x = x,
+                                             .set = set,
+                                             .cols = cols,
+                                             .padded_cols = padded});
   return half;
-}
-
-static HalfRows convert_rows(const Gemm& op, const RowSet& set) {
-  return convert_rows(*op.weight, op.x, set, op.max_rows, 1);
 }
 
 void launch_gemm(const Gemm& op, const RowSet& set) {
   const DeviceWeight& w = *op.weight;
-  const HalfRows half = convert_rows(op, set);
+  const HalfRows half = convert_rows(w, op.x, set, op.max_rows, 1);
   const emulator::Dim3 grid = {blocks_for(w.rows, 128), blocks_for(op.max_rows, 64)};
-  launch("gemm<" + w.format + ", " + half_of(w) + ">", {grid, {256}, 55296}, op.out, half.x.data(),
-         half.scale.data(), w.data.data(), w.row_stride, w.rows, w.cols, half.padded_cols,
-         op.out_stride, set, op.epilogue, codebooks().data());
+  launch("gemm<" + w.format + ", " + half_of(w) + ">", {grid, {256}, 55296},
+         ProductOperands{
+             .out = op.out, .x = half.rows(), .weight = weight_rows(w, w.rows), .set = set},
+         epilogue(op.epilogue, op.out_stride));
 }
 
 void launch(const Gemm& op) { launch_gemm(op, {op.n_rows, nullptr}); }
@@ -149,9 +186,8 @@ void launch_grouped_matvec(const GroupedMatvec& op, const RowSet& set) {
   const DeviceWeight& w = *op.weight;
   if (w.format == "FormatF32") {
     launch("grouped_matvec<" + std::to_string(op.at_once) + ">",
-           {{blocks_for(op.expert_rows, 8 / op.split * 2), op.max_tiles}, {256}}, op.out, op.x,
-           op.x_shared, w.data.data(), w.row_stride, op.expert_rows, w.cols, set, op.top_k,
-           op.tiles, op.n_tiles, op.pairs, op.bias, op.split);
+           {{blocks_for(op.expert_rows, 8 / op.split * 2), op.max_tiles}, {256}},
+           operands(op, float_rows(op.x), set), expert_pairs(op), op.split);
     return;
   }
   u32 n_pairs = 0;
@@ -161,12 +197,10 @@ void launch_grouped_matvec(const GroupedMatvec& op, const RowSet& set) {
   const DecodeTile tile = decode_tile(w, std::min(op.at_once, 2u));
   const HalfRows half =
       convert_rows(w, op.x, {count.data(), set.list}, tokens, op.x_shared ? 1 : op.top_k);
-  const void* x = tile.token_tiles == 0 ? static_cast<const void*>(op.x) : half.x.data();
+  const ProductRows x = tile.token_tiles == 0 ? float_rows(op.x) : half.rows();
   launch(decode_instance("grouped_decode_gemm", w, tile),
-         {{blocks_for(op.expert_rows, tile.rows), op.max_tiles}, {256}, tile.shared}, op.out, x,
-         static_cast<const float*>(half.scale.data()), op.x_shared, w.data.data(), w.row_stride,
-         op.expert_rows, w.cols, half.padded_cols, set, op.top_k, op.tiles, op.n_tiles, op.pairs,
-         op.bias, codebooks().data());
+         {{blocks_for(op.expert_rows, tile.rows), op.max_tiles}, {256}, tile.shared},
+         operands(op, x, set), expert_pairs(op));
 }
 void launch(const GroupedMatvec& op) { launch_grouped_matvec(op, {nullptr, nullptr}); }
 
@@ -175,10 +209,8 @@ void launch_grouped_gemm(const GroupedMatvec& op, const RowSet& set, u32 max_tok
   const u32 pieces = op.x_shared ? 1 : op.top_k;
   const HalfRows half = convert_rows(w, op.x, set, max_tokens, pieces);
   launch("grouped_gemm<" + w.format + ", " + half_of(w) + ">",
-         {{blocks_for(op.expert_rows, 128), op.max_tiles}, {256}, 55296}, op.out, half.x.data(),
-         half.scale.data(), op.x_shared, w.data.data(), w.row_stride, op.expert_rows, w.cols,
-         half.padded_cols, set, op.top_k, op.tiles, op.n_tiles, op.pairs, op.bias,
-         codebooks().data());
+         {{blocks_for(op.expert_rows, 128), op.max_tiles}, {256}, 55296},
+         operands(op, half.rows(), set), expert_pairs(op));
 }
 
 u32 grouped_gemm_tokens() { return 64; }

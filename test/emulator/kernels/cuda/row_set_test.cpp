@@ -46,9 +46,11 @@ void check_gated(const WeightKind& kind, u32 width, u32 cols, u32 tokens, u32 at
   const u32 max_tokens = tokens + tile.tokens;
   with_split(tile, max_tokens, tiles * tile.rows, [&](emulator::Dim3 grid, ColumnSplit memory) {
     launch(decode_instance("gated_decode_gemm", weight, tile), {grid, {256}, tile.shared},
-           out.data(), at_once == 1 ? static_cast<const void*>(x.data()) : half.x.data(),
-           static_cast<const float*>(half.scale.data()), weight.data.data(), weight.row_stride,
-           width, cols, half.padded_cols, set, 1u, memory, codebooks().data());
+           ProductOperands{.out = out.data(),
+                           .x = at_once == 1 ? float_rows(x.data()) : half.rows(),
+                           .weight = weight_rows(weight, 2 * width),
+                           .set = set},
+           u32{FORGE_SILU}, memory);
   });
   for (u32 i = 0; i < tokens * width; ++i) EXPECT(out[i] == expected[i]);
 }
@@ -98,9 +100,12 @@ TEST(matvec_of_listed_rows) {
   const DeviceWeight weight = random_weight(random, fast_kinds[0], rows, cols);
   const auto x = random_floats(random, n_rows * cols);
   check_list(n_rows, rows, [&](float* out, RowSet set, u32 max_rows) {
-    launch("matvec<4>", {{blocks_for(rows, 16), blocks_for(max_rows, 4)}, {256}}, out, x.data(),
-           weight.data.data(), weight.row_stride, rows, cols, rows, set,
-           Epilogue{nullptr, nullptr, 1, 0}, 1u);
+    launch("matvec<4>", {{blocks_for(rows, 16), blocks_for(max_rows, 4)}, {256}},
+           ProductOperands{.out = out,
+                           .x = float_rows(x.data()),
+                           .weight = weight_rows(weight, rows),
+                           .set = set},
+           epilogue({nullptr, nullptr, 1, 0}, rows), 1u);
   });
 }
 

@@ -29,8 +29,13 @@ PlacedRows place_rows(const WeightKind& kind, const std::vector<u8>& raw, u32 ro
     Buffer<u8> staged(raw.size());
     std::memcpy(staged.data(), raw.data(), raw.size());
     launch("repack_rows<" + std::string(kind.format) + ">",
-           {{blocks_for(n_blocks, 8), rows}, {256}}, data.data(),
-           static_cast<const u8*>(staged.data()), rows, n_blocks, raw_row, stride);
+           {{blocks_for(n_blocks, 8), rows}, {256}},
+           cuda_args::RepackRows<const void*>{.out = data.data(),
+                                              .raw = staged.data(),
+                                              .raw_row_bytes = raw_row,
+                                              .out_row_bytes = stride,
+                                              .rows = rows,
+                                              .n_blocks = n_blocks});
   } else {
     for (u32 r = 0; r < rows; ++r) std::memcpy(&data[r * stride], &raw[r * raw_row], raw_row);
   }
