@@ -14,9 +14,9 @@ struct MatvecShape {
   uint32_t row_groups;  // threadgroups along the rows
 };
 
-// `n_tokens` is the number of all tokens; the launch has `groups_beside` times the threadgroups of
+// `n_tokens` is the number of all tokens; the launch has `n_products` times the threadgroups of
 // one product.
 MatvecShape matvec_shape(const WeightFormat& format, uint64_t rows, uint64_t cols,
-                         uint32_t n_tokens, uint32_t groups_beside = 1);
+                         uint32_t n_tokens, uint32_t n_products = 1);
 
 }  // namespace forge::metal

@@ -67,9 +67,9 @@ inline void store_product(ProductOutput to, float product, uint token, uint row)
 }
 
 // Stores a product. Where rows of a gate alternate with the rows that they gate, stores one gated
-// number for `product` and its pair's `beside`.
-inline void store_products(ProductOutput to, float product, float beside, uint token, uint row) {
+// number for `product` and its pair's `second`.
+inline void store_products(ProductOutput to, float product, float second, uint token, uint row) {
   if (to.epilogue.opened == 0) return store_product(to, product, token, row);
   if (row % 2 != 0) return;
-  to.out[ulong(token) * to.out_stride + row / 2] = gated_unit(to.epilogue.unit, product, beside);
+  to.out[ulong(token) * to.out_stride + row / 2] = gated_unit(to.epilogue.unit, product, second);
 }

@@ -146,7 +146,7 @@ struct PartialSums {
 // A lane's result for a row and a token.
 struct RowProduct {
   float product;
-  float beside;   // for rows in pairs, the product of the second row
+  float second;   // for rows in pairs, the product of the second row
   float squares;  // the sum of squares of NormedTokens
 };
 

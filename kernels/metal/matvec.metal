@@ -11,7 +11,7 @@ struct StoreProduct {
 
   void operator()(uint row, uint t, RowProduct p) const {
     if (first + t >= set.count) return;
-    store_products(to, p.product, p.beside, row_of(set, first + t), row);
+    store_products(to, p.product, p.second, row_of(set, first + t), row);
   }
 };
 

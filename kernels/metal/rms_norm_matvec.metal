@@ -19,7 +19,7 @@ struct StoreNormedProduct {
   void operator()(uint row, uint t, RowProduct p) const {
     if (first + t >= set.count) return;
     const float scale = 1.0f / precise::sqrt(p.squares / float(cols) + eps);
-    store_products(to, p.product * scale, p.beside * scale, row_of(set, first + t), row);
+    store_products(to, p.product * scale, p.second * scale, row_of(set, first + t), row);
   }
 };
 

@@ -41,7 +41,7 @@ export function tokenizerFromJson(json: unknown, config: unknown, source: string
   const root = new Fields(json, `${source}:`);
   const settings = config === undefined || config === null
     ? undefined
-    : new Fields(config, `tokenizer_config.json beside ${source}:`);
+    : new Fields(config, `tokenizer_config.json next to ${source}:`);
   const model = root.object("model");
   if (model === undefined) throw root.wrong("model", "an object");
   const type = model.string("type", guessType(model));

@@ -249,7 +249,7 @@ async function checkNeighbours(
     return { sequence, begin, end: begin + 1 };
   };
   await compare("decoded together", sequences.map((sequence) => next(sequence, 0)));
-  await compare("decoded beside a prompt", [
+  await compare("decoded next to a prompt", [
     ...sequences.slice(0, -1).map((sequence) => next(sequence, 1)),
     { sequence: last, begin: 0, end: last.prompt.length },
   ]);

@@ -150,7 +150,7 @@ Deno.test("models: the least recently used makes room, but none that is answerin
 
   const streams = [await models.stream("a"), await models.stream("c")];
   const waiting = models.complete("b");
-  // Both are busy: one of them takes no new request, and goes when its answer has ended.
+  // Both are busy: one of them takes no new request, and is unloaded after its answer.
   await new Promise((resolve) => setTimeout(resolve, 50));
   const again = models.complete("a");
   assertEquals(models.loads, ["a", "b", "c"]);
@@ -158,7 +158,7 @@ Deno.test("models: the least recently used makes room, but none that is answerin
   for (const reader of streams) await reader.cancel();
   assertEquals((await waiting).model, "b");
   assertEquals((await again).model, "a");
-  // The model that went did not take the request that came before its end.
+  // The unloaded model did not take the request that came before its end.
   assertEquals(models.loads, ["a", "b", "c", "b", "a"]);
   assertEquals((await models.loaded()).length, 2);
 });

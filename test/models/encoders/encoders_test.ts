@@ -138,7 +138,7 @@ function ggufTokenizer({ model, added_tokens }: JsonObject): Record<string, Gguf
   };
 }
 
-/** Fields of the architectures beside those of every encoder. */
+/** Fields of the architectures in addition to those of every encoder. */
 const GGUF_FIELDS: Readonly<Record<string, Record<string, GgufField>>> = {
   "nomic-bert": { "rope.freq_base": ["f32", 1000] },
   "jina-bert-v3": { "rope.freq_base": ["f32", 20_000] },

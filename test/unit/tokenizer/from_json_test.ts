@@ -172,7 +172,7 @@ Deno.test("inconsistent files are bad models", () => {
   assertThrows(
     () => build(characterJson("a"), { bos_token: "<s>" }),
     ForgeError,
-    `tokenizer_config.json beside tokenizer.json: bos_token is "<s>", which is not in the vocabulary`,
+    `tokenizer_config.json next to tokenizer.json: bos_token is "<s>", which is not in the vocabulary`,
   );
   for (const json of [null, 1, "x", [], undefined]) {
     assertThrows(() => build(json as unknown as Json), ForgeError, "expected an object");
