@@ -44,14 +44,14 @@ export const CUDA_HOST: readonly Mutant[] = [
     [
       "rows-past-a-grid",
       "cuda/weight_store.cpp",
-      "256, 0, to + done * to_row_bytes,",
-      "256, 0, to,",
+      "{.out = to + done * to_row_bytes,",
+      "{.out = to,",
     ],
     [
       "rows-of-a-piece-past-a-grid",
       "cuda/weight_store.cpp",
-      "staging.raw.at(done * raw_bytes), rows, blocks",
-      "staging.raw.at(), rows, blocks",
+      ".raw = staging.raw.at(done * raw_bytes)",
+      ".raw = staging.raw.at()",
     ],
     [
       "buffer-that-is-still-copied",
@@ -193,8 +193,8 @@ export const CUDA_HOST: readonly Mutant[] = [
     [
       "rows-of-an-expert",
       "cuda/plan_moe.cpp",
-      "const Grid grid{divide_up(expert_rows, tile.rows), groups.max_tiles};",
-      "const Grid grid{expert_rows / tile.rows, groups.max_tiles};",
+      "const Grid grid{divide_up(operands.weight.rows, tile.rows), groups.max_tiles};",
+      "const Grid grid{operands.weight.rows / tile.rows, groups.max_tiles};",
     ],
   ),
   ...group(
@@ -208,8 +208,8 @@ export const CUDA_HOST: readonly Mutant[] = [
     [
       "grid-of-a-gemm",
       "cuda/plan_products.cpp",
-      "const Grid grid{divide_up(p.part->rows, kGemmRows), divide_up(rows.max_rows, kGemmTokens)};",
-      "const Grid grid{divide_up(p.part->rows, kGemmRows), rows.max_rows / kGemmTokens};",
+      "const Grid grid{divide_up(p.weight.rows, kGemmRows), divide_up(rows.max_rows, kGemmTokens)};",
+      "const Grid grid{divide_up(p.weight.rows, kGemmRows), rows.max_rows / kGemmTokens};",
     ],
   ),
 ];
