@@ -204,7 +204,8 @@ export const sanitizerCases: readonly Case[] = [
   { fn: "decode", head_dim: 64, q: [3, 2], k: [600, 5], heads: 2, page: 8, splits: 2, packed_q: 1 },
   { fn: "decode", head_dim: 64, q: [10], k: [70], heads: 4, kv_heads: 1, causal: 1 },
   { fn: "fwd", head_dim: 64, q: [30], k: [300], capability: 90, heads: 6 },
-  { fn: "varlen", head_dim: 128, q: [3, 20], k: [5, 140], causal: 1, capability: 90, order: 5 },
+  // More tiles of keys than stages, so that a stage is filled again.
+  { fn: "varlen", head_dim: 128, q: [3, 20], k: [5, 660], causal: 1, capability: 90, order: 5 },
   { fn: "varlen", head_dim: 96, q: [20], k: [150], page: 16, capability: 90, order: 11 },
 ];
 

@@ -163,11 +163,23 @@ export const CUDA_HOST: readonly Mutant[] = [
       "const uint64_t v_offset = k_scales + scales(shape.k_head_dim);",
       "const uint64_t v_offset = k_scales;",
     ],
+  ),
+  ...group(
+    on("sampling"),
     [
       "alignment-of-scratch",
       "gpu/planner.h",
       "static constexpr uint32_t kScratchAlignment = 256;",
       "static constexpr uint32_t kScratchAlignment = 4;",
+    ],
+  ),
+  ...group(
+    { ...on("moe"), filter: "two routes" },
+    [
+      "groups-of-another-route",
+      "gpu/planner.h",
+      "    if (routed_ != routed) {",
+      "    if (routed_ != routed && groups_.empty()) {",
     ],
   ),
   ...group(
@@ -177,12 +189,6 @@ export const CUDA_HOST: readonly Mutant[] = [
       "gpu/planner.h",
       "std::min(pairs, routed.n_experts + pairs / tile_tokens);",
       "std::min(pairs, 1 + pairs / tile_tokens);",
-    ],
-    [
-      "groups-of-another-route",
-      "gpu/planner.h",
-      "    if (routed_ != routed) {",
-      "    if (routed_ != routed && groups_.empty()) {",
     ],
     [
       "counts-of-a-group",
@@ -198,13 +204,16 @@ export const CUDA_HOST: readonly Mutant[] = [
     ],
   ),
   ...group(
-    on("matmul"),
+    { ...on("concatenated_weights"), filter: "concatenated weights" },
     [
       "parts-of-a-bias",
       "cuda/plan_products.cpp",
       ".epilogue = {.bias = bias ? bias + skip : 0,",
       ".epilogue = {.bias = bias,",
     ],
+  ),
+  ...group(
+    on("matmul"),
     [
       "grid-of-a-gemm",
       "cuda/plan_products.cpp",

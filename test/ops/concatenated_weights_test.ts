@@ -10,6 +10,7 @@ import {
   matrixOf,
   matrixOfRows,
   randomByteMatrix,
+  randomMatrix,
   rowOf,
   rowsOf,
   stack,
@@ -17,7 +18,7 @@ import {
 import type { Random } from "../support/random.ts";
 import { runStep, tokenInputs } from "../support/step_graph.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { computableTypes, randomWeight, type TestWeight } from "../support/weights.ts";
+import { computableTypes, f32Vector, randomWeight, type TestWeight } from "../support/weights.ts";
 import { products } from "./plain_matmul.ts";
 
 /** Writes tensors to a file, each after 1 to 7 other bytes. */
@@ -76,11 +77,23 @@ deviceTest("concatenated weights of every type", async (device, random) => {
 
   for (const tokens of [1, 9]) {
     const x = randomByteMatrix(random, tokens, cols, 1 / Math.sqrt(cols));
+    const bias = random.normals(expected.rows),
+      residual = randomMatrix(random, tokens, expected.rows);
     const actual = await runStep(device, tokenInputs(tokens), (graph) => ({
-      value: graph.recorder.matmul(graph.input(x), weight),
+      value: graph.recorder.matmul(graph.input(x), weight, {
+        bias: graph.weight(f32Vector(bias)),
+        residual: graph.input(residual),
+      }),
       cols: expected.rows,
     }));
-    const plain = matrixOfRows(tokens, expected.rows, (row) => products(rowOf(x, row), expected));
+    const plain = matrixOfRows(
+      tokens,
+      expected.rows,
+      (row) =>
+        products(rowOf(x, row), expected).map((sum, i) =>
+          sum + bias[i]! + rowOf(residual, row)[i]!
+        ),
+    );
     const tolerance = isGpu(device) ? HALF_PRODUCTS : { absolute: 1e-6, relative: 4e-6 };
     assertClose(actual, plain, tolerance, `${tokens} tokens`);
   }

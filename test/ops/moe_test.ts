@@ -1,6 +1,8 @@
 /** Mixture of experts: routing, products with the chosen experts and their weighted sum. */
 import type { Backend, MoeRouteOptions } from "../../src/backend.ts";
+import { deviceTest } from "../support/devices.ts";
 import {
+  assertSameBits,
   HALF_PRODUCTS,
   type Matrix,
   matrixOf,
@@ -300,3 +302,27 @@ opTest<CombineCase>("moe_combine", {
   },
   tolerance: { absolute: 1e-6, relative: 2e-6 },
 });
+
+deviceTest(
+  "products of two routes of a program use the experts of each",
+  async (device, random) => {
+    const tokens = 9, experts = 8, topK = 2, rows = 32;
+    const x = randomByteMatrix(random, tokens, 256, 1 / 16);
+    const weight = randomWeight(random, "Q8_0", experts * rows, x.cols);
+    const routes = [randomMatrix(random, tokens, experts), randomMatrix(random, tokens, experts)];
+    const product = (...logits: Matrix[]) =>
+      runStep(device, tokenInputs(tokens), (graph) => {
+        const { recorder } = graph;
+        const input = graph.input(x), all = graph.weight(weight);
+        const values = logits.map((own) => {
+          const route = recorder.moeRoute(graph.input(own), { topK, normalize: true });
+          return recorder.moeMatmul(input, route, all, experts);
+        });
+        return { value: values.at(-1)!, cols: topK * rows };
+      });
+    for (const route of routes) {
+      const others = routes.filter((other) => other !== route);
+      assertSameBits(await product(...others, route), await product(route), "the last product");
+    }
+  },
+);
