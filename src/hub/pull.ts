@@ -58,7 +58,8 @@ export async function pull(text: string, options: PullOptions = {}): Promise<Sto
   if (stored !== undefined) return stored;
 
   const hub = hubOf(repository, revision);
-  const selection = selectFiles(repository, await listFiles(hub, options), selector);
+  const listing = await listFiles(hub, options);
+  const selection = selectFiles(repository, listing.files, selector);
   const folder = repositoryFolder(repository, revision);
   for (const file of selection.files) storedPath(folder, file);
   using _lock = await waitForLock(folder, options);
@@ -66,7 +67,7 @@ export async function pull(text: string, options: PullOptions = {}): Promise<Sto
   if (pulledMeanwhile !== undefined) return pulledMeanwhile;
   await writeManifest(folder, name, selection);
   try {
-    for (const file of selection.files) await pullFile(hub, folder, file, options);
+    for (const file of selection.files) await pullFile(hub, listing, folder, file, options);
   } catch (error) {
     // A download without any data is not listed.
     if (listModels().find((model) => model.name === name)?.bytes === 0) removeLocked(name);
@@ -78,8 +79,9 @@ export async function pull(text: string, options: PullOptions = {}): Promise<Sto
 /** Addresses and headers of a repository's revision on a hub. */
 interface Hub {
   readonly endpoint: string;
+  readonly revision: string;
   readonly listing: string;
-  /** Base address of its files, with a slash at the end. */
+  /** Base address of the files of all revisions, with a slash at the end. */
   readonly files: string;
   readonly headers: Readonly<Record<string, string>>;
 }
@@ -89,8 +91,9 @@ function hubOf(repository: string, revision: string): Hub {
   const token = Deno.env.get(TOKEN_VARIABLE);
   return {
     endpoint,
+    revision,
     listing: `${endpoint}/api/models/${repository}/revision/${revision}?blobs=true`,
-    files: `${endpoint}/${repository}/resolve/${revision}/`,
+    files: `${endpoint}/${repository}/resolve/`,
     headers: token ? { authorization: `Bearer ${token}` } : {},
   };
 }
@@ -111,6 +114,7 @@ async function waitForLock(
 
 async function pullFile(
   hub: Hub,
+  { revision }: Listing,
   folder: string,
   file: HubFile,
   { signal, onProgress }: PullOptions,
@@ -118,7 +122,7 @@ async function pullFile(
   const path = storedPath(folder, file);
   if (await isWhole(path, file)) return;
   await download({
-    url: hub.files + file.path.split("/").map(encodeURIComponent).join("/"),
+    url: hub.files + [revision, ...file.path.split("/")].map(encodeURIComponent).join("/"),
     path,
     headers: hub.headers,
     bytes: file.bytes,
@@ -128,11 +132,17 @@ async function pullFile(
   });
 }
 
-/** Returns the files of a repository with sizes and checksums. */
+/** Files of a repository with sizes and checksums. */
+interface Listing {
+  readonly files: readonly HubFile[];
+  /** The commit that was listed, so that files of a branch that moves are not mixed, if known. */
+  readonly revision: string;
+}
+
 async function listFiles(
-  { endpoint, listing: url, headers }: Hub,
+  { endpoint, listing: url, headers, revision }: Hub,
   { signal, listingTimeoutMs = LISTING_TIMEOUT_MS }: PullOptions,
-): Promise<HubFile[]> {
+): Promise<Listing> {
   const timeout = new AbortController();
   const signals = [timeout.signal, ...(signal === undefined ? [] : [signal])];
   const timer = setTimeout(() => timeout.abort(), listingTimeoutMs);
@@ -168,11 +178,12 @@ async function listFiles(
     );
   }
   const body = parseJson(text, url);
-  const siblings = isJsonObject(body) ? body.siblings : undefined;
+  const { siblings, sha } = isJsonObject(body) ? body : {};
   if (!Array.isArray(siblings)) {
     throw new ForgeError("bad_model", `${url} answered without a list of files ("siblings")`);
   }
-  return siblings.flatMap(readFile);
+  const isCommit = typeof sha === "string" && /^[0-9a-f]{40}$/.test(sha);
+  return { files: siblings.flatMap(readFile), revision: isCommit ? sha : revision };
 }
 
 function readFile(sibling: JsonValue): HubFile[] {

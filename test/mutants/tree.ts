@@ -14,10 +14,11 @@ export interface CheckResult {
 }
 
 /**
- * Returns the libraries that contain a source file, and the reference library that tests compare them
- * with. Tests build emulated kernels themselves.
+ * Returns the libraries that contain a mutant's file, and the reference library that tests compare them
+ * with. Tests build emulated kernels, and the library for emulated Metal, themselves.
  */
-function librariesOf(file: string): readonly LibraryName[] {
+function librariesOf({ file, caughtBy }: Mutant): readonly LibraryName[] {
+  if ("gpu" in caughtBy && caughtBy.gpu === "metal") return ["reference"];
   if (file.startsWith("csrc/cpu/")) return ["reference", "cpu"];
   if (file.startsWith("csrc/cuda/") || file.startsWith("csrc/gpu/")) {
     return ["reference", "cuda"];
@@ -79,8 +80,8 @@ export class Tree implements Disposable {
   }
 
   /** Rebuilds the libraries that contain a mutant's file. */
-  async build({ file }: Mutant): Promise<void> {
-    const only = librariesOf(file);
+  async build(mutant: Mutant): Promise<void> {
+    const only = librariesOf(mutant);
     if (only.length > 0) await buildLibraries({ root: this.#root, only });
   }
 

@@ -20,11 +20,17 @@ export class FakeHub implements AsyncDisposable {
   sendsEtags = true;
   /** True to include checksums in the file listing. */
   listsChecksums = true;
+  /** True to name the commit in the file listing. */
+  listsCommits = false;
   /** Response to the next request for the file listing. */
   listing: (() => Response) | undefined;
   /** True to honour range requests. */
   honoursRange = true;
+  /** Called before each download. */
+  onDownload = () => {};
   #files: ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
+  /** Files by commit. */
+  readonly #commits = new Map<string, ReadonlyMap<string, Uint8Array<ArrayBuffer>>>();
   readonly #declared: Record<string, { size?: number; sha256?: string }>;
   readonly #server: Deno.HttpServer<Deno.NetAddr>;
 
@@ -59,10 +65,12 @@ export class FakeHub implements AsyncDisposable {
     const failure = this.failures.shift();
     if (failure) return new Response(null, { status: failure, headers: { "retry-after": "0" } });
     if (path.startsWith("/api/models/")) {
-      return this.listing?.() ?? Response.json({ siblings: this.#siblings() });
+      return this.listing?.() ?? Response.json({ siblings: this.#siblings(), sha: this.#commit() });
     }
-    const name = /^\/[^/]+\/[^/]+\/resolve\/[^/]+\/(.+)$/.exec(path)?.[1] ?? "";
-    const data = this.#files.get(name);
+    this.onDownload();
+    const [, revision = "", name = ""] = /^\/[^/]+\/[^/]+\/resolve\/([^/]+)\/(.+)$/.exec(path) ??
+      [];
+    const data = (this.#commits.get(revision) ?? this.#files).get(name);
     if (data === undefined) return new Response(null, { status: 404 });
     const etag = `"${sha256(data).slice(0, 16)}"`;
     const isSame = ifRange === null || ifRange === etag;
@@ -87,6 +95,13 @@ export class FakeHub implements AsyncDisposable {
         if (!stalls) controller.close();
       },
     });
+  }
+
+  #commit(): string | undefined {
+    if (!this.listsCommits) return undefined;
+    const commit = createHash("sha1").update([...this.#files.values()].join()).digest("hex");
+    this.#commits.set(commit, this.#files);
+    return commit;
   }
 
   #siblings() {

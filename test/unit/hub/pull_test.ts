@@ -379,6 +379,24 @@ for (const listsChecksums of [true, false]) {
   );
 }
 
+Deno.test("all files are of the commit that was listed, although its branch moves", async () => {
+  const version = () => ({
+    "config.json": bytes(5),
+    [SHARDS[0]]: bytes(70),
+    [SHARDS[1]]: bytes(80),
+  });
+  const listed = version();
+  const hub = new FakeHub(listed);
+  Object.assign(hub, { listsCommits: true, listsChecksums: false });
+  hub.onDownload = () => hub.replaceFiles(version());
+  await withHub(hub, async () => {
+    const { path } = await pull("org/model");
+    for (const [name, data] of Object.entries(listed)) {
+      assertEquals(await Deno.readFile(join(path, name)), data, name);
+    }
+  });
+});
+
 for (const sendsEtags of [true, false]) {
   for (const listsChecksums of [true, false]) {
     const known = `${sendsEtags ? "an" : "no"} ETag and ${listsChecksums ? "a" : "no"} checksum`;
