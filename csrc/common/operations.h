@@ -378,6 +378,29 @@ struct AttentionOp {
   }
 };
 
+// Keeps a row of each token in the keys of a cache whose values are in its keys. Stores x, if given, at
+// the position of each token; then out[tokens, n_kv_heads * k_head_dim] is the row stored at the
+// position before, zeros at position 0. The tokens of a sequence are consecutive.
+struct PreviousRowsOp {
+  OptionalInput x;
+  KvRef kv;
+  FORGE_OPERANDS("previous_rows", x, kv)
+
+  Shape check(const OperationChecks& c) const {
+    const KvShape& shape = kv->shape;
+    const uint64_t cols = uint64_t{shape.n_kv_heads} * shape.k_head_dim;
+    c.expect(shape.values_in_keys, "the cache has values apart from its keys");
+    c.expect(shape.type != WeightType::Q8_0 && shape.type != WeightType::Q4_0,
+             "the cache is quantised; valid are F32, F16 and BF16");
+    if (x != 0) {
+      const Value& in = c.value("x", x);
+      c.expect(in.rows == Rows::tokens && in.cols == cols, "x has ", in.cols, " columns; expected ",
+               cols, ", for each token");
+    }
+    return {Rows::tokens, cols};
+  }
+};
+
 // x is groups of (gate[width] | up[width]); out is groups of the gated unit of both:
 // activation(gate) * up, or FORGE_CLAMPED_SWIGLU.
 struct GluOp {
@@ -725,8 +748,8 @@ struct SampleOp {
 
 #define FORGE_OPERATIONS(X)                                                                      \
   X(EmbedOp) X(AddEmbeddingOp) X(RmsNormOp) X(LayerNormOp) X(MatmulOp) X(HeadMatmulOp)           \
-  X(RopeTableOp) X(RopeAppendOp) X(AttentionOp) X(GluOp) X(SigmoidGateOp) X(GatedRmsNormOp)      \
-  X(CausalConv1dOp)                                                                              \
+  X(RopeTableOp) X(RopeAppendOp) X(AttentionOp) X(PreviousRowsOp) X(GluOp) X(SigmoidGateOp)      \
+  X(GatedRmsNormOp) X(CausalConv1dOp)                                                            \
   X(GatedDeltaRuleOp) X(GatherColumnsOp) X(PermuteColumnsOp) X(MoeRouteOp) X(MoeMatmulOp)        \
   X(MoeCombineOp) X(GatherOutputsOp) X(SoftcapOp) X(ClampOp) X(XieluOp)        \
   X(SampleOp)

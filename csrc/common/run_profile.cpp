@@ -34,6 +34,13 @@ class WorkSum {
     values(op);
   }
 
+  // Rows of the cache are read and, if there is an x, written.
+  void operator()(const PreviousRowsOp& op) {
+    const uint64_t position_bytes = op.kv->page_bytes / op.kv->shape.page_tokens;
+    sum_.bytes += (op.x == 0 ? 1 : 2) * inputs_.n_tokens * position_bytes;
+    values(op);
+  }
+
   void operator()(const EmbedOp& op) { lookup(op); }
 
   void operator()(const AddEmbeddingOp& op) { lookup(op); }

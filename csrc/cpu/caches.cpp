@@ -103,6 +103,22 @@ void CpuKv::store(uint32_t page_index, uint32_t slot, const float* k, const floa
   }
 }
 
+void CpuKv::read_keys(uint32_t page_index, uint32_t slot, float* k) const {
+  const uint32_t n = shape.k_head_dim;
+  for (uint32_t head = 0; head < shape.n_kv_heads; ++head, k += n) {
+    const uint8_t* row = page(page_index) + head * head_bytes_ + slot * n * element_bytes_;
+    if (shape.type == WeightType::F32) {
+      std::memcpy(k, row, n * sizeof(float));
+      continue;
+    }
+    for (uint32_t i = 0; i < n; ++i) {
+      uint16_t half;
+      std::memcpy(&half, row + 2 * i, sizeof half);
+      k[i] = shape.type == WeightType::BF16 ? bf16_to_f32(half) : f16_to_f32(half);
+    }
+  }
+}
+
 void CpuKv::store_k(uint8_t* keys, uint32_t slot, const float* k) {
   const uint32_t n = shape.k_head_dim;
   uint8_t* to = keys + slot * element_bytes_;

@@ -22,6 +22,9 @@ class CpuKv : public KvCache {
   // Stores k and v of all heads of one token at `slot` of a page.
   void store(uint32_t page, uint32_t slot, const float* k, const float* v);
 
+  // Reads the keys of all heads of one token, of a float type with values in the keys.
+  void read_keys(uint32_t page, uint32_t slot, float* k) const;
+
   // Returns the addresses of a head in page 0.
   KvHead head(uint32_t kv_head) const;
 

@@ -79,6 +79,9 @@ inline Geometry geometry(const kernel_args::RopeAppendArgs& a, uint32_t tokens) 
   return {{tokens, a.n_heads + kept_heads},
           {128, std::max(a.kv.k_dim, a.kv.v_dim) * sizeof(float)}};
 }
+inline Geometry geometry(const kernel_args::PreviousRowsArgs& a, uint32_t tokens) {
+  return {{tokens, a.kv.n_kv_heads}, {128}};
+}
 inline Geometry geometry(const kernel_args::MoeRouteArgs&, uint32_t tokens) {
   return {{divide_up(tokens, 4)}, {128}};
 }

@@ -267,6 +267,22 @@ class SharedOperations : public Planner<Address, Entry> {
         std::string("<") + kv.element() + ">");
   }
 
+  void emit(const PreviousRowsOp& op) {
+    const DeviceKv& kv = device_kv(*op.kv);
+    launch<kernel_args::PreviousRows>(shape_.tokens,
+                                      {.out = value(op.out),
+                                       .x = value(op.x),
+                                       .pages = numbers(op.kv),
+                                       .positions = inputs_.positions,
+                                       .sequences = inputs_.sequences,
+                                       .page_tables = inputs_.page_tables,
+                                       .n_tokens = inputs_.n_tokens},
+                                      {.kv = kv.kernel_pages(),
+                                       .page_stride = inputs_.page_stride,
+                                       .has_x = op.x != 0},
+                                      std::string("<") + kv.element() + ">");
+  }
+
   void emit(const MoeRouteOp& op) {
     launch<kernel_args::MoeRoute>(max_rows(op.logits),
                                   {.out = value(op.out),

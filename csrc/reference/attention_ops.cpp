@@ -89,6 +89,27 @@ void Executor::execute(const RopeAppendOp& op) {
   }
 }
 
+void Executor::execute(const PreviousRowsOp& op) {
+  const Matrix x = matrix(op.x), out = matrix(op.out);
+  auto& kv = static_cast<ReferenceKv&>(*op.kv);
+  const uint32_t page_tokens = kv.shape.page_tokens;
+  const auto page_of = [&](uint64_t t, uint32_t position) {
+    const auto table = inputs_->page_table(static_cast<uint32_t>(t));
+    return static_cast<uint32_t>(table[position / page_tokens]);
+  };
+  for (uint64_t t = 0; x.data && t < x.rows; ++t) {
+    const auto position = static_cast<uint32_t>(inputs_->positions[t]);
+    kv.store(page_of(t, position), position % page_tokens, x.row(t), nullptr);
+  }
+  for (uint64_t t = 0; t < out.rows; ++t) {
+    const auto position = static_cast<uint32_t>(inputs_->positions[t]);
+    for (uint32_t i = 0; i < out.cols; ++i) {
+      out.row(t)[i] = position == 0 ? 0.0f
+                                    : kv.k(page_of(t, position - 1), (position - 1) % page_tokens, 0, i);
+    }
+  }
+}
+
 void Executor::execute(const AttentionOp& op) {
   const Matrix q = matrix(op.q), out = matrix(op.out);
   const auto& kv = static_cast<const ReferenceKv&>(*op.kv);

@@ -254,6 +254,15 @@ export class Recorder {
     });
   }
 
+  /**
+   * Keeps a row of each token in the keys of a cache whose values are in its keys: stores `x`, if
+   * given, at the token's position, and returns the row stored at the position before, zeros at
+   * position 0.
+   */
+  previousRows(x: Value | undefined, kv: KvCache): Value {
+    return this.#sink.record("previous_rows", { x, kv });
+  }
+
   /** A gated unit over groups of `(gate[width] | up[width])`. */
   glu(x: Value, width: number, unit: GatedUnit): Value {
     return this.#sink.record("glu", { x, width, unit });

@@ -120,6 +120,10 @@ const ROPE: KernelCheck = {
   ],
   kernels: ["rope_append.cu", "rope_table.cu"],
 };
+const PREVIOUS_ROWS: KernelCheck = {
+  kernelTests: ["previous_rows_f32", "previous_rows_f16_of_several_heads", "previous_rows_bf16"],
+  kernels: ["previous_rows.cu"],
+};
 const NORMS: KernelCheck = {
   kernelTests: ["rms_norm_of_groups", "rms_norm_with_residual", "rms_norm_of_small_numbers"],
   kernels: ["rms_norm.cu"],
@@ -426,6 +430,21 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "rope_append.cu",
       "row + q_cols + k_cols + own * kv.v_dim",
       "row + q_cols + k_cols",
+    ],
+  ),
+  ...group(
+    PREVIOUS_ROWS,
+    [
+      "row-before-in-the-run",
+      "previous_rows.cu",
+      "a.x[row - u64(kv.n_kv_heads) * dim + i]",
+      "a.x[row + i]",
+    ],
+    [
+      "page-of-the-row-before",
+      "previous_rows.cu",
+      "keys_of<T>(kv, u32(table[before / kv.page_tokens]), head)",
+      "keys_of<T>(kv, u32(table[position / kv.page_tokens]), head)",
     ],
   ),
   ...group(

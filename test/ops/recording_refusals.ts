@@ -23,6 +23,9 @@ const kvShape: KvShape = {
   vHeadDim: 4,
 };
 
+/** Caches of rows of 8. */
+const rowShape: KvShape = { ...kvShape, valuesInKeys: true };
+
 /** The parts of the recordings below. */
 export interface Parts {
   readonly recorder: Recorder;
@@ -376,6 +379,22 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
     [
       "residual has 8 columns; expected 4",
       (p) => p.recorder.moeCombine(p.x, p.recorder.moeRoute(p.x, route), p.x),
+    ],
+  ],
+  previous_rows: [
+    ["x is 99", (p) => p.recorder.previousRows(unknown, p.device.createKv(rowShape))],
+    ["the cache has values apart from its keys", (p) => p.recorder.previousRows(p.x, p.kv)],
+    [
+      "x has 8 columns; expected 12",
+      (p) => p.recorder.previousRows(p.x, p.device.createKv({ ...rowShape, kHeadDim: 6 })),
+    ],
+    [
+      "x has 8 columns; expected 8, for each token",
+      (p) => p.recorder.previousRows(p.outputs, p.device.createKv(rowShape)),
+    ],
+    [
+      "the cache is quantised",
+      (p) => p.recorder.previousRows(p.x, p.device.createKv({ ...rowShape, type: "Q8_0" })),
     ],
   ],
   gather_outputs: [

@@ -1,5 +1,6 @@
 // Rotary embedding, the KV cache and attention.
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -66,6 +67,31 @@ void CpuExecutor::execute(const RopeAppendOp& op) {
     const int32_t page =
         inputs_->page_table(static_cast<uint32_t>(t))[position / shape.page_tokens];
     kv.store(static_cast<uint32_t>(page), position % shape.page_tokens, keys, k + k_cols);
+  });
+}
+
+void CpuExecutor::execute(const PreviousRowsOp& op) {
+  const Matrix x = matrix(op.x), out = matrix(op.out);
+  auto& kv = static_cast<CpuKv&>(*op.kv);
+  const uint32_t page_tokens = kv.shape.page_tokens;
+  const auto page_of = [&](uint64_t t, uint32_t position) {
+    const auto table = inputs_->page_table(static_cast<uint32_t>(t));
+    return static_cast<uint32_t>(table[position / page_tokens]);
+  };
+  const auto position_of = [&](uint64_t t) { return static_cast<uint32_t>(inputs_->positions[t]); };
+  if (x.data) {
+    for_rows(x.rows, x.cols, [&](uint64_t t, uint32_t) {
+      const uint32_t position = position_of(t);
+      kv.store(page_of(t, position), position % page_tokens, x.row(t), nullptr);
+    });
+  }
+  for_rows(out.rows, out.cols, [&](uint64_t t, uint32_t) {
+    const uint32_t position = position_of(t);
+    if (position == 0) {
+      std::fill_n(out.row(t), out.cols, 0.0f);
+    } else {
+      kv.read_keys(page_of(t, position - 1), (position - 1) % page_tokens, out.row(t));
+    }
   });
 }
 

@@ -142,7 +142,73 @@ void check_random(Random& random) {
                                   random.below(k_dim / 2 + 1), random.below(2)});
 }
 
+// Rows of three sequences: one from its start across a page, one from the middle, and a single token.
+// Without x, rows are those that an earlier launch stored.
+void check_previous_rows(const KvType& type, u32 heads, u32 dim, u32 page_tokens) {
+  Random random(dim);
+  const u32 first = page_tokens + 1;
+  const Sequences sequences(random, {page_tokens + 2, first + 3, 5}, page_tokens);
+  Pages pages(type, sequences.n_pages, page_tokens, heads, dim, dim, true);
+  pages.fill(random);
+  std::vector<i32> positions, sequence_of;
+  for (u32 i = 0; i < page_tokens + 2; ++i) {
+    positions.push_back(i32(i));
+    sequence_of.push_back(0);
+  }
+  for (u32 i = 0; i < 3; ++i) {
+    positions.push_back(i32(first + i));
+    sequence_of.push_back(1);
+  }
+  positions.push_back(4);
+  sequence_of.push_back(2);
+  const u32 tokens = u32(positions.size()), cols = heads * dim;
+  const Buffer<i32> at(positions), of(sequence_of);
+  const Buffer<u32> n_tokens = {tokens};
+  const auto x = random_floats(random, tokens * cols);
+  const auto row_of = [&](u32 sequence, u32 position) {
+    std::vector<double> row;
+    for (u32 i = 0; i < cols; ++i) {
+      const u32 page = sequences.page(sequence, position, page_tokens);
+      row.push_back(pages.k(page, position % page_tokens, i / dim, i % dim));
+    }
+    return row;
+  };
+  for (const bool has_x : {true, false}) {
+    std::vector<double> expected;
+    for (u32 t = 0; t < tokens; ++t) {
+      const u32 position = u32(positions[t]);
+      const bool is_in_run = has_x && t > 0 && sequence_of[t - 1] == sequence_of[t];
+      std::vector<double> row(cols, 0.0);
+      if (is_in_run) row.assign(x.data() + (t - 1) * cols, x.data() + t * cols);
+      else if (position > 0) row = row_of(u32(sequence_of[t]), position - 1);
+      expected.insert(expected.end(), row.begin(), row.end());
+    }
+    Buffer<float> out(tokens * cols);
+    launch<PreviousRows>(tokens + 1,
+                         {.out = out.data(),
+                          .x = has_x ? x.data() : nullptr,
+                          .pages = pages.data.data(),
+                          .positions = at.data(),
+                          .sequences = of.data(),
+                          .page_tables = sequences.page_tables.data(),
+                          .n_tokens = n_tokens.data()},
+                         {.kv = pages.kernel_pages(),
+                          .page_stride = sequences.page_stride,
+                          .has_x = has_x},
+                         std::string("<") + type.name + ">");
+    expect_near("out", out, expected, 0, type.tolerance);
+    for (u32 t = 0; t < tokens; ++t) {
+      const std::vector<double> stored = row_of(u32(sequence_of[t]), u32(positions[t]));
+      expect_near("stored", x.data() + t * cols, stored.data(), cols, 0, 2 * type.tolerance);
+    }
+  }
+}
+
 }  // namespace
+
+TEST(previous_rows_f32) { check_previous_rows(kv_types[0], 1, 200, 4); }
+TEST(previous_rows_f16_of_several_heads) { check_previous_rows(kv_types[1], 3, 24, 2); }
+TEST(previous_rows_bf16) { check_previous_rows(kv_types[2], 1, 8, 16); }
 
 TEST(rope_append_to_pages_beyond_4_gib) {
   const FarPages far;

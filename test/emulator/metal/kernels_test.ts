@@ -30,7 +30,7 @@ const instances = new RegExp(
 const sanitized = [
   /^(rms|layer|fused_residual_rms)_norm_(?!.*(wide|matvec))/,
   /^(rms_norm_matvec_of_one_token|gated_product_of_one)/,
-  /^(glu|gather|rope_append|moe)_/,
+  /^(glu|gather|rope_append|previous_rows|moe)_/,
   /^matvec_of_(one|nine)_token/,
   /^grouped_matvec_of_one_token/,
   /^(grouped_)?gemm_of_odd_columns/,
