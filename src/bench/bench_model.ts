@@ -66,7 +66,9 @@ export async function openBenchModel(
   const backend = openBackend(options.device, options.threads, options);
   try {
     const readBandwidth = options.measuresBandwidth ? backend.readBandwidth() : 0;
-    const { lm, weights } = loadModel(backend, checkpoint, contextLength);
+    const { lm, weights } = loadModel(backend, checkpoint, {
+      sessionLength: contextLength,
+    });
     if (lm.isBidirectional) {
       throw new ForgeError(
         "unsupported",

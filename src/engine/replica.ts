@@ -65,17 +65,20 @@ export class Replica {
     readTokenizer: () => Promise<Tokenizer>,
   ): Promise<Replica> {
     const asked = options.contextLength;
-    const { lm, weights } = loadModel(backend, checkpoint, asked ?? DEFAULT_CONTEXT);
+    const savesStates = draftsTokens(options, backend);
+    const { lm, weights } = loadModel(backend, checkpoint, {
+      sessionLength: asked ?? DEFAULT_CONTEXT,
+      drafts: savesStates && options.draftModel === undefined,
+    });
     const contextLength = resolveContext(asked, lm.contextLength);
     const maxSequences = resolveParallel(options.parallel);
     const kvType = options.kvType ?? (backend.kind === "reference" ? "F32" : "F16");
-    const savesStates = draftsTokens(options, backend);
     const shape = { contextLength, maxSequences, kvType, savesStates };
     const weightBytes = weights.mappedBytes;
     const sharers = checkWholeNumber("modelsInMemory", options.modelsInMemory ?? 1, 1, MAX_COUNT);
     const opening = openRunner(backend, lm, shape, weightBytes, options.kvMemory, sharers);
     const [tokenizer, runner] = await Promise.all([readTokenizer(), opening]);
-    const target = { ...shape, backend, lm, weightBytes, tokenizer };
+    const target = { ...shape, backend, runner, weightBytes, tokenizer };
     const speculation = await openSpeculator(options, target);
     const replica = new Replica(checkpoint, backend, lm, weights, runner, speculation);
     if (options.kvDir !== undefined) replica.#openStore(options.kvDir, options);

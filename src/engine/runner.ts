@@ -3,9 +3,11 @@ import type {
   KvCache,
   KvType,
   OutputRequest,
+  Recorder,
   StateCache,
   Step,
   StepInputs,
+  StepLimits,
   StepResult,
   Value,
 } from "../backend.ts";
@@ -110,6 +112,8 @@ interface Parts {
   /** Step that samples; `undefined` in a bidirectional model. */
   readonly sampling: { readonly step: Step; readonly logits: Value } | undefined;
   readonly hidden: HiddenStep;
+  /** Step of the head that drafts tokens, if the model has one. */
+  readonly drafting: Step | undefined;
   /** KV cache of each layer with keys and values. */
   readonly kv: readonly KvCache[];
   readonly pages: KvPages;
@@ -137,6 +141,7 @@ export class Runner {
   readonly kvBytes: number;
   readonly #sampling: Parts["sampling"];
   readonly #hidden: HiddenStep;
+  readonly #drafting: Parts["drafting"];
   readonly #kv: readonly KvCache[];
   readonly #states: readonly StateCache[];
   readonly #tokens: Int32Array;
@@ -145,7 +150,7 @@ export class Runner {
   #profile: Profile | undefined;
 
   private constructor(lm: CausalLm, options: RunnerOptions, parts: Parts) {
-    const { limits, sampling, hidden, kv, pages, states, slots } = parts;
+    const { limits, sampling, hidden, drafting, kv, pages, states, slots } = parts;
     this.contextLength = options.contextLength;
     this.vocabSize = lm.vocabSize;
     this.hasHead = lm.hasHead;
@@ -158,6 +163,7 @@ export class Runner {
     this.stateBytes = sum(states.map(({ slotBytes }) => slotBytes)) * (slots?.size ?? 0);
     this.#sampling = sampling;
     this.#hidden = hidden;
+    this.#drafting = drafting;
     this.#kv = kv;
     this.#states = states;
     this.#tokens = new Int32Array(limits.maxTokens);
@@ -170,7 +176,10 @@ export class Runner {
     const { contextLength, kvType, cacheTokens = contextLength } = options;
     const nPages = Math.ceil(cacheTokens / PAGE_TOKENS);
     const shape = { type: kvType, nPages, pageTokens: PAGE_TOKENS };
-    const kv = lm.kvLayers.map((layer) => backend.createKv({ ...shape, ...layer }));
+    const hiddenType = kvType === "F32" ? "F32" : "BF16";
+    const kv = lm.kvLayers.map(({ keepsHidden, ...layer }) =>
+      backend.createKv({ ...shape, ...layer, type: keepsHidden ? hiddenType : kvType })
+    );
     const chunk = maxChunk(backend, lm.hiddenSize);
     const longest = lm.isBidirectional ? Math.max(chunk, contextLength) : chunk;
     const limits = runLimits(lm.vocabSize, options, longest);
@@ -178,24 +187,30 @@ export class Runner {
     const { nSlots = maxSequences + 1 } = options;
     const states = lm.stateLayers.map((layer) => backend.createState({ ...layer, nSlots }));
     const maxPages = Math.ceil(contextLength / PAGE_TOKENS);
-    const record = async (forward: NonNullable<CausalLm["forward"]>) => {
-      const recorder = backend.record({ maxTokens, maxOutputs, maxSequences, maxPages });
-      const logits = forward(recorder, kv, states);
-      recorder.keep(logits);
-      recorder.sample(logits, limits.maxTop);
-      return { step: await recorder.finish(), logits };
-    };
-    const { forward } = lm;
+    const { forward, draft } = lm;
+    const sampled = { maxTokens, maxOutputs, maxSequences, maxPages };
     const sampling = forward === undefined || lm.isBidirectional
       ? undefined
-      : await record(forward);
+      : await record(backend, sampled, limits.maxTop, (recorder) => forward(recorder, kv, states));
+    const drafted = { ...sampled, maxTokens: maxSequences, maxOutputs: maxSequences };
+    const drafting = draft &&
+      (await record(backend, drafted, limits.maxTop, (recorder) => draft(recorder, kv))).step;
     const hidden = new HiddenStep(lm.hiddenSize, () => {
       const recorder = backend.record({ maxTokens, maxOutputs: maxTokens, maxSequences, maxPages });
       return { recorder, value: lm.hidden(recorder, kv, states) };
     });
     const pages = new KvPages(nPages, PAGE_TOKENS);
     const slots = states.length > 0 ? new Pool(nSlots, "state slot") : undefined;
-    return new Runner(lm, options, { limits, sampling, hidden, kv, pages, states, slots });
+    return new Runner(lm, options, {
+      limits,
+      sampling,
+      hidden,
+      drafting,
+      kv,
+      pages,
+      states,
+      slots,
+    });
   }
 
   /** Returns a page table for a new sequence. */
@@ -223,19 +238,31 @@ export class Runner {
         nSteps === 1 ? inputs : { ...inputs, nSteps, endTokens },
       );
       this.#profile?.add(chunks, start, step.operationTimes());
-      if (nSteps > 1) {
-        return chunks.map((_, i) => results.filter((_, result) => result % chunks.length === i));
-      }
-      let at = 0;
-      return chunks.map(({ outputs }) => results.slice(at, at += outputs.length));
+      return byChunk(chunks, nSteps, results);
     } finally {
       signal?.removeEventListener("abort", cancel);
     }
   }
 
+  /** True if the model has a head that drafts tokens. */
+  get hasDraftHead(): boolean {
+    return this.#drafting !== undefined;
+  }
+
+  /**
+   * Drafts tokens by the model's own head: `nSteps` in a row for each sequence, of which the earlier
+   * tokens are computed. As {@linkcode run}, of chunks of one token with one output.
+   */
+  async draft(chunks: readonly Chunk[], nSteps: number): Promise<StepResult[][]> {
+    const { slots: _, ...inputs } = this.#pack(chunks, nSteps);
+    const results = await this.#drafting!.run(nSteps === 1 ? inputs : { ...inputs, nSteps });
+    return byChunk(chunks, nSteps, results);
+  }
+
   /** Stops the run in progress early, if any. */
   cancel(): void {
     this.#sampling?.step.cancel();
+    this.#drafting?.cancel();
     this.#hidden.cancel();
   }
 
@@ -259,7 +286,8 @@ export class Runner {
 
   /** Bytes of the steps' activations. */
   get scratchBytes(): number {
-    return (this.#sampling?.step.scratchBytes ?? 0) + this.#hidden.scratchBytes;
+    const steps = [this.#sampling?.step, this.#hidden, this.#drafting];
+    return sum(steps.map((step) => step?.scratchBytes ?? 0));
   }
 
   /** Adds the times of later runs to a profile, or to none. Not allowed during a run. */
@@ -390,6 +418,33 @@ export class Runner {
       }
     }
   }
+}
+
+/** Records a step that samples from the logits of a forward pass. */
+async function record(
+  backend: Backend,
+  limits: StepLimits,
+  maxTop: number,
+  forward: (recorder: Recorder) => Value,
+): Promise<{ readonly step: Step; readonly logits: Value }> {
+  const recorder = backend.record(limits);
+  const logits = forward(recorder);
+  recorder.keep(logits);
+  recorder.sample(logits, maxTop);
+  return { step: await recorder.finish(), logits };
+}
+
+/** Divides the results of a run among its chunks, step by step if there are several steps. */
+function byChunk(
+  chunks: readonly Chunk[],
+  nSteps: number,
+  results: readonly StepResult[],
+): StepResult[][] {
+  if (nSteps > 1) {
+    return chunks.map((_, i) => results.filter((_, result) => result % chunks.length === i));
+  }
+  let at = 0;
+  return chunks.map(({ outputs }) => results.slice(at, at += outputs.length));
 }
 
 /** Returns the most tokens of one run: a power of two whose activations fit a CUDA device well. */

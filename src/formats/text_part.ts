@@ -141,6 +141,8 @@ function naming(
   return {
     hasHead,
     nameOf: (name) => {
+      // Qwen3.5 stores its layer for multi-token prediction outside of the text part.
+      if (name.startsWith("mtp.")) return name;
       if (hasHead && name.startsWith(`${head}.`)) return `lm_head${name.slice(head.length)}`;
       return name.startsWith(prefix) && !(isPart && OTHER_PARTS.test(name))
         ? `model.${name.slice(prefix.length)}`

@@ -12,6 +12,11 @@ export interface LayerKvShape {
   readonly vHeadDim: number;
   /** True if values are the first `vHeadDim` elements of the keys. @default false */
   readonly valuesInKeys?: boolean;
+  /**
+   * True if it keeps hidden states instead of keys and values, which are never quantised: in BF16,
+   * or in F32 where all caches are. @default false
+   */
+  readonly keepsHidden?: boolean;
 }
 
 /**
@@ -49,10 +54,7 @@ export interface CausalLm {
   readonly contextLength: number;
   /** KV caches of the attention layers. */
   readonly kvLayers: readonly LayerKvShape[];
-  /**
-   * State caches of the recurrent layers; a layer may have several. A state cannot be rolled back,
-   * so models with states run without speculative decoding.
-   */
+  /** State caches of the recurrent layers; a layer may have several. */
   readonly stateLayers: readonly StateMatrix[];
   /**
    * Records the forward pass and returns the logits, `[outputs, vocabSize]`. Models without an output
@@ -64,6 +66,12 @@ export interface CausalLm {
    * `[outputs, hiddenSize]`.
    */
   hidden(recorder: Recorder, kv: readonly KvCache[], states: readonly StateCache[]): Value;
+  /**
+   * Records a step of the head that drafts tokens, and returns its logits, `[outputs, vocabSize]`.
+   * The step takes one token of each sequence, whose earlier tokens the model or this step has
+   * computed. Models without such a head lack it.
+   */
+  draft?: ((recorder: Recorder, kv: readonly KvCache[]) => Value) | undefined;
 }
 
 /** Pooling of hidden states: the last token's, the mean of all, or the first token's. */
@@ -91,6 +99,14 @@ export interface Classifier {
   readonly layers: readonly DenseLayer[];
 }
 
+/** What a model is loaded for. */
+export interface ModelOptions {
+  /** The longest sequence to prepare for. @default the model's limit, which also caps it */
+  readonly sessionLength?: number | undefined;
+  /** True to load the head for multi-token prediction, if the files have one. @default false */
+  readonly drafts?: boolean | undefined;
+}
+
 /** Input of a family's loader. */
 export class ModelSource {
   readonly config: ConfigReader;
@@ -100,11 +116,18 @@ export class ModelSource {
    * it.
    */
   readonly sessionLength: number | undefined;
+  /** True to load the head for multi-token prediction, if the files have one. */
+  readonly drafts: boolean;
 
-  constructor(backend: Backend, checkpoint: Checkpoint, sessionLength?: number) {
+  constructor(
+    backend: Backend,
+    checkpoint: Checkpoint,
+    { sessionLength, drafts = false }: ModelOptions = {},
+  ) {
     this.config = new ConfigReader(checkpoint);
     this.weights = WeightLoader.for(backend, checkpoint);
     this.sessionLength = sessionLength;
+    this.drafts = drafts;
   }
 }
 

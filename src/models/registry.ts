@@ -2,7 +2,7 @@ import type { Backend } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { quote } from "../formats/quote.ts";
-import { type CausalLm, type Family, ModelSource } from "./causal_lm.ts";
+import { type CausalLm, type Family, type ModelOptions, ModelSource } from "./causal_lm.ts";
 import type { ConfigReader } from "./config/config_reader.ts";
 import { apertus } from "./families/apertus.ts";
 import { cohere } from "./families/cohere.ts";
@@ -107,18 +107,15 @@ interface LoadedModel {
 /**
  * Loads a checkpoint's weights onto a device.
  *
- * @param sessionLength the longest sequence to prepare for. @default the model's limit, which also
- * caps it
- *
  * @throws {ForgeError} `unsupported` for an architecture or a part that forge does not support;
  * `bad_model` if the files lack what the configuration implies
  */
 export function loadModel(
   backend: Backend,
   checkpoint: Checkpoint,
-  sessionLength?: number,
+  options: ModelOptions = {},
 ): LoadedModel {
-  const source = new ModelSource(backend, checkpoint, sessionLength);
+  const source = new ModelSource(backend, checkpoint, options);
   const family = findFamily(checkpoint);
   const lm = family.load(source);
   if (!lm.isBidirectional) assertCausal(source.config);

@@ -49,7 +49,7 @@ export async function withRunner(
   const backend = openBackend(device, 2);
   try {
     const checkpoint = openCheckpoint(folder.path);
-    const { lm } = loadModel(backend, checkpoint);
+    const { lm } = loadModel(backend, checkpoint, { drafts: true });
     const runner = await Runner.open(backend, lm, {
       contextLength: CONTEXT,
       kvType: device === "cpu" ? "F16" : "F32",

@@ -24,6 +24,8 @@ export interface TinyLlamaOptions {
   readonly intermediate?: number;
   /** @default 16 */
   readonly headDim?: number;
+  /** True to add a layer for multi-token prediction. @default false */
+  readonly predictor?: boolean;
   /** Source of tokenizer_config.json's chat template. */
   readonly chatTemplate?: string;
   readonly generationConfig?: Readonly<Record<string, unknown>>;
@@ -61,6 +63,32 @@ export function writeRandomLlama(
     if (shape.length === 1) return new Float32Array(count).fill(1);
     return new Random(name, seed).normals(count, 1.5 / Math.sqrt(shape.at(-1)!));
   });
+}
+
+/**
+ * Writes a model whose next token depends on the last one alone, and whose layer for multi-token
+ * prediction gives the same logits, but for rounding.
+ */
+export function writeForeseeingLlama(
+  folder: string,
+  options: TinyLlamaOptions = {},
+  seed = 1,
+): TinyLlama {
+  return writeRandomLlama(folder, {
+    ...options,
+    predictor: true,
+    change: (tensors) =>
+      tensors.map(({ name, shape, data }) => {
+        const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
+        if (/(o_proj|down_proj)\.weight$/.test(name)) return float32Tensor(name, shape, values);
+        if (!name.endsWith("eh_proj.weight")) {
+          return { ...float32Tensor(name, shape, values), data };
+        }
+        const [rows = 0, cols = 0] = shape;
+        for (let row = 0; row < rows; row++) values[row * cols + row] = 1;
+        return float32Tensor(name, shape, values);
+      }),
+  }, seed);
 }
 
 /** Writes a model that never ends a text by itself: the logit of EOS is always 0, never the largest. */
@@ -118,7 +146,7 @@ function write(folder: string, options: TinyLlamaOptions, values: Values): TinyL
   const add = (name: string, ...shape: number[]) =>
     tensors.push(float32Tensor(`${name}.weight`, shape, values(`${name}.weight`, shape)));
   add("model.embed_tokens", texts.length, hidden);
-  for (let i = 0; i < layers; i++) {
+  for (let i = 0; i < (options.predictor ? layers + 1 : layers); i++) {
     const layer = `model.layers.${i}`;
     add(`${layer}.input_layernorm`, hidden);
     add(`${layer}.self_attn.q_proj`, heads * headDim, hidden);
@@ -129,6 +157,11 @@ function write(folder: string, options: TinyLlamaOptions, values: Values): TinyL
     add(`${layer}.mlp.gate_proj`, intermediate, hidden);
     add(`${layer}.mlp.up_proj`, intermediate, hidden);
     add(`${layer}.mlp.down_proj`, hidden, intermediate);
+  }
+  if (options.predictor) {
+    const layer = `model.layers.${layers}`;
+    for (const norm of ["enorm", "hnorm", "shared_head.norm"]) add(`${layer}.${norm}`, hidden);
+    add(`${layer}.eh_proj`, hidden, 2 * hidden);
   }
   add("model.norm", hidden);
   add("lm_head", texts.length, hidden);

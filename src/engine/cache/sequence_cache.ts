@@ -19,6 +19,7 @@ export class SequenceCache {
   readonly #cache: PrefixCache;
   #published = new PublishedPrefix();
   #computed = 0;
+  #stored = 0;
   /** Number of tokens after which a snapshot of the recurrent state is kept. */
   #snapshotAt: number | undefined;
   #stateInvalid = false;
@@ -30,9 +31,17 @@ export class SequenceCache {
     this.#cache = cache;
   }
 
-  /** Number of tokens whose keys and values are in the pages. */
+  /** Number of tokens that are computed: their keys and values, and the recurrent state after them. */
   get computed(): number {
     return this.#computed;
+  }
+
+  /**
+   * Number of tokens whose keys and values are in the pages: more than are computed once the sequence
+   * has returned to an earlier recurrent state.
+   */
+  get stored(): number {
+    return this.#stored;
   }
 
   /** Most tokens of the next chunk: a recurrent state is copied between two steps. */
@@ -50,6 +59,7 @@ export class SequenceCache {
     const match = this.#cache.match(tokens, mayReuse ? tokens.length - 1 : 0);
     if (this.#cache.pagesNeeded(match, tokens.length) > freePages) return false;
     this.#computed = this.#cache.attach(match, this.table, this.#published);
+    this.#stored = this.#computed;
     if (!this.table.reserve(tokens.length)) {
       this.#release();
       return false;
@@ -68,6 +78,7 @@ export class SequenceCache {
    */
   advance(end: number, ahead: ArrayLike<number>, withTail: boolean): void {
     const accepted = commonLength(ahead, this.#task.tokens.view(end));
+    this.#stored = end + accepted;
     const isRestored = accepted < ahead.length && this.table.restoreState();
     this.table.dropSavedState();
     if (!isRestored) {

@@ -76,7 +76,8 @@ export interface LoadOptions {
    */
   readonly products?: ProductNumbers | undefined;
   /**
-   * Speculative decoding: `on` drafts as many tokens as pay, `off` none, a number from 1 to 32
+   * Speculative decoding by the text itself and, if the files have one, by the model's layer for
+   * multi-token prediction: `on` drafts as many tokens as pay, `off` none, a number from 1 to 32
    * always that many per sequence. On the CPU it changes no token; on a GPU it may change the last
    * digits of logits and, rarely, a token. `auto` is `on` where nothing changes.
    * @default "auto"

@@ -54,7 +54,8 @@ export function planModel(checkpoint: Checkpoint): ModelPlan {
 export function kvBytesPerToken(layers: readonly LayerKvShape[], elementBytes: number): number {
   return layers.reduce((sum, layer) => {
     const values = layer.valuesInKeys ? 0 : layer.vHeadDim;
-    return sum + layer.nKvHeads * (layer.kHeadDim + values) * elementBytes;
+    const bytes = layer.keepsHidden ? (elementBytes === 4 ? 4 : 2) : elementBytes;
+    return sum + layer.nKvHeads * (layer.kHeadDim + values) * bytes;
   }, 0);
 }
 

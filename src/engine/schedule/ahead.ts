@@ -134,14 +134,15 @@ export class Ahead {
   ): Promise<void> {
     const { maxTokens, maxOutputs } = this.#runner.limits;
     const { pages } = this.#runner;
-    const prospects = plan.flatMap(({ sequence: { task, computed, cache: { table } }, end }) => {
+    const prospects = plan.flatMap(({ sequence: { task, computed, cache }, end }) => {
+      const { table, stored } = cache;
       const draft = this.#lookaheads.get(task)?.draft;
       if (draft === undefined) return [];
       const capacity = pages.freePages > nActive ? Infinity : table.capacity - end;
       const next = () => task.outputs(end, end).at(-1)!;
       const room = Math.min(draft.room, capacity);
       const replayed = table.slot === undefined ? 0 : end - computed;
-      return [{ tokens: task.tokens, draft, room, replayed, next }];
+      return [{ tokens: task.tokens, draft, room, replayed, table, stored, next }];
     });
     const rows = rowsOf(plan);
     const most = Math.min(maxTokens - rows, maxOutputs - plan.length);

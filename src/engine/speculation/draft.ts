@@ -1,4 +1,5 @@
 import type { OutputRequest } from "../../backend.ts";
+import type { PageTable } from "../cache/kv_pages.ts";
 import type { TokenList } from "../token_list.ts";
 import type { TokenMask } from "../generation/token_mask.ts";
 
@@ -31,6 +32,10 @@ export interface Prospect {
    * the draft, in a model with recurrent state.
    */
   readonly replayed: number;
+  /** Pages of the sequence. */
+  readonly table: PageTable;
+  /** Number of its tokens whose keys and values are in them. */
+  readonly stored: number;
   /** Returns how the token after the last draft token is sampled. Its row is meaningless. */
   readonly next: () => OutputRequest;
 }

@@ -3,12 +3,9 @@ import type { PageTable } from "../cache/kv_pages.ts";
 import type { Chunk, Runner } from "../runner.ts";
 import { commonLength, TokenList } from "../token_list.ts";
 import type { Prospect } from "./draft.ts";
-import { HitRate } from "./hit_rates.ts";
+import { DraftRates, type ModelDrafter } from "./model_drafter.ts";
 import { StepCosts } from "./step_costs.ts";
 import type { OutputRequest } from "../../backend.ts";
-
-/** Prior acceptance rate of a draft model's tokens. */
-const EXPECTED = 0.7;
 
 /** Part of a runner that a draft model uses. */
 type DraftRunner = Pick<
@@ -21,9 +18,6 @@ interface Reading {
   readonly table: PageTable;
   /** Tokens whose keys and values are in the pages, draft tokens included. */
   readonly tokens: TokenList;
-  readonly rate: HitRate;
-  /** Last draft tokens and their position, to be compared with the actual tokens. */
-  made: { readonly at: number; readonly draftTokens: readonly number[] } | undefined;
 }
 
 /** Text with the number of draft tokens it gets. */
@@ -38,35 +32,20 @@ interface Followed {
  * random number and mask as the large model. It has its own KV cache; a text that finds no free
  * pages there gets no draft tokens.
  */
-export class DraftModel {
+export class DraftModel implements ModelDrafter {
   readonly #runner: DraftRunner;
   readonly #readings = new Map<TokenList, Reading>();
-  readonly #rate = new HitRate(EXPECTED);
+  readonly #rates = new DraftRates();
   readonly #costs = new StepCosts();
 
   constructor(runner: DraftRunner) {
     this.#runner = runner;
   }
 
-  /** Returns the acceptance rate for a text, after recording the outcome of the last draft. */
   rate(tokens: TokenList): number {
-    const reading = this.#readings.get(tokens);
-    if (reading === undefined) return this.#rate.value;
-    if (reading.made !== undefined && reading.made.at < tokens.length) {
-      const { at, draftTokens } = reading.made;
-      const right = commonLength(Int32Array.from(draftTokens), tokens.view(at));
-      for (let i = 0; i < right; i++) reading.rate.note(true);
-      // Draft tokens past the end of the text have no outcome yet.
-      if (right < draftTokens.length && at + right < tokens.length) reading.rate.note(false);
-      reading.made = undefined;
-    }
-    return reading.rate.value;
+    return this.#rates.of(tokens);
   }
 
-  /**
-   * Returns the milliseconds of one draft token for each of `texts` texts; about 1 before a
-   * measurement.
-   */
   cost(texts: number): number {
     return this.#costs.of(Math.max(1, texts));
   }
@@ -90,17 +69,13 @@ export class DraftModel {
     for (let open: readonly Followed[] = followed; open.length > 0;) {
       open = await this.#draftNext(open);
     }
-    for (const { prospect: { tokens, draft }, reading } of followed) {
-      reading.made = { at: tokens.length, draftTokens: [...draft.tokens] };
-    }
+    for (const { prospect: { tokens, draft } } of followed) this.#rates.made(tokens, draft.tokens);
   }
 
-  /** Stops the run in progress early, if any. */
   cancel(): void {
     this.#runner.cancel();
   }
 
-  /** Frees the state for a text. */
   forget(tokens: TokenList): void {
     this.#readings.get(tokens)?.table.release();
     this.#readings.delete(tokens);
@@ -138,8 +113,7 @@ export class DraftModel {
     let reading = this.#readings.get(tokens);
     if (reading === undefined) {
       const table = this.#runner.newSequence();
-      const rate = new HitRate(this.#rate);
-      reading = { table, tokens: new TokenList([]), rate, made: undefined };
+      reading = { table, tokens: new TokenList([]) };
       this.#readings.set(tokens, reading);
     }
     const known = tokens.view(0);

@@ -2,7 +2,6 @@ import type { Backend } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import { openCheckpoint } from "../../formats/checkpoint.ts";
 import { quote } from "../../formats/quote.ts";
-import type { CausalLm } from "../../models/causal_lm.ts";
 import { loadModel } from "../../models/registry.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import { MAX_DRAFTED } from "../limits.ts";
@@ -10,14 +9,16 @@ import type { LoadOptions } from "../load/options.ts";
 import type { MemoryUse } from "../cache/memory.ts";
 import { openRunner, type SessionShape } from "../load/open_runner.ts";
 import { openTokenizer } from "../load/tokenizer.ts";
+import type { Runner } from "../runner.ts";
 import { checkWholeNumber } from "../request/options.ts";
+import { DraftHead } from "./draft_head.ts";
 import { DraftModel } from "./draft_model.ts";
 import { Speculator } from "./speculator.ts";
 
 /** Model that the drafts are for. */
 interface Target extends SessionShape {
   readonly backend: Backend;
-  readonly lm: CausalLm;
+  readonly runner: Runner;
   /** Bytes of the model's weights. */
   readonly weightBytes: number;
   readonly tokenizer: Tokenizer;
@@ -50,7 +51,8 @@ export async function openSpeculator(
   if (!draftsTokens(options, target.backend)) return { speculator: undefined, memory: NO_MEMORY };
   const length = typeof speculate === "number" ? speculate : undefined;
   if (draftModel === undefined) {
-    return { speculator: new Speculator({ length }), memory: NO_MEMORY };
+    const model = target.runner.hasDraftHead ? new DraftHead(target.runner) : undefined;
+    return { speculator: new Speculator({ length, model }), memory: NO_MEMORY };
   }
   const { model, memory } = await openDraftModel(draftModel, target);
   return { speculator: new Speculator({ length, model }), memory };
@@ -82,7 +84,9 @@ async function openDraftModel(path: string, target: Target) {
   const { backend, tokenizer, ...shape } = target;
   const checkpoint = openCheckpoint(path);
   checkSameVocabulary(tokenizer, openTokenizer(checkpoint), path);
-  const { lm, weights } = loadModel(backend, checkpoint, shape.contextLength);
+  const { lm, weights } = loadModel(backend, checkpoint, {
+    sessionLength: shape.contextLength,
+  });
   if (lm.stateLayers.length > 0) throw hasRecurrentState(path);
   const contextLength = Math.min(shape.contextLength, lm.contextLength);
   const { kvType, maxSequences } = shape;

@@ -2,9 +2,9 @@ import { MAX_DRAFTED } from "../limits.ts";
 import type { TokenList } from "../token_list.ts";
 import { type Candidate, chooseDrafts } from "./choose_drafts.ts";
 import type { Draft, Drafter, Prospect } from "./draft.ts";
-import type { DraftModel } from "./draft_model.ts";
 import { HitRates } from "./hit_rates.ts";
 import { LookupDrafter } from "./lookup_drafter.ts";
+import type { ModelDrafter } from "./model_drafter.ts";
 import { MOST_ROWS, StepCosts } from "./step_costs.ts";
 
 /** Draft tokens with a lower probability of acceptance pay on no device. */
@@ -22,8 +22,8 @@ export interface SpeculatorOptions {
   readonly length?: number | undefined;
   /** Makes the drafter of one sequence. @default prompt lookup */
   readonly newDrafter?: (() => Drafter) | undefined;
-  /** Draft model for sequences whose drafter has lower odds. */
-  readonly model?: DraftModel | undefined;
+  /** Draft model, or the model's own head, for sequences whose drafter has lower odds. */
+  readonly model?: ModelDrafter | undefined;
 }
 
 /** Planned draft of a sequence. */
@@ -44,7 +44,7 @@ interface Plan extends Candidate {
 export class Speculator {
   readonly #length: number | undefined;
   readonly #newDrafter: () => Drafter;
-  readonly #model: DraftModel | undefined;
+  readonly #model: ModelDrafter | undefined;
   readonly #costs = new StepCosts();
   readonly #drafters = new WeakMap<TokenList, Drafter>();
   #stepsWithoutModel = 0;

@@ -9,11 +9,16 @@ import type { DecoderConfig } from "../config/decoder_config.ts";
 import type { Rope } from "./rope.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
-/**
- * Records a block, which maps hidden states to hidden states. Adds `residual` to the result if
- * given.
- */
-export type Block = (pass: ForwardPass, x: Value, residual?: Value) => Value;
+/** A block, which maps hidden states to hidden states. */
+export interface Block {
+  /** Records the block. Adds `residual` to the result if given. */
+  (pass: ForwardPass, x: Value, residual?: Value): Value;
+  /**
+   * Records only what attention appends to its KV cache, and returns the rotated queries. Blocks
+   * without a cache lack it.
+   */
+  readonly append?: ((pass: ForwardPass, x: Value) => Value) | undefined;
+}
 
 /** Options of a norm. */
 export interface NormOptions {
@@ -140,11 +145,11 @@ export function loadAttention(
     : undefined;
   const { rope, window, softcap } = parts;
 
-  return (pass, x, residual) => {
+  const append = (pass: ForwardPass, x: Value): Value => {
     const { recorder, kv } = pass;
     const projected = recorder.matmul(x, qkv, { bias: qkvBias });
     const changed = parts.changeHeads?.(recorder, projected) ?? projected;
-    const rotated = recorder.ropeAppend(changed, kv[index]!, {
+    return recorder.ropeAppend(changed, kv[index]!, {
       nHeads,
       qNorm,
       kNorm,
@@ -153,6 +158,10 @@ export function loadAttention(
       rope: rope && pass.ropeTable(rope),
       ropeLayout: rope?.layout ?? "half",
     });
+  };
+  const attend: Block = (pass, x, residual) => {
+    const { recorder, kv } = pass;
+    const rotated = append(pass, x);
     const q = rotatedNorm ? recorder.rmsNorm(rotated, rotatedNorm, { eps: c.normEps }) : rotated;
     const mixed = recorder.attention(q, kv[index]!, {
       nHeads,
@@ -165,6 +174,7 @@ export function loadAttention(
     const gated = gate ? recorder.sigmoidGate(mixed, recorder.matmul(x, gate)) : mixed;
     return recorder.matmul(gated, out, { bias: outBias, alpha: parts.outputScale, residual });
   };
+  return Object.assign(attend, { append });
 }
 
 interface QkNorms {

@@ -14,6 +14,7 @@ import {
 import type { ConfigReader } from "../config/config_reader.ts";
 import type { DecoderConfig } from "../config/decoder_config.ts";
 import { loadProjection, loadScore } from "./classifier.ts";
+import { type DraftHead, loadDraftHead } from "./draft_head.ts";
 import { type HeadParts, loadEmbedding, loadHead } from "./embedding.ts";
 import { readRope, type Rope } from "./rope.ts";
 import type { RopeLayers } from "../config/rope_parameters.ts";
@@ -63,6 +64,15 @@ interface FrameParts {
 interface DecoderParts extends FrameParts {
   /** Loads layer `index`. */
   readonly layer: (weights: WeightLoader, index: number) => Layer;
+  /** Parts of a layer for multi-token prediction, which the files may hold. @default none */
+  readonly predictor?:
+    | {
+      readonly attention: LoadBlock;
+      readonly mlp: LoadBlock;
+      readonly inputNorm: TensorName;
+      readonly mlpNorm: TensorName;
+    }
+    | undefined;
 }
 
 /** Parts of a decoder whose layers consist of attention and an MLP. */
@@ -88,8 +98,10 @@ export function preNormDecoder(
 ): CausalLm {
   const { inputNorm = INPUT_NORM, mlpNorm = MLP_NORM } = parts;
   const loadNorm = normLoader(c, parts);
+  const { attention, mlp } = parts;
   return loadDecoder(source, c, {
     ...parts,
+    predictor: { attention, mlp, inputNorm, mlpNorm },
     layer: (weights, i) => {
       const normBeforeAttention = loadNorm(weights, inputNorm);
       const attention = parts.attention(weights, i);
@@ -200,15 +212,21 @@ export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: Decode
     { length: c.nLayers },
     (_, index) => parts.layer(weights.layer(index), index),
   );
-  const finalNorm = normLoader(c, parts)(weights, parts.finalNorm ?? FINAL_NORM);
+  const loadNorm = normLoader(c, parts);
+  const finalNorm = loadNorm(weights, parts.finalNorm ?? FINAL_NORM);
   const head = loadHead(source, c, embedding, parts.head);
   const classifier = loadScore(weights, c.hiddenSize);
-  const hidden = (pass: ForwardPass): Value => {
-    const { recorder } = pass;
-    let h = recorder.embed(embedding.weight, parts.embeddingScale);
+  const kvLayers = parts.kvLayers ?? layers.map(() => kvShape(c));
+  const embed = ({ recorder }: ForwardPass) =>
+    recorder.embed(embedding.weight, parts.embeddingScale);
+  const draftHead = parts.predictor &&
+    loadDraftHead(source, c, { ...parts.predictor, kvLayers, embed, loadNorm });
+  const hidden = (pass: ForwardPass, head?: DraftHead): Value => {
+    let h = embed(pass);
     parts.begin?.(pass, h);
     for (const layer of layers) h = layer(pass, h);
-    return finalNorm(pass, recorder.gatherOutputs(h));
+    head?.keep(pass, finalNorm(pass, h));
+    return finalNorm(pass, pass.recorder.gatherOutputs(h));
   };
 
   return {
@@ -219,13 +237,17 @@ export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: Decode
     classifier,
     projection: parts.isBidirectional ? loadProjection(weights) : undefined,
     contextLength: c.contextLength,
-    kvLayers: parts.kvLayers ?? layers.map(() => kvShape(c)),
+    kvLayers: [...kvLayers, ...draftHead?.kvLayers ?? []],
     stateLayers: parts.stateLayers ?? [],
     forward(recorder, kv, states) {
       const pass = new ForwardPass(recorder, kv, states, weights);
-      return head.logits(pass, hidden(pass));
+      return head.logits(pass, hidden(pass, draftHead));
     },
     hidden: (recorder, kv, states) => hidden(new ForwardPass(recorder, kv, states, weights)),
+    draft: draftHead && ((recorder, kv) => {
+      const pass = new ForwardPass(recorder, kv, [], weights);
+      return head.logits(pass, recorder.gatherOutputs(draftHead.draft(pass)));
+    }),
   };
 }
 

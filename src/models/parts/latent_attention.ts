@@ -10,7 +10,7 @@
 import type { Recorder, Value, Weight } from "../../backend.ts";
 import type { Block } from "./blocks.ts";
 import type { TensorInfo, TensorType } from "../../formats/tensor_info.ts";
-import type { LayerKvShape } from "../causal_lm.ts";
+import type { ForwardPass, LayerKvShape } from "../causal_lm.ts";
 import type { ConfigReader, Key } from "../config/config_reader.ts";
 import type { DecoderConfig } from "../config/decoder_config.ts";
 import type { Rope } from "./rope.ts";
@@ -86,7 +86,7 @@ export function loadLatentAttention(
   const { toLatent, toValues } = loadHeadMatrices(weights, nHeads, dims);
   const out = weights.matrix(["self_attn.o_proj", "attn_output"], hiddenSize, nHeads * value);
 
-  return (pass, x, residual) => {
+  const append = (pass: ForwardPass, x: Value): Value => {
     const { recorder, kv } = pass;
     const q = queries(recorder, x);
     const step = plain + rotated;
@@ -102,15 +102,19 @@ export function loadLatentAttention(
       { value: recorder.rmsNorm(latent, norm, { eps }), width: rank },
       { value: shared, width: rotated, first: rank },
     ], 1);
-    const rotatedQueries = recorder.ropeAppend(qk, kv[index]!, {
+    return recorder.ropeAppend(qk, kv[index]!, {
       nHeads,
       eps,
       rope: pass.ropeTable(rope),
       ropeLayout: rope.layout,
     });
-    const mixed = recorder.attention(rotatedQueries, kv[index]!, { nHeads, scale });
+  };
+  const attend: Block = (pass, x, residual) => {
+    const { recorder, kv } = pass;
+    const mixed = recorder.attention(append(pass, x), kv[index]!, { nHeads, scale });
     return recorder.matmul(recorder.headMatmul(mixed, toValues, nHeads), out, { residual });
   };
+  return Object.assign(attend, { append });
 }
 
 /** Loads the queries of all heads, `(plain | rotated)` for each head. */

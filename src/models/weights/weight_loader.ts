@@ -66,6 +66,12 @@ export class WeightLoader {
     return new WeightLoader(this.backend, this.#checkpoint, prefix, this.#shared);
   }
 
+  /** Returns a loader for the tensors under another prefix, of folders and of GGUF files. */
+  under([huggingFace, gguf]: readonly [huggingFace: string, gguf: string]): WeightLoader {
+    const prefix = this.isGguf ? gguf : huggingFace;
+    return new WeightLoader(this.backend, this.#checkpoint, prefix, this.#shared);
+  }
+
   /** Names of the tensors that were not requested. */
   unusedTensors(): string[] {
     return [...this.#checkpoint.tensors.keys()].filter((name) => !this.#shared.used.has(name));

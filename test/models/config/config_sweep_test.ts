@@ -93,7 +93,7 @@ class Weights implements Disposable {
 async function outcome(backend: Backend, checkpoint: Checkpoint): Promise<Digest | string> {
   try {
     const contextLength = prompt_ids.length;
-    const { lm } = loadModel(backend, checkpoint, contextLength);
+    const { lm } = loadModel(backend, checkpoint, { sessionLength: contextLength });
     if (lm.contextLength < contextLength) return `a context of ${lm.contextLength}`;
     const runner = await Runner.open(backend, lm, { contextLength, kvType: "F32" });
     const table = runner.newSequence();

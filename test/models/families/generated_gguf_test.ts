@@ -9,7 +9,14 @@ import { float32Tensor } from "../../../src/formats/tensor_data.ts";
 import { syntheticTokenizer } from "../../../src/bench/synthetic/tokenizer.ts";
 import { load } from "../../../src/mod.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
-import { generated, generatedTensors, published, publishedTensors } from "./generated.ts";
+import { draftAfterPrompt, withRunner, writeFolder } from "./draft_head.ts";
+import {
+  filledTensors,
+  generated,
+  generatedTensors,
+  published,
+  publishedTensors,
+} from "./generated.ts";
 import { assertClose } from "../reference_check.ts";
 import { type FloatTensor, splitKeysAndValues } from "./tiny_gguf.ts";
 import { encodeGguf } from "../../support/parts.ts";
@@ -23,6 +30,8 @@ interface Converted {
   readonly settings: Readonly<Record<string, GgufField>>;
   /** Converts a tensor except for its name. Experts are stacked separately. */
   readonly convert?: (tensor: FloatTensor) => readonly FloatTensor[];
+  /** Tensors of a folder whose head drafts the same tokens. */
+  readonly draftsAs?: () => readonly FloatTensor[];
 }
 
 /** Parts of tensor names; the first match applies. */
@@ -372,15 +381,27 @@ function asGlmFlash(tensor: FloatTensor): FloatTensor[] {
   return splitKeysAndValues({ ...tensor, name }, { heads: 4, plain: 8, value: 8, rank: 16 });
 }
 
+/** Tensors around the layer for multi-token prediction, by their names in folders and in GGUF. */
+const PREDICTOR = ([
+  ["enorm", "enorm", [32]],
+  ["hnorm", "hnorm", [32]],
+  ["eh_proj", "eh_proj", [32, 64]],
+  ["shared_head.norm", "shared_head_norm", [32]],
+] as const).map(([huggingFace, gguf, shape]) => {
+  const [tensor] = filledTensors({ [`model.layers.3.${huggingFace}.weight`]: shape });
+  return { folder: tensor!, gguf: { ...tensor!, name: `blk.3.nextn.${gguf}.weight` } };
+});
+
+/** The layer for multi-token prediction: a copy of the last layer. */
+function asPredictor(tensor: FloatTensor): FloatTensor {
+  return { ...tensor, name: tensor.name.replace("layers.2.", "layers.3.") };
+}
+
 /** Adds a layer for multi-token prediction after the last layer. */
 function withPredictor(tensor: FloatTensor): FloatTensor[] {
   if (!tensor.name.startsWith("model.layers.2.")) return asGlmFlash(tensor);
-  const own = { ...tensor, name: tensor.name.replace("layers.2.", "layers.3.") };
-  const projection = { name: "blk.3.nextn.eh_proj.weight", shape: [32, 64] };
-  const extra = tensor.name.includes("input_layernorm")
-    ? [{ ...projection, values: new Float32Array(32 * 64) }]
-    : [];
-  return [...asGlmFlash(tensor), ...asGlmFlash(own), ...extra];
+  const extra = tensor.name.includes("input_layernorm") ? PREDICTOR.map(({ gguf }) => gguf) : [];
+  return [...asGlmFlash(tensor), ...asGlmFlash(asPredictor(tensor)), ...extra];
 }
 
 const GRANITE: Readonly<Record<string, GgufField>> = {
@@ -521,6 +542,11 @@ const PUBLISHED: readonly Converted[] = [
       nextn_predict_layers: ["u32", 1],
     },
     convert: withPredictor,
+    draftsAs: () => {
+      const model = publishedTensors("glm4_moe_lite");
+      const last = model.filter(({ name }) => name.startsWith("model.layers.2."));
+      return [...model, ...last.map(asPredictor), ...PREDICTOR.map(({ folder }) => folder)];
+    },
   },
   {
     model: "glm4_moe_lite, weights of experts as they are",
@@ -564,7 +590,7 @@ interface Source {
 }
 
 function check(
-  { model, form, architecture, settings, convert = asItIs }: Converted,
+  { model, form, architecture, settings, convert = asItIs, draftsAs }: Converted,
   source: Source,
 ) {
   const what = form === undefined ? model : `${model} ${form}`;
@@ -583,6 +609,16 @@ function check(
     await using loaded = await load(path, { device: "reference", kvType: "F32" });
     const last = await loaded.logits(Int32Array.from(generated.prompt_ids));
     assertClose(last.filter((_, i) => i % 4 === 0), source.logits, 1e-5);
+    if (draftsAs === undefined) return;
+    writeFolder(folder.at("folder"), published.models[model]!.config, draftsAs());
+    const [actual, expected] = await Promise.all(
+      [path, folder.at("folder")].map((path) => withRunner(path, draftAfterPrompt)),
+    );
+    for (const [i, top] of actual!.entries()) {
+      assertEquals(top.map(({ token }) => token), expected![i]!.map(({ token }) => token));
+      const logprobs = (of: typeof top) => of.map(({ logprob }) => logprob);
+      assertClose(logprobs(top), logprobs(expected![i]!), 1e-5);
+    }
   });
 }
 

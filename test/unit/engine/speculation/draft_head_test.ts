@@ -1,0 +1,113 @@
+/**
+ * Tests the head for multi-token prediction as a drafter: good or bad, it leaves every token unchanged.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { DraftHead } from "../../../../src/engine/speculation/draft_head.ts";
+import { Speculator } from "../../../../src/engine/speculation/speculator.ts";
+import { type GenerateOptions, load } from "../../../../src/mod.ts";
+import { CACHE, checkMix, randomCases, withRunner } from "../../../support/mixes.ts";
+import { Random } from "../../../support/random.ts";
+import { TempFolder } from "../../../support/temp_folder.ts";
+import { writeRandomHybrid } from "../../../support/tiny_hybrid.ts";
+import {
+  type TinyLlamaOptions,
+  writeForeseeingLlama,
+  writeRandomLlama,
+} from "../../../support/tiny_llama.ts";
+
+const UNSURE = { propose: () => ({ tokens: [], odds: [] }) };
+
+const writeGuessing = (folder: string, options: TinyLlamaOptions = {}) =>
+  writeRandomLlama(folder, { ...options, predictor: true });
+
+/** Qwen3.5's layer has the names of its own layout, and attention with an output gate. */
+const writeHybrid = (folder: string, options: TinyLlamaOptions = {}) => {
+  const names: Readonly<Record<string, string>> = {
+    enorm: "pre_fc_norm_embedding",
+    hnorm: "pre_fc_norm_hidden",
+    eh_proj: "fc",
+    "shared_head.norm": "norm",
+  };
+  const change: TinyLlamaOptions["change"] = (tensors) =>
+    tensors.flatMap((tensor) => {
+      const [, own = ""] = /^model\.layers\.2\.(.*)\.weight$/.exec(tensor.name) ?? [];
+      if (own === "self_attn.q_proj") return [];
+      const gated = /^model\.layers\.1\.(self_attn\.q_.*|self_attn\.k_norm.*)$/.exec(tensor.name);
+      if (gated !== null) return [tensor, { ...tensor, name: `mtp.layers.0.${gated[1]}` }];
+      if (own === "") return [tensor];
+      const name = names[own] === undefined ? `mtp.layers.0.${own}` : `mtp.${names[own]}`;
+      return [{ ...tensor, name: `${name}.weight` }];
+    });
+  return writeRandomHybrid(folder, { ...options, predictor: true, change });
+};
+
+const CASES = [
+  ["a good one", "cpu", { maxSequences: 4, cacheTokens: 4 * CACHE }, writeForeseeingLlama, 5],
+  [
+    "a good one, few pages",
+    "cpu",
+    { maxSequences: 8, cacheTokens: CACHE },
+    writeForeseeingLlama,
+    3,
+  ],
+  ["a good one, as it pays", "cpu", { maxSequences: 2 }, writeForeseeingLlama, undefined],
+  ["a bad one", "cpu", { maxSequences: 8, cacheTokens: CACHE }, writeGuessing, 4],
+  ["a bad one, as it pays", "cpu", { maxSequences: 2 }, writeGuessing, undefined],
+  ["the reference device", "reference", { maxSequences: 4, cacheTokens: CACHE }, writeGuessing, 2],
+  ["recurrent state", "cpu", { maxSequences: 4, nSlots: 14 }, writeHybrid, 3],
+] as const;
+
+for (const [name, device, options, writeModel, length] of CASES) {
+  Deno.test(`a draft head changes no token: ${name}`, async () => {
+    await withRunner(device, options, async (runner, tokenizer) => {
+      assert(runner.hasDraftHead);
+      const random = new Random(`draft head: ${name}`);
+      // The head does not draw as the host does: its tokens would be accepted less often.
+      const isGood = writeModel === writeForeseeingLlama;
+      const cases = await randomCases(random, runner, tokenizer, isGood ? 0 : undefined);
+      const model = new DraftHead(runner);
+      const speculator = new Speculator({ length, model, newDrafter: () => UNSURE });
+      const { drafted, accepted } = await checkMix(random, runner, tokenizer, cases, speculator);
+      if (length !== undefined) assert(drafted > 50, `only ${drafted} drafted`);
+      const share = accepted / drafted;
+      assert(drafted < 20 || (isGood ? share > 0.8 : share < 0.5), `${share} accepted`);
+    }, writeModel);
+  });
+}
+
+const SCHEMA = { type: "object", properties: { a: { type: "integer" } }, required: ["a"] };
+const REQUESTS: readonly GenerateOptions[] = [
+  { temperature: 0, seed: 2, maxTokens: 50, logprobs: 3 },
+  { temperature: 1, seed: 3, maxTokens: 50, stop: ["a", "q!"] },
+  { temperature: 1.5, seed: 4, maxTokens: 60, jsonSchema: SCHEMA },
+  { temperature: 0.9, seed: 5, maxTokens: 60, regex: "[a-z ]{20,40}[0-9]+", logprobs: 1 },
+  { temperature: 1, seed: 6, maxTokens: 40, repeatPenalty: 1.2, frequencyPenalty: 0.3, minP: 0.1 },
+];
+
+Deno.test("a draft head drafts by default on the CPU, and answers are those without it", async () => {
+  for (const writeModel of [writeForeseeingLlama, writeGuessing]) {
+    using folder = new TempFolder();
+    const path = folder.at("model");
+    writeModel(path);
+    const answers = async (speculate: "off" | number, kvDir?: string) => {
+      await using model = await load(path, { device: "cpu", threads: 2, speculate, kvDir });
+      const prompt = `${"The quick brown fox jumps over the lazy dog. ".repeat(3)}?`;
+      const all = await Promise.all(REQUESTS.map((options) => model.complete(prompt, options)));
+      const drafted = all.reduce((sum, { timings }) => sum + timings.drafted, 0);
+      const accepted = all.reduce((sum, { timings }) => sum + timings.accepted, 0);
+      const results = all.map(({ timings: _, cachedPromptTokens: __, ...answer }) => answer);
+      return { drafted, accepted, results };
+    };
+    const plain = await answers("off");
+    assertEquals(plain.drafted, 0);
+    // The second load finds the prompt in the folder, hidden states included.
+    for (let round = 0; round < 2; round++) {
+      const { drafted, accepted, results } = await answers(4, folder.at("kv"));
+      assertEquals(results, plain.results);
+      assert(drafted > 100, `only ${drafted} drafted`);
+      if (writeModel === writeForeseeingLlama) {
+        assert(accepted > drafted / 3, `${accepted} accepted`);
+      }
+    }
+  }
+});
