@@ -99,7 +99,7 @@ export interface Classifier {
   readonly layers: readonly DenseLayer[];
 }
 
-/** What a model is loaded for. */
+/** Uses that a model is loaded for. */
 export interface ModelOptions {
   /** The longest sequence to prepare for. @default the model's limit, which also caps it */
   readonly sessionLength?: number | undefined;

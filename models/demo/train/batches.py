@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -60,10 +61,12 @@ class Encoder:
         )
 
 
-def load(corpus: Path, tokenizer: Tokenizer, longest: int) -> list[Document]:
+def load(
+    corpus: Path, tokenizer: Tokenizer, longest: int, most: int | None = None
+) -> list[Document]:
     encoder = Encoder(tokenizer, longest)
     with corpus.open(encoding="utf-8") as file:
-        return [encoder.encode(json.loads(line)) for line in file]
+        return [encoder.encode(json.loads(line)) for line in islice(file, most)]
 
 
 def batches(documents: list[Document], tokens: int, seed: list[int]) -> list[list[int]]:

@@ -152,3 +152,16 @@ Deno.test("invalid values of speculate are rejected", async () => {
     assertEquals(error.code, "usage");
   }
 });
+
+Deno.test("the demo model's own layer drafts most tokens of its stories", async () => {
+  await using model = await load(DEMO, { device: "cpu", threads: 2, speculate: 1 });
+  let tokens = 0, accepted = 0;
+  for (const [seed, animal] of ["fox", "dragon", "mouse"].entries()) {
+    const prompt = `Tell me a story about a ${animal}.`;
+    const { completionTokens, timings } = await model.complete(prompt, { seed, maxTokens: 150 });
+    tokens += completionTokens;
+    accepted += timings.accepted;
+  }
+  const perStep = tokens / (tokens - accepted);
+  assert(perStep > 1.6, `${perStep} tokens a step`);
+});
