@@ -20,7 +20,6 @@ import {
   published,
   publishedTensors,
 } from "./generated.ts";
-import type { FloatTensor } from "./tiny_gguf.ts";
 
 /** Names around the layer: of the norms of embedding and hidden state, the projection, the last norm. */
 interface Names {

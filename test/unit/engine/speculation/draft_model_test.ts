@@ -80,7 +80,8 @@ Deno.test("a text that ends while drafting gets no more draft tokens", async () 
     const draft = new Kind(undefined, new Set());
     draft.limit = 5;
     const tokens = new TokenList([1, 2, i]);
-    return { tokens, draft, room: 5, replayed: 0, next: () => outputRow(0) };
+    const table = runner.newSequence();
+    return { tokens, draft, room: 5, replayed: 0, table, stored: 0, next: () => outputRow(0) };
   });
   await new DraftModel(runner).draft(prospects, [4, 4]);
   assertEquals(prospects.map(({ draft }) => draft.tokens.length), [0, 4]);

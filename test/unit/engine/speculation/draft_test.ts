@@ -1,4 +1,5 @@
 import { assertEquals } from "@std/assert";
+import { KvPages, PageTable } from "../../../../src/engine/cache/kv_pages.ts";
 import { UNSAMPLED } from "../../../../src/engine/runner.ts";
 import { Draft, type Proposal } from "../../../../src/engine/speculation/draft.ts";
 import { Speculator } from "../../../../src/engine/speculation/speculator.ts";
@@ -69,7 +70,9 @@ function speculate(places: Places, proposed: readonly number[], limit?: number):
   const speculator = new Speculator({ length: 8, newDrafter: () => drafter });
   const next = () => ({ ...UNSAMPLED, row: 0 });
   const tokens = new TokenList([1]);
-  speculator.draft([{ tokens, draft, room: draft.room, replayed: 0, next }], 1, 100);
+  const table = new PageTable(new KvPages(1, 1));
+  const prospect = { tokens, draft, room: draft.room, replayed: 0, table, stored: 0, next };
+  speculator.draft([prospect], 1, 100);
   return [...draft.tokens];
 }
 

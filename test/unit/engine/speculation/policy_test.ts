@@ -1,5 +1,6 @@
 /** Tests the number of draft tokens, chosen by their odds and the durations of steps. */
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import { KvPages, PageTable } from "../../../../src/engine/cache/kv_pages.ts";
 import { UNSAMPLED } from "../../../../src/engine/runner.ts";
 import { chooseDrafts } from "../../../../src/engine/speculation/choose_drafts.ts";
 import { Draft } from "../../../../src/engine/speculation/draft.ts";
@@ -113,7 +114,9 @@ function drafted(cost: (rows: number) => number, rows: number, length?: number):
   const draft = new Draft(undefined, new Set());
   draft.limit = 100;
   const next = () => ({ ...UNSAMPLED, row: 0 });
-  speculator.draft([{ tokens, draft, room: 50, replayed: 0, next }], rows, 64 - rows);
+  const table = new PageTable(new KvPages(1, 1));
+  const prospect = { tokens, draft, room: 50, replayed: 0, table, stored: 0, next };
+  speculator.draft([prospect], rows, 64 - rows);
   return draft.tokens.length;
 }
 
