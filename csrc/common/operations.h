@@ -143,10 +143,11 @@ class OperationChecks {
            weight->cols, "]; expected [1, ", cols, "]");
   }
 
-  // A weight of one row for each group of as many columns.
-  void group_vector(const char* role, const WeightRef& weight, uint64_t cols) const {
-    expect(weight->rows == 1 && cols % weight->cols == 0, role, " is [", weight->rows, ", ",
-           weight->cols, "]; expected [1, ", cols, "], or a divisor of these columns");
+  // A weight for groups of as many columns as it has: one row for all groups, or a row for each.
+  void group_weight(const char* role, const WeightRef& weight, uint64_t cols) const {
+    expect(cols % weight->cols == 0 && (weight->rows == 1 || weight->rows * weight->cols == cols),
+           role, " is [", weight->rows, ", ", weight->cols, "]; expected [1, ", cols,
+           "], a divisor of these columns, or a row for each group of them");
   }
 
   void residual(ValueId id, Rows rows, uint64_t cols) const {
@@ -204,7 +205,7 @@ struct AddEmbeddingOp {
 };
 
 // out = residual + x / sqrt(mean(x^2) + eps) * (weight + weight_offset), the mean over each group
-// of as many columns as the weight has.
+// of as many columns as the weight has. All groups share one row of the weight, or each has its own.
 struct RmsNormOp {
   Input x;
   Floats weight;
@@ -214,7 +215,7 @@ struct RmsNormOp {
 
   Shape check(const OperationChecks& c) const {
     const Value& in = c.value("x", x);
-    c.group_vector("weight", weight, in.cols);
+    c.group_weight("weight", weight, in.cols);
     c.residual(residual, in.rows, in.cols);
     return {in.rows, in.cols};
   }
@@ -434,8 +435,7 @@ struct SigmoidGateOp {
   }
 };
 
-// out = x / sqrt(mean(x^2) + eps) * weight * activation(gate), the mean over each group of as many
-// columns as the weight has.
+// out = x / sqrt(mean(x^2) + eps) * weight * activation(gate), with groups as in rms_norm.
 struct GatedRmsNormOp {
   Input x, gate;
   Floats weight;
@@ -447,7 +447,7 @@ struct GatedRmsNormOp {
     const Value &in = c.value("x", x), &by = c.value("gate", gate);
     c.expect(by.rows == in.rows && by.cols == in.cols, "gate has ", by.cols, " columns; expected ",
              in.cols, " and the rows of x");
-    c.group_vector("weight", weight, in.cols);
+    c.group_weight("weight", weight, in.cols);
     c.activation(activation);
     return {in.rows, in.cols};
   }
@@ -534,6 +534,60 @@ struct GatedDeltaRuleOp {
     c.expect(std::isfinite(scale) && eps >= 0, "scale is ", scale, ", eps ", eps,
              "; valid are finite numbers, eps >= 0");
     return {Rows::tokens, value_heads * v_dim()};
+  }
+};
+
+// The scan of a selective state space with a scalar decay for each head (Mamba-2, arXiv 2405.21060).
+// For each token of a sequence in turn and each head, with b and c of its group (neighbouring heads
+// share one) and S, [d_state, head_dim], its part of the sequence's slot of `state`:
+//
+//   dt = log(1 + exp(dt + dt_bias)) held within dt_min and dt_max, decay = exp(rate dt)
+//   S = decay S + b (dt x)
+//   out = (c S + skip x) silu(gate)
+//
+// xbc[tokens, head_dim of each head (x) | d_state of each group (b) | d_state of each group (c)];
+// dt[tokens, n_heads]; rate (negative), dt_bias and skip are [1, n_heads]; gate, of the shape of the
+// result, is optional; state is [n_heads * d_state, head_dim], float32, zero where a sequence
+// begins. out[tokens, n_heads * head_dim].
+struct SelectiveScanOp {
+  Input xbc, dt;
+  OptionalInput gate;
+  Floats rate, dt_bias, skip;
+  StateRef state;
+  uint32_t n_groups = 0;
+  float dt_min = 0, dt_max = 0;
+  FORGE_OPERANDS("selective_scan", xbc, dt, gate, rate, dt_bias, skip, state, n_groups, dt_min,
+                 dt_max)
+
+  uint32_t n_heads() const { return static_cast<uint32_t>(rate->cols); }
+  uint32_t d_state() const { return state->shape.rows / n_heads(); }
+  uint32_t head_dim() const { return state->shape.cols; }
+  uint32_t group_of(uint32_t head) const { return head / (n_heads() / n_groups); }
+
+  Shape check(const OperationChecks& c) const {
+    const Value &in = c.value("xbc", xbc), &steps = c.value("dt", dt);
+    c.expect(in.rows == Rows::tokens && steps.rows == Rows::tokens,
+             "xbc and dt must have tokens for rows");
+    c.expect(rate->rows == 1, "rate has ", rate->rows, " rows; expected 1");
+    const uint64_t heads = rate->cols;
+    c.vector("dt_bias", dt_bias, heads);
+    c.vector("skip", skip, heads);
+    c.expect(steps.cols == heads, "dt has ", steps.cols, " columns; expected ", heads,
+             ", one for each head");
+    c.expect(n_groups >= 1 && heads % n_groups == 0, heads, " heads are no multiple of ", n_groups,
+             " groups");
+    c.expect(state->shape.rows % heads == 0, "a state of ", state->shape.rows, " rows is not for ",
+             heads, " heads");
+    const uint64_t inner = heads * head_dim(), cols = inner + 2 * uint64_t{n_groups} * d_state();
+    c.expect(in.cols == cols, "xbc has ", in.cols, " columns; the state implies ", cols);
+    if (gate != 0) {
+      const Value& by = c.value("gate", gate);
+      c.expect(by.rows == Rows::tokens && by.cols == inner, "gate has ", by.cols,
+               " columns; expected ", inner, " for each token");
+    }
+    c.expect(dt_min >= 0 && dt_min <= dt_max, "dt is held within ", dt_min, " and ", dt_max,
+             "; valid are numbers from 0 in their order");
+    return {Rows::tokens, inner};
   }
 };
 
@@ -749,9 +803,9 @@ struct SampleOp {
 #define FORGE_OPERATIONS(X)                                                                      \
   X(EmbedOp) X(AddEmbeddingOp) X(RmsNormOp) X(LayerNormOp) X(MatmulOp) X(HeadMatmulOp)           \
   X(RopeTableOp) X(RopeAppendOp) X(AttentionOp) X(PreviousRowsOp) X(GluOp) X(SigmoidGateOp)      \
-  X(GatedRmsNormOp) X(CausalConv1dOp)                                                            \
-  X(GatedDeltaRuleOp) X(GatherColumnsOp) X(PermuteColumnsOp) X(MoeRouteOp) X(MoeMatmulOp)        \
-  X(MoeCombineOp) X(GatherOutputsOp) X(SoftcapOp) X(ClampOp) X(XieluOp)        \
+  X(GatedRmsNormOp) X(CausalConv1dOp) X(GatedDeltaRuleOp) X(SelectiveScanOp) X(GatherColumnsOp)  \
+  X(PermuteColumnsOp) X(MoeRouteOp) X(MoeMatmulOp) X(MoeCombineOp) X(GatherOutputsOp)            \
+  X(SoftcapOp) X(ClampOp) X(XieluOp)                                                             \
   X(SampleOp)
 
 #define FORGE_NEXT_OP(Type) , Type

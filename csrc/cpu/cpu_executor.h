@@ -57,6 +57,7 @@ class CpuExecutor : public HostExecutor {
   void prepare(const GatedRmsNormOp& op);
   void prepare(const CausalConv1dOp& op);
   void prepare(const GatedDeltaRuleOp& op);
+  void prepare(const SelectiveScanOp& op);
   void prepare(const PermuteColumnsOp& op);
   void prepare(const MoeRouteOp& op);
   void prepare(const MoeMatmulOp& op);

@@ -79,6 +79,8 @@ KERNEL(void, conv1d_row,
 KERNEL(void, l2_normalize, (const float* x, uint64_t n, float eps, float factor, float* out))
 // The recurrence of GatedDeltaRuleOp (common/operations.h).
 KERNEL(void, delta_rule, (const DeltaBlock& block))
+// The recurrence of SelectiveScanOp.
+KERNEL(void, selective_scan, (const ScanBlock& block))
 
 KERNEL(LogitScan, scan, (const float* x, uint64_t n))
 // The sum of exp((x - largest) scale). Writes the terms to terms[n], and the sum of every kSumBlock

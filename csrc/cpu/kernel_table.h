@@ -152,6 +152,28 @@ struct DeltaBlock {
   uint32_t v_dim;
 };
 
+// Most tokens of a ScanBlock.
+constexpr uint32_t kScanTokens = 64;
+
+// Some tokens of one sequence and one head, in the order of their positions.
+struct ScanBlock {
+  float* state;           // of the head: panels of [d_state][16]
+  uint64_t panel_stride;  // floats from panel to panel
+  const float* x;         // of the first token, as are b, c, gate and out
+  const float* b;
+  const float* c;
+  uint64_t stride;  // floats from token to token of x, b and c
+  const float* dt;      // [n_tokens]
+  const float* decay;   // [n_tokens]
+  float skip;
+  const float* gate;  // may be null
+  float* out;
+  uint64_t out_stride;  // of gate too
+  uint32_t n_tokens;
+  uint32_t d_state;
+  uint32_t head_dim;
+};
+
 // ---- sampling -------------------------------------------------------------------------------
 
 // Number of exponentials summed in float; the sums of such blocks are added in double.

@@ -103,6 +103,10 @@ inline Geometry geometry(const kernel_args::GatedDeltaRuleArgs& a, uint32_t runs
   const uint32_t columns = kernel_args::kDeltaColumns;
   return {{divide_up(a.v_dim, columns), a.n_v_heads, runs}, {columns * kernel_args::kDeltaLanes}};
 }
+inline Geometry geometry(const kernel_args::SelectiveScanArgs& a, uint32_t runs) {
+  const uint32_t columns = kernel_args::kScanColumns;
+  return {{divide_up(a.head_dim, columns), a.n_heads, runs}, {columns * kernel_args::kScanLanes}};
+}
 // Of the sampling kernels that read logits in chunks.
 inline Geometry chunk_geometry(const kernel_args::SamplingArgs& a, uint32_t outputs) {
   const uint32_t n_chunks = divide_up(a.vocabulary, kernel_args::kChunk);

@@ -3,6 +3,8 @@
 // Planning of the operations that CUDA and Metal compute by kernels of the same names and arguments
 // (kernels/arguments). A device adds its launches.
 
+#include <algorithm>
+#include <bit>
 #include <span>
 #include <string>
 #include <tuple>
@@ -120,6 +122,7 @@ class SharedOperations : public Planner<Address, Entry> {
                                   .n_rows = n_rows(op.x)},
                                  {.cols = n,
                                   .groups = cols(op.x) / n,
+                                  .weight_groups = static_cast<uint32_t>(op.weight->rows),
                                   .eps = op.eps,
                                   .offset = op.weight_offset,
                                   .has_residual = op.residual != 0});
@@ -233,6 +236,7 @@ class SharedOperations : public Planner<Address, Entry> {
                                        .n_rows = n_rows(op.x)},
                                       {.cols = cols(op.x),
                                        .width = static_cast<uint32_t>(op.weight->cols),
+                                       .weight_groups = static_cast<uint32_t>(op.weight->rows),
                                        .eps = op.eps,
                                        .activation = op.activation});
   }
@@ -374,6 +378,32 @@ class SharedOperations : public Planner<Address, Entry> {
                                          .scale = op.scale,
                                          .eps = op.eps},
                                         "<" + std::to_string(lane_rows) + ">");
+  }
+
+  void emit(const SelectiveScanOp& op) {
+    using namespace kernel_args;
+    require(op.d_state() <= kMostScanStates, "selective_scan: states of ", op.d_state(),
+            " numbers a column; a GPU takes up to ", kMostScanStates);
+    const uint32_t fours = std::bit_ceil(divide_up(op.d_state(), 4 * kScanLanes));
+    launch<SelectiveScan>(shape_.slots,
+                          {.out = value(op.out),
+                           .xbc = value(op.xbc),
+                           .dt = value(op.dt),
+                           .gate = value(op.gate),
+                           .rate = floats(op.rate),
+                           .dt_bias = floats(op.dt_bias),
+                           .skip = floats(op.skip),
+                           .state = numbers(op.state),
+                           .runs = inputs_.slots},
+                          {.slot_stride = device_state(*op.state).stride(),
+                           .n_heads = op.n_heads(),
+                           .n_groups = op.n_groups,
+                           .d_state = op.d_state(),
+                           .head_dim = op.head_dim(),
+                           .has_gate = op.gate != 0,
+                           .dt_min = op.dt_min,
+                           .dt_max = op.dt_max},
+                          "<" + std::to_string(std::max(fours, 2u)) + ">");
   }
 
   // Kernels read the logits in chunks and keep the largest logit of each.

@@ -66,14 +66,15 @@ void Executor::execute(const AddEmbeddingOp& op) {
 void Executor::execute(const RmsNormOp& op) {
   const Matrix x = matrix(op.x), residual = matrix(op.residual), out = matrix(op.out);
   const std::vector<float> weight = vector_of(host(op.weight));
-  const uint64_t group = weight.size();
+  const uint64_t group = op.weight->cols;
   for (uint64_t t = 0; t < x.rows; ++t) {
     for (uint64_t begin = 0; begin < x.cols; begin += group) {
       const float* in = x.row(t) + begin;
+      const float* gains = weight.data() + begin % weight.size();
       const double mean_square = dot(in, in, group) / static_cast<double>(group);
       const double scale = 1.0 / std::sqrt(mean_square + op.eps);
       for (uint64_t i = 0; i < group; ++i) {
-        const double normed = in[i] * scale * (weight[i] + op.weight_offset);
+        const double normed = in[i] * scale * (gains[i] + op.weight_offset);
         const float before = residual.data ? residual.row(t)[begin + i] : 0.0f;
         out.row(t)[begin + i] = static_cast<float>(normed + before);
       }

@@ -62,15 +62,16 @@ void Executor::execute(const SigmoidGateOp& op) {
 void Executor::execute(const GatedRmsNormOp& op) {
   const Matrix x = matrix(op.x), gate = matrix(op.gate), out = matrix(op.out);
   const std::vector<float> weight = floats_of(op.weight);
-  const size_t width = weight.size();
+  const size_t width = op.weight->cols;
   for (uint64_t t = 0; t < x.rows; ++t) {
     for (uint64_t begin = 0; begin < x.cols; begin += width) {
       const float* group = x.row(t) + begin;
+      const float* gains = weight.data() + begin % weight.size();
       double squares = 0;
       for (size_t i = 0; i < width; ++i) squares += static_cast<double>(group[i]) * group[i];
       const double scale = 1.0 / std::sqrt(squares / static_cast<double>(width) + op.eps);
       for (size_t i = 0; i < width; ++i) {
-        const double normed = group[i] * scale * weight[i];
+        const double normed = group[i] * scale * gains[i];
         out.row(t)[begin + i] =
             static_cast<float>(normed * activate(op.activation, gate.row(t)[begin + i]));
       }
@@ -125,6 +126,43 @@ void Executor::execute(const GatedDeltaRuleOp& op) {
                    normalized(q + k_begin, op.k_dim(), op.eps, 1), v, sigmoid(b[head]),
                    std::exp(rate[head] * softplus(static_cast<double>(a[head]) + dt_bias[head])),
                    op.v_dim(), out.row(t) + uint64_t{head} * op.v_dim());
+      }
+    }
+  }
+}
+
+void Executor::execute(const SelectiveScanOp& op) {
+  const Matrix xbc = matrix(op.xbc), dt = matrix(op.dt), gate = matrix(op.gate);
+  const Matrix out = matrix(op.out);
+  auto& state = static_cast<ReferenceState&>(*op.state);
+  const std::vector<float> rate = floats_of(op.rate), dt_bias = floats_of(op.dt_bias);
+  const std::vector<float> skip = floats_of(op.skip);
+  const uint32_t d_state = op.d_state(), head_dim = op.head_dim();
+
+  for (const StateRun& run : state_runs(*inputs_)) {
+    float* slot = state.slot(run.slot);
+    if (run.from_zero) std::fill(slot, slot + out.cols * d_state, 0.0f);
+    for (uint32_t t = run.begin; t < run.end; ++t) {
+      for (uint32_t head = 0; head < op.n_heads(); ++head) {
+        const double step =
+            std::clamp<double>(softplus(static_cast<double>(dt.row(t)[head]) + dt_bias[head]),
+                               op.dt_min, op.dt_max);
+        const double decay = std::exp(rate[head] * step);
+        const float* b = xbc.row(t) + out.cols + uint64_t{op.group_of(head)} * d_state;
+        const float* c = b + uint64_t{op.n_groups} * d_state;
+        float* S = slot + uint64_t{head} * d_state * head_dim;
+        for (uint32_t j = 0; j < head_dim; ++j) {
+          const uint64_t column = uint64_t{head} * head_dim + j;
+          const double x = xbc.row(t)[column];
+          double sum = skip[head] * x;
+          for (uint32_t i = 0; i < d_state; ++i) {
+            float& s = S[uint64_t{i} * head_dim + j];
+            s = static_cast<float>(decay * s + b[i] * step * x);
+            sum += static_cast<double>(c[i]) * s;
+          }
+          if (gate.data) sum *= gate.row(t)[column] * sigmoid(gate.row(t)[column]);
+          out.row(t)[column] = static_cast<float>(sum);
+        }
       }
     }
   }

@@ -23,10 +23,12 @@ KERNEL_ARGUMENTS(Embed, embed, EmbedArgs,
                  WRITES(float) out; READS(i32) ids; READS(u32) n_tokens; READS(u8) weight;
                  READS(float) x; READS(u64) codebooks;)
 
-// The weight has the columns of one group. residual: if has_residual.
+// The weight has the columns of one group, and weight_groups, 1 or `groups`, rows. residual: if
+// has_residual.
 struct RmsNormArgs {
   u32 cols;
   u32 groups;
+  u32 weight_groups;
   float eps;
   float offset;
   u32 has_residual;
@@ -118,10 +120,12 @@ KERNEL_ARGUMENTS(SigmoidGate, sigmoid_gate, SigmoidGateArgs,
 // Groups of a row per block of gated_rms_norm, one per warp.
 KERNEL_CONSTANT kNormGroups = 4;
 
-// out = x / rms(x, eps) * weight * activation(gate), for each group of `width` columns.
+// out = x / rms(x, eps) * weight * activation(gate), for each group of `width` columns. The weight
+// has weight_groups rows: 1, or one for each group.
 struct GatedRmsNormArgs {
   u32 cols;
   u32 width;
+  u32 weight_groups;
   float eps;
   u32 activation;  // of forge.h
 };

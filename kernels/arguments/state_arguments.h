@@ -56,4 +56,28 @@ KERNEL_ARGUMENTS(GatedDeltaRule, gated_delta_rule, GatedDeltaRuleArgs,
                  WRITES(float) out; READS(float) qkv; READS(float) ba; READS(float) rate;
                  READS(float) dt_bias; WRITES(float) state; READS(SlotRun) runs;)
 
+// Columns of a head's matrix per block of selective_scan, and the lanes per column.
+KERNEL_CONSTANT kScanColumns = 16;
+KERNEL_CONSTANT kScanLanes = 8;
+// The largest d_state of selective_scan.
+KERNEL_CONSTANT kMostScanStates = 256;
+
+// xbc is [tokens, n_heads head_dim (x) | n_groups d_state (b) | n_groups d_state (c)], dt
+// [tokens, n_heads], gate like out, and a slot of the state [head_dim, n_heads, d_state]. gate: if
+// has_gate. Instances are for the fours of a column that a lane holds: 2, 4 or 8.
+struct SelectiveScanArgs {
+  u64 slot_stride;  // numbers between slots
+  u32 n_heads;
+  u32 n_groups;
+  u32 d_state;
+  u32 head_dim;
+  u32 has_gate;
+  float dt_min;
+  float dt_max;
+};
+KERNEL_ARGUMENTS(SelectiveScan, selective_scan, SelectiveScanArgs,
+                 WRITES(float) out; READS(float) xbc; READS(float) dt; READS(float) gate;
+                 READS(float) rate; READS(float) dt_bias; READS(float) skip; WRITES(float) state;
+                 READS(SlotRun) runs;)
+
 }  // namespace kernel_args

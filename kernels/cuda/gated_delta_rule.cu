@@ -16,21 +16,10 @@
 // during the whole run. The inputs of 16 tokens at a time are in shared memory, normalized by whole
 // warps. The sums of a column are added in the same order for every token of every run.
 
-#include "state_arguments.h"
-#include "warp.cuh"
+#include "recurrence.cuh"
 
 constexpr u32 kColumns = kDeltaColumns, kLanes = kDeltaLanes, kThreads = kColumns * kLanes;
 constexpr u32 kTokens = 16;
-
-DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-DEVICE float softplus(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
-
-// Sum over the lanes of a column.
-DEVICE float column_sum(float x) {
-#pragma unroll
-  for (u32 bits = kLanes / 2; bits > 0; bits /= 2) x += __shfl_xor_sync(kAllLanes, x, bits);
-  return x;
-}
 
 // to[size] = from[n] * factor / sqrt(sum(from^2) + eps), then zeros. Called by a whole warp.
 DEVICE void normalize(float* to, u32 size, const float* from, u32 n, float factor, float eps) {
@@ -98,14 +87,14 @@ __global__ void __launch_bounds__(kThreads, 4)
 #pragma unroll
       for (u32 i = 0; i < rows; ++i) known += keys[t][i * kLanes + lane] * S[i];
       const float decay = decays[t];
-      const float change = betas[t] * (values[t][own] - decay * column_sum(known));
+      const float change = betas[t] * (values[t][own] - decay * column_sum<kLanes>(known));
       float sum = 0;
 #pragma unroll
       for (u32 i = 0; i < rows; ++i) {
         S[i] = decay * S[i] + keys[t][i * kLanes + lane] * change;
         sum += queries[t][i * kLanes + lane] * S[i];
       }
-      sum = column_sum(sum);
+      sum = column_sum<kLanes>(sum);
       if (lane == 0 && has_column) a.out[(first_row + t) * v_cols + head * a.v_dim + column] = sum;
     }
   }

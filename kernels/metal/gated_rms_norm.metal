@@ -16,6 +16,7 @@ kernel void gated_rms_norm(device float* out [[buffer(0)]], device const float* 
   const uint row = at.y, group = at.x * kNormGroups + simdgroup, width = args.width;
   if (row >= *n_rows || group >= args.cols / width) return;
   const ulong begin = ulong(row) * args.cols + group * width;
+  weight += args.weight_groups == 1 ? 0 : group * width;
 
   float squares = 0;
   for (uint i = lane; i < width; i += kLanes) squares += x[begin + i] * x[begin + i];

@@ -17,6 +17,7 @@
   const Place p = {thread_index, lane, simdgroup, n_simdgroups};
   const uint cols = args.cols, threads = threads_of(p);
   const ulong begin = (ulong(at.x) * args.groups + at.y) * cols;
+  weight += args.weight_groups == 1 ? 0 : at.y * cols;
 
   float squares = 0;
   for (uint i = thread_index; i < cols; i += threads) squares += x[begin + i] * x[begin + i];

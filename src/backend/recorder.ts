@@ -105,6 +105,22 @@ export interface GatedDeltaRuleOptions {
   readonly eps: number;
 }
 
+/** Options of {@linkcode Recorder.selectiveScan}. */
+export interface SelectiveScanOptions {
+  /** Decay rate of each head, `[1, n_heads]`, negative. */
+  readonly rate: Weight;
+  /** Bias of the time steps, `[1, n_heads]`. */
+  readonly dtBias: Weight;
+  /** Factor with which each head adds its input to its output, `[1, n_heads]`. */
+  readonly skip: Weight;
+  /** Number of groups of heads that share `b` and `c`. */
+  readonly nGroups: number;
+  /** The least and the greatest time step. @default [0, Infinity] */
+  readonly dtLimits?: readonly [number, number] | undefined;
+  /** Of the result's shape: the result is multiplied by `silu(gate)`. */
+  readonly gate?: Value | undefined;
+}
+
 /** Columns of a value that form part of each group of {@linkcode Recorder.gatherColumns}. */
 export interface ColumnPiece {
   readonly value: Value;
@@ -183,7 +199,10 @@ export class Recorder {
     return this.#sink.record("add_embedding", { x, weight, period });
   }
 
-  /** RMSNorm over each group of as many columns as the weight has. */
+  /**
+   * RMSNorm over each group of as many columns as the weight has; the weight has one row for all
+   * groups, or a row for each.
+   */
   rmsNorm(x: Value, weight: Weight, options: RmsNormOptions): Value {
     const { eps, weightOffset: weight_offset = 0, residual } = options;
     return this.#sink.record("rms_norm", { x, weight, eps, weight_offset, residual });
@@ -273,7 +292,7 @@ export class Recorder {
     return this.#sink.record("sigmoid_gate", { x, gate, residual });
   }
 
-  /** RMSNorm over groups as wide as the weight, times an activation of the gate. */
+  /** RMSNorm over groups as in {@linkcode rmsNorm}, times an activation of the gate. */
   gatedRmsNorm(x: Value, gate: Value, weight: Weight, options: GatedRmsNormOptions): Value {
     return this.#sink.record("gated_rms_norm", { x, gate, weight, ...options });
   }
@@ -302,6 +321,27 @@ export class Recorder {
       head_order,
       scale,
       eps,
+    });
+  }
+
+  /**
+   * The scan of Mamba-2 over `xbc`, `(x heads | b groups | c groups)`, and the time steps
+   * `dt[tokens, n_heads]`: `[tokens, n_heads * head_dim]`.
+   */
+  selectiveScan(xbc: Value, dt: Value, state: StateCache, options: SelectiveScanOptions): Value {
+    const { rate, dtBias: dt_bias, skip, nGroups: n_groups, gate } = options;
+    const [dt_min, dt_max] = options.dtLimits ?? [0, Infinity];
+    return this.#sink.record("selective_scan", {
+      xbc,
+      dt,
+      gate,
+      rate,
+      dt_bias,
+      skip,
+      state,
+      n_groups,
+      dt_min,
+      dt_max,
     });
   }
 

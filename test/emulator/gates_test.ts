@@ -30,7 +30,7 @@ const occupancies: readonly (readonly [RegExp, threads: number, blocks: number])
   [/^(gated_|grouped_)?decode_gemm<Format\w+, \w+, [01]>/, 256, 2],
   [/^(grouped_)?decode_gemm</, 256, 1],
   [/^(grouped_)?gemm</, 256, 2],
-  [/^gated_delta_rule</, 128, 4],
+  [/^(gated_delta_rule|selective_scan)</, 128, 4],
   // Shared memory allows three blocks of decode attention.
   [/^batched_decode_attention<\w+, 256\b/, 64, 3],
   [/^batched_decode_attention</, 128, 3],

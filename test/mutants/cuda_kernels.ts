@@ -147,8 +147,9 @@ const STATE: KernelCheck = {
     "causal_conv1d_of_short_runs",
     "gated_delta_rule_of_one_token",
     "gated_delta_rule_of_odd_heads",
+    "selective_scan_of_odd_heads",
   ],
-  kernels: ["causal_conv1d.cu", "gated_delta_rule.cu"],
+  kernels: ["causal_conv1d.cu", "gated_delta_rule.cu", "selective_scan.cu"],
 };
 const GEMM: KernelCheck = {
   kernelTests: ["gemm_of_odd_columns", "gemm_of_every_fast_format", "products_of_listed_rows"],

@@ -50,11 +50,13 @@ interface NormCase {
 
 opTest<NormCase>("gated_rms_norm", {
   cases: (random) =>
-    [[1, 1, 1], [3, 16, 4], [5, 17, 1], [2, 128, 32], [33, 20, 3], [1, 4096, 1]].map(
-      ([rows = 0, width = 0, groups = 0]) => [`${rows} x ${groups} groups of ${width}`, {
+    [[1, 1, 1], [3, 16, 4], [5, 17, 1], [2, 128, 32], [33, 20, 3], [1, 4096, 1], [3, 24, 5, 5]].map(
+      (
+        [rows = 0, width = 0, groups = 0, weightRows = 1],
+      ) => [`${rows} x ${groups} groups of ${width}`, {
         x: randomMatrix(random, rows, groups * width, random.pick([0.01, 1, 30])),
         gate: randomMatrix(random, rows, groups * width, 3),
-        weight: randomWeight(random, random.pick(["F32", "F16", "BF16"]), 1, width),
+        weight: randomWeight(random, random.pick(["F32", "F16", "BF16"]), weightRows, width),
         eps: random.pick([1e-6, 0.1]),
         activation: random.pick(["silu", "gelu_tanh", "identity"] as const),
       }],
@@ -70,15 +72,14 @@ opTest<NormCase>("gated_rms_norm", {
       cols: x.cols,
     })),
   plain({ x, gate, weight, eps, activation }, read) {
-    const gain = read(weight).data;
-    const width = gain.length;
+    const { data: gain, cols: width } = read(weight);
     return matrixOfRows(x.rows, x.cols, (row) => {
       const values = rowOf(x, row);
       return Array.from(values, (value, col) => {
         const begin = col - col % width;
         const squares = values.subarray(begin, begin + width).reduce((sum, v) => sum + v * v, 0);
         const scale = 1 / Math.sqrt(squares / width + Math.fround(eps));
-        return value * scale * gain[col % width]! *
+        return value * scale * gain[col % gain.length]! *
           activate(activation, rowOf(gate, row)[col]!);
       });
     });

@@ -15,10 +15,16 @@ interface RmsNormCase {
   readonly residual: Matrix | undefined;
 }
 
-function rmsNormCase(random: Random, rows: number, cols: number, groups = 1): RmsNormCase {
+function rmsNormCase(
+  random: Random,
+  rows: number,
+  cols: number,
+  groups = 1,
+  weightRows = 1,
+): RmsNormCase {
   return {
     x: randomMatrix(random, rows, cols, random.pick([0.01, 1, 30])),
-    weight: randomWeight(random, random.pick(["F32", "F16", "BF16"]), 1, cols / groups),
+    weight: randomWeight(random, random.pick(["F32", "F16", "BF16"]), weightRows, cols / groups),
     eps: random.pick([1e-6, 1e-5, 0.1]),
     weightOffset: random.pick([0, 1]),
     residual: random.chance(0.5) ? randomMatrix(random, rows, cols) : undefined,
@@ -33,6 +39,7 @@ opTest<RmsNormCase>("rms_norm", {
     ...[[3, 48, 3], [2, 1000, 8], [70, 64, 64]].map(([rows = 0, cols = 0, groups = 1]) =>
       [`${rows} x ${cols} in ${groups} groups`, rmsNormCase(random, rows, cols, groups)] as const
     ),
+    ["3 x 80 in 5 groups with weights of their own", rmsNormCase(random, 3, 80, 5, 5)],
     // Values whose sum of squares overflows float16 but not float32.
     ["large inputs", {
       x: randomMatrix(random, 3, 50, 1e6),
@@ -59,18 +66,17 @@ opTest<RmsNormCase>("rms_norm", {
       cols: x.cols,
     })),
   plain({ x, weight, eps, weightOffset, residual }, read) {
-    const gain = read(weight).data;
+    const { data: gain, cols: size } = read(weight);
     // The ABI passes eps as a float32.
     const epsilon = Math.fround(eps);
     return matrixOfRows(x.rows, x.cols, (row) => {
       const values = Array.from(rowOf(x, row));
-      const size = gain.length;
       return values.map((value, col) => {
         const begin = col - col % size;
         const squares = values.slice(begin, begin + size).reduce((sum, v) => sum + v * v, 0);
         const scale = 1 / Math.sqrt(squares / size + epsilon);
         const before = residual ? rowOf(residual, row)[col]! : 0;
-        return value * scale * (gain[col % size]! + weightOffset) + before;
+        return value * scale * (gain[col % gain.length]! + weightOffset) + before;
       });
     });
   },

@@ -1,4 +1,4 @@
-/** Convolutions over tokens and the gated delta rule, in plain TypeScript. */
+/** Convolutions over tokens, the gated delta rule and the scan of Mamba-2, in plain TypeScript. */
 import type { HeadOrder } from "../../src/backend.ts";
 import { type Matrix, matrixOfRows, rowOf } from "../support/matrix.ts";
 import { firstRows, type Schedule } from "../support/recurrence.ts";
@@ -99,4 +99,53 @@ export function plainDeltaRule(
     }
   });
   return matrixOfRows(qkv.rows, nVHeads * vDim, (row) => out[row]!);
+}
+
+export interface ScanShape {
+  readonly nHeads: number;
+  readonly nGroups: number;
+  readonly headDim: number;
+  readonly dState: number;
+}
+
+export function plainSelectiveScan(
+  schedule: Schedule,
+  { nHeads, nGroups, headDim, dState }: ScanShape,
+  inputs: {
+    readonly xbc: Matrix;
+    readonly dt: Matrix;
+    readonly gate: Matrix | undefined;
+    readonly rate: Float32Array;
+    readonly dtBias: Float32Array;
+    readonly skip: Float32Array;
+    readonly dtLimits: readonly [number, number];
+  },
+): Matrix {
+  const { xbc, dt, gate, rate, dtBias, skip, dtLimits: [least, most] } = inputs;
+  const inner = nHeads * headDim;
+  const out: number[][] = [];
+  const first = firstRows(schedule);
+  schedule.lengths.forEach((length, sequence) => {
+    const states = Array.from({ length: inner }, () => new Array<number>(dState).fill(0));
+    for (let t = first[sequence]!; t < first[sequence]! + length; t++) {
+      const row = rowOf(xbc, t);
+      out[t] = states.map((state, column) => {
+        const head = Math.floor(column / headDim);
+        const group = Math.floor(head / (nHeads / nGroups));
+        const softplus = Math.log1p(Math.exp(rowOf(dt, t)[head]! + dtBias[head]!));
+        const step = Math.min(Math.max(softplus, least), most);
+        const x = row[column]!;
+        let sum = skip[head]! * x;
+        for (let i = 0; i < dState; i++) {
+          const b = row[inner + group * dState + i]!;
+          const c = row[inner + (nGroups + group) * dState + i]!;
+          state[i] = Math.exp(rate[head]! * step) * state[i]! + b * step * x;
+          sum += c * state[i]!;
+        }
+        const by = gate && rowOf(gate, t)[column]!;
+        return by === undefined ? sum : sum * by * sigmoid(by);
+      });
+    }
+  });
+  return matrixOfRows(xbc.rows, inner, (row) => out[row]!);
 }

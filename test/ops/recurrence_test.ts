@@ -1,4 +1,7 @@
-/** Operations with recurrent state: convolutions over tokens, and the gated delta rule. */
+/**
+ * Operations with recurrent state: convolutions over tokens, the gated delta rule, and the scan of
+ * Mamba-2.
+ */
 import type { Activation, Backend } from "../../src/backend.ts";
 import { devices, deviceTest, openDevice } from "../support/devices.ts";
 import { assertSameBits, type Matrix, matrixOf, randomMatrix } from "../support/matrix.ts";
@@ -13,7 +16,13 @@ import {
 } from "../support/recurrence.ts";
 import { f32Vector, randomWeight, type TestWeight } from "../support/weights.ts";
 import { activate } from "./plain_activations.ts";
-import { type DeltaShape, plainConv1d, plainDeltaRule } from "./plain_recurrence.ts";
+import {
+  type DeltaShape,
+  plainConv1d,
+  plainDeltaRule,
+  plainSelectiveScan,
+  type ScanShape,
+} from "./plain_recurrence.ts";
 
 interface ConvCase {
   readonly schedule: Schedule;
@@ -144,6 +153,92 @@ opTest<DeltaCase>("gated_delta_rule", {
   referenceTolerance: { absolute: 2e-6, relative: 2e-6 },
 });
 
+interface ScanCase {
+  readonly schedule: Schedule;
+  readonly shape: ScanShape;
+  readonly xbc: Matrix;
+  readonly dt: Matrix;
+  readonly gate: Matrix | undefined;
+  readonly rate: Float32Array<ArrayBuffer>;
+  readonly dtBias: Float32Array<ArrayBuffer>;
+  readonly skip: Float32Array<ArrayBuffer>;
+  readonly dtLimits: readonly [number, number];
+}
+
+function scanCase(
+  random: Random,
+  shape: ScanShape,
+  lengths: number[],
+  dtLimits: readonly [number, number] = [0, Infinity],
+): ScanCase {
+  const schedule = randomSchedule(random, lengths);
+  const { nHeads, nGroups, headDim, dState } = shape;
+  const rows = totalRows(schedule), inner = nHeads * headDim;
+  return {
+    schedule,
+    shape,
+    xbc: randomMatrix(random, rows, inner + 2 * nGroups * dState),
+    dt: randomMatrix(random, rows, nHeads, 2),
+    gate: random.chance(0.5) ? randomMatrix(random, rows, inner, 3) : undefined,
+    rate: Float32Array.from({ length: nHeads }, () => -Math.exp(random.normal())),
+    dtBias: random.normals(nHeads),
+    skip: random.normals(nHeads),
+    dtLimits,
+  };
+}
+
+function runScan(device: Backend, inputs: ScanCase) {
+  const { schedule, shape, xbc, dt, gate, rate, dtBias, skip, dtLimits } = inputs;
+  const { nHeads, nGroups, headDim, dState } = shape;
+  return runSchedule(
+    device,
+    schedule,
+    { rows: nHeads * dState, cols: headDim },
+    nHeads * headDim,
+    (graph, state) =>
+      graph.recorder.selectiveScan(graph.input(xbc), graph.input(dt), state, {
+        rate: graph.weight(f32Vector(rate)),
+        dtBias: graph.weight(f32Vector(dtBias)),
+        skip: graph.weight(f32Vector(skip)),
+        nGroups,
+        dtLimits,
+        gate: gate && graph.input(gate),
+      }),
+  );
+}
+
+opTest<ScanCase>("selective_scan", {
+  cases: (random) => [
+    ["1 x 1", scanCase(random, { nHeads: 1, nGroups: 1, headDim: 1, dState: 1 }, [3])],
+    [
+      "two groups of two heads",
+      scanCase(random, { nHeads: 4, nGroups: 2, headDim: 16, dState: 16 }, [20, 1, 7]),
+    ],
+    [
+      "limits of the time steps",
+      scanCase(random, { nHeads: 6, nGroups: 3, headDim: 8, dState: 32 }, [9, 14], [0.5, 1.5]),
+    ],
+    [
+      "odd sizes",
+      scanCase(random, { nHeads: 3, nGroups: 1, headDim: 21, dState: 7 }, [5, 80]),
+    ],
+    [
+      "as large as in models",
+      scanCase(random, { nHeads: 2, nGroups: 1, headDim: 64, dState: 128 }, [90]),
+    ],
+    [
+      "the largest state",
+      scanCase(random, { nHeads: 1, nGroups: 1, headDim: 128, dState: 256 }, [70]),
+    ],
+  ],
+  run: runScan,
+  plain: ({ schedule, shape, ...inputs }) => plainSelectiveScan(schedule, shape, inputs),
+  // Sums of 256 products of normal numbers pass through values that are larger than the result.
+  tolerance: { absolute: 6e-5, relative: 2e-5 },
+  // The state is rounded to float32 after each token.
+  referenceTolerance: { absolute: 1e-5, relative: 2e-6 },
+});
+
 for (const device of devices) {
   Deno.test(`state does not depend on pieces, batch or threads (${device.name})`, async () => {
     const random = new Random("invariance of state");
@@ -154,12 +249,19 @@ for (const device of devices) {
     const delta = { ...deltaCase(random, shape, lengths), schedule: whole };
     using one = openDevice(device, 1);
     using three = openDevice(device, 3);
-    const expected = { conv: await runConv(one, conv), delta: await runDelta(one, delta) };
+    const scanned = { nHeads: 4, nGroups: 2, headDim: 24, dState: 20 };
+    const scan = { ...scanCase(random, scanned, lengths), schedule: whole };
+    const expected = {
+      conv: await runConv(one, conv),
+      delta: await runDelta(one, delta),
+      scan: await runScan(one, scan),
+    };
     for (let round = 0; round < 4; round++) {
       const schedule = randomSchedule(random, lengths);
       const what = `round ${round}`;
       assertSameBits(await runConv(three, { ...conv, schedule }), expected.conv, what);
       assertSameBits(await runDelta(three, { ...delta, schedule }), expected.delta, what);
+      assertSameBits(await runScan(three, { ...scan, schedule }), expected.scan, what);
     }
   });
 }

@@ -82,6 +82,22 @@ function delta(
   });
 }
 
+/** The scan of 4 heads of 3 x 5 in 2 groups, with one thing changed. */
+function scan(
+  p: Parts,
+  change: Partial<Parameters<Recorder["selectiveScan"]>[3]> = {},
+  values: { xbc?: Value; dt?: Value; state?: ReturnType<Parts["state"]> } = {},
+) {
+  const { xbc = p.tokens(4 * 5 + 2 * 2 * 3), dt = p.tokens(4), state = p.state(12, 5) } = values;
+  return p.recorder.selectiveScan(xbc, dt, state, {
+    rate: p.vector(4),
+    dtBias: p.vector(4),
+    skip: p.vector(4),
+    nGroups: 2,
+    ...change,
+  });
+}
+
 const refusals: readonly (readonly [message: string, record: (parts: Parts) => unknown])[] = [
   ["sigmoid_gate: x is 99", (p) => p.recorder.sigmoidGate(unknown, p.x)],
   ["sigmoid_gate: gate is 99", (p) => p.recorder.sigmoidGate(p.x, unknown)],
@@ -94,12 +110,12 @@ const refusals: readonly (readonly [message: string, record: (parts: Parts) => u
     (p) => p.recorder.gatedRmsNorm(p.x, p.tokens(4), p.vector(8), normOptions),
   ],
   [
-    "weight is [1, 3]; expected [1, 8], or a divisor of these columns",
+    "weight is [1, 3]; expected [1, 8], a divisor of these columns, or a row for each group",
     (p) => p.recorder.gatedRmsNorm(p.x, p.x, p.vector(3), normOptions),
   ],
   [
-    "weight is [2, 4]; expected [1, 8]",
-    (p) => p.recorder.gatedRmsNorm(p.x, p.x, p.matrix(2, 4), normOptions),
+    "weight is [3, 4]; expected [1, 8]",
+    (p) => p.recorder.gatedRmsNorm(p.x, p.x, p.matrix(3, 4), normOptions),
   ],
   [
     "causal_conv1d: x is 99",
@@ -146,6 +162,19 @@ const refusals: readonly (readonly [message: string, record: (parts: Parts) => u
   ["no multiple of 0 key heads", (p) => delta(p, { nKHeads: 0 })],
   ["scale is inf", (p) => delta(p, { scale: Infinity })],
   ["eps nan", (p) => delta(p, { eps: NaN })],
+  ["selective_scan: xbc is 99", (p) => scan(p, {}, { xbc: unknown })],
+  ["xbc and dt must have tokens for rows", (p) => scan(p, {}, { dt: p.outputs(4) })],
+  ["xbc has 31 columns; the state implies 32", (p) => scan(p, {}, { xbc: p.tokens(31) })],
+  ["dt has 5 columns; expected 4, one for each head", (p) => scan(p, {}, { dt: p.tokens(5) })],
+  ["a state of 13 rows is not for 4 heads", (p) => scan(p, {}, { state: p.state(13, 5) })],
+  ["rate has 2 rows", (p) => scan(p, { rate: p.matrix(2, 4) })],
+  ["dt_bias is [1, 3]; expected [1, 4]", (p) => scan(p, { dtBias: p.vector(3) })],
+  ["skip is [1, 3]; expected [1, 4]", (p) => scan(p, { skip: p.vector(3) })],
+  ["4 heads are no multiple of 3 groups", (p) => scan(p, { nGroups: 3 })],
+  ["no multiple of 0 groups", (p) => scan(p, { nGroups: 0 })],
+  ["gate has 19 columns; expected 20", (p) => scan(p, { gate: p.tokens(19) })],
+  ["dt is held within 2 and 1", (p) => scan(p, { dtLimits: [2, 1] })],
+  ["dt is held within nan", (p) => scan(p, { dtLimits: [NaN, 1] })],
 ];
 
 deviceTest("contradictory recordings", (device) => {

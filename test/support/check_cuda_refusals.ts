@@ -79,6 +79,23 @@ await assertRefused(
   },
 );
 
+await assertRefused(
+  "selective_scan: states of 264 numbers a column; a GPU takes up to 256",
+  {},
+  (graph, recorder) => {
+    const state = device.createState({ nSlots: 1, rows: kDim, cols: vDim });
+    const one = graph.weight(f32Vector(Float32Array.of(-1)));
+    recorder.keep(
+      recorder.selectiveScan(
+        recorder.embed(graph.weight(ones(1, 2 * kDim + vDim))),
+        recorder.embed(graph.weight(ones(1, 1))),
+        state,
+        { rate: one, dtBias: one, skip: one, nGroups: 1 },
+      ),
+    );
+  },
+);
+
 // The emulated GPU has 8 GiB.
 assertThrows(
   () => device.createState({ nSlots: 2 ** 16, rows: 512, cols: 128 }),

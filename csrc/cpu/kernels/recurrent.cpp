@@ -1,4 +1,4 @@
-// Convolutions over tokens, and the gated delta rule.
+// Convolutions over tokens, the gated delta rule, and the scan of Mamba-2.
 
 #include "../kernel_table.h"
 #include "vector_math.h"
@@ -90,6 +90,57 @@ FORGE_INLINE void delta_rule_token(const DeltaBlock& block, float* panel, uint32
   store_columns(block.out + token * block.out_stride + column, joined(out), n);
 }
 
+// Rows of a state that selective_scan keeps in registers while all tokens pass, and the sums that a
+// token adds them to: a sum of four rows is short enough for its latency to hide between tokens.
+constexpr uint32_t kScanRows = Group::kVectors == 1 ? 16 : 4;
+constexpr uint32_t kScanRowsPerSum = 4;
+
+// Values of each token that all rows of 16 columns of a head share.
+struct ScanColumns {
+  Group inputs[kScanTokens];  // dt x
+  Group sums[kScanTokens];    // c S of the rows so far
+};
+
+// Applies all tokens to n rows of 16 columns, from row `first` on.
+template <uint32_t n>
+FORGE_INLINE void scan_rows(const ScanBlock& block, float* panel, uint32_t first,
+                            ScanColumns& columns) {
+  constexpr uint32_t kSums = (n + kScanRowsPerSum - 1) / kScanRowsPerSum;
+  Group S[n];
+  FORGE_UNROLL(16)
+  for (uint32_t row = 0; row < n; ++row) S[row] = load_floats(panel + (first + row) * 16);
+  const float* b = block.b + first;
+  const float* c = block.c + first;
+  for (uint32_t token = 0; token < block.n_tokens; ++token) {
+    const Vec decay = set(block.decay[token]);
+    const Group input = columns.inputs[token];
+    Group sums[kSums];
+    FORGE_UNROLL(4)
+    for (uint32_t i = 0; i < kSums; ++i) sums[i] = i == 0 ? columns.sums[token] : zeros();
+    FORGE_UNROLL(16)
+    for (uint32_t row = 0; row < n; ++row) {
+      const Vec by_b = set(b[row]), by_c = set(c[row]);
+      Group& sum = sums[row / kScanRowsPerSum];
+      FORGE_UNROLL(4)
+      for (int i = 0; i < Group::kVectors; ++i) {
+        S[row].part[i] = fma(by_b, input.part[i], decay * S[row].part[i]);
+        sum.part[i] = fma(by_c, S[row].part[i], sum.part[i]);
+      }
+    }
+    FORGE_UNROLL(4)
+    for (int i = 0; i < Group::kVectors; ++i) {
+      Vec total = sums[0].part[i];
+      FORGE_UNROLL(4)
+      for (uint32_t k = 1; k < kSums; ++k) total = total + sums[k].part[i];
+      columns.sums[token].part[i] = total;
+    }
+    b += block.stride;
+    c += block.stride;
+  }
+  FORGE_UNROLL(16)
+  for (uint32_t row = 0; row < n; ++row) store(panel + (first + row) * 16, S[row]);
+}
+
 }  // namespace
 
 void conv1d_row(const float* const* rows, const float* taps, uint32_t width, const float* bias,
@@ -118,6 +169,38 @@ void delta_rule(const DeltaBlock& block) {
     // All tokens pass over a panel while it is in the first-level cache.
     for (uint32_t token = 0; token < block.n_tokens; ++token) {
       delta_rule_token(block, panel, token, column, n);
+    }
+    panel += block.panel_stride;
+  }
+}
+
+void selective_scan(const ScanBlock& block) {
+  ScanColumns columns;
+  float* panel = block.state;
+  for (uint64_t column = 0; column < block.head_dim; column += 16) {
+    const uint64_t left = block.head_dim - column;
+    const int n = left < 16 ? static_cast<int>(left) : 16;
+    for (uint32_t token = 0; token < block.n_tokens; ++token) {
+      const Group x = load_columns(block.x + token * block.stride + column, n);
+      const Vec dt = set(block.dt[token]), skip = set(block.skip);
+      for (int i = 0; i < Group::kVectors; ++i) {
+        columns.inputs[token].part[i] = dt * x.part[i];
+        columns.sums[token].part[i] = skip * x.part[i];
+      }
+    }
+    uint32_t row = 0;
+    for (; row + kScanRows <= block.d_state; row += kScanRows) {
+      scan_rows<kScanRows>(block, panel, row, columns);
+    }
+    for (; row < block.d_state; ++row) scan_rows<1>(block, panel, row, columns);
+    for (uint32_t token = 0; token < block.n_tokens; ++token) {
+      const uint64_t at = token * block.out_stride + column;
+      Group out = columns.sums[token];
+      if (block.gate) {
+        const Group gate = load_columns(block.gate + at, n);
+        for (int i = 0; i < Group::kVectors; ++i) out.part[i] = out.part[i] * silu(gate.part[i]);
+      }
+      store_columns(block.out + at, out, n);
     }
     panel += block.panel_stride;
   }

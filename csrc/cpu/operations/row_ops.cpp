@@ -37,11 +37,11 @@ void CpuExecutor::prepare(const RmsNormOp& op) {
 void CpuExecutor::execute(const RmsNormOp& op) {
   const Matrix x = matrix(op.x), residual = matrix(op.residual);
   const float* weight = floats_of(op.weight);
-  const uint64_t group = op.weight->cols;
+  const uint64_t group = op.weight->cols, gains = op.weight->rows * group;
   for_rows(x.rows, x.cols, [&](uint64_t t, uint32_t thread) {
     write_row(op.out, t, thread, [&](float* out) {
       for (uint64_t i = 0; i < x.cols; i += group) {
-        kernels_.rms_norm(x.row(t) + i, weight, group, op.eps, op.weight_offset,
+        kernels_.rms_norm(x.row(t) + i, weight + i % gains, group, op.eps, op.weight_offset,
                           residual.data ? residual.row(t) + i : nullptr, out + i);
       }
     });

@@ -1,5 +1,6 @@
 // Gates, and operations with recurrent state.
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -20,6 +21,9 @@ float decay_of(float rate, double x) {
   const double softplus = x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
   return static_cast<float>(std::exp(rate * softplus));
 }
+
+// log(1 + exp(x))
+float softplus(float x) { return std::max(x, 0.0f) + std::log1p(std::exp(-std::fabs(x))); }
 
 }  // namespace
 
@@ -50,11 +54,11 @@ void CpuExecutor::prepare(const GatedRmsNormOp& op) { floats_of(op.weight); }
 void CpuExecutor::execute(const GatedRmsNormOp& op) {
   const Matrix x = matrix(op.x), gate = matrix(op.gate), out = matrix(op.out);
   const float* weight = floats_of(op.weight);
-  const uint64_t width = op.weight->cols;
+  const uint64_t width = op.weight->cols, gains = op.weight->rows * width;
   for_rows(x.rows, x.cols, [&](uint64_t t, uint32_t) {
     for (uint64_t i = 0; i < x.cols; i += width) {
-      kernels_.gated_rms_norm(x.row(t) + i, gate.row(t) + i, weight, width, op.eps, op.activation,
-                              out.row(t) + i);
+      kernels_.gated_rms_norm(x.row(t) + i, gate.row(t) + i, weight + i % gains, width, op.eps,
+                              op.activation, out.row(t) + i);
     }
   });
 }
@@ -171,6 +175,70 @@ void CpuExecutor::execute(const GatedDeltaRuleOp& op) {
       block.v = qkv.row(begin) + 2 * k_begin + uint64_t{head} * op.v_dim();
       block.out = out.row(begin) + uint64_t{head} * op.v_dim();
       kernels_.delta_rule(block);
+    }
+  });
+  stop_->check();
+}
+
+void CpuExecutor::prepare(const SelectiveScanOp& op) {
+  floats_of(op.rate);
+  floats_of(op.dt_bias);
+  floats_of(op.skip);
+}
+
+void CpuExecutor::execute(const SelectiveScanOp& op) {
+  const Matrix xbc = matrix(op.xbc), dt = matrix(op.dt), gate = matrix(op.gate);
+  const Matrix out = matrix(op.out);
+  const auto& state = static_cast<const CpuState&>(*op.state);
+  const float *rate = floats_of(op.rate), *dt_bias = floats_of(op.dt_bias);
+  const float* skip = floats_of(op.skip);
+  const uint32_t n_heads = op.n_heads(), d_state = op.d_state(), head_dim = op.head_dim();
+  const std::vector<StateRun> runs = state_runs(*inputs_);
+
+  const auto n_tasks = static_cast<uint32_t>(runs.size() * n_heads);
+  device_->pool.run(n_tasks, [&](uint32_t task, uint32_t) {
+    if (stop_->raised()) return;
+    const StateRun& run = runs[task / n_heads];
+    const uint32_t head = task % n_heads;
+    const uint64_t b_begin = out.cols + uint64_t{op.group_of(head)} * d_state;
+    const uint64_t c_begin = b_begin + uint64_t{op.n_groups} * d_state;
+    float steps[kScanTokens], decays[kScanTokens];
+    ScanBlock block{.state = state.slot(run.slot) + uint64_t{head} * d_state * kStateColumns,
+                    .panel_stride = uint64_t{n_heads} * d_state * kStateColumns,
+                    .x = nullptr,
+                    .b = nullptr,
+                    .c = nullptr,
+                    .stride = xbc.cols,
+                    .dt = steps,
+                    .decay = decays,
+                    .skip = skip[head],
+                    .gate = nullptr,
+                    .out = nullptr,
+                    .out_stride = out.cols,
+                    .n_tokens = 0,
+                    .d_state = d_state,
+                    .head_dim = head_dim};
+    if (run.from_zero) {
+      float* panel = block.state;
+      for (uint32_t column = 0; column < head_dim; column += kStateColumns) {
+        std::memset(panel, 0, uint64_t{d_state} * kStateColumns * sizeof(float));
+        panel += block.panel_stride;
+      }
+    }
+    for (uint32_t begin = run.begin; begin < run.end; begin += block.n_tokens) {
+      block.n_tokens = std::min(kScanTokens, run.end - begin);
+      for (uint32_t i = 0; i < block.n_tokens; ++i) {
+        const float step = softplus(dt.row(begin + i)[head] + dt_bias[head]);
+        steps[i] = std::clamp(step, op.dt_min, op.dt_max);
+        decays[i] = std::exp(rate[head] * steps[i]);
+      }
+      const uint64_t x_begin = uint64_t{head} * head_dim;
+      block.x = xbc.row(begin) + x_begin;
+      block.b = xbc.row(begin) + b_begin;
+      block.c = xbc.row(begin) + c_begin;
+      block.gate = gate.data ? gate.row(begin) + x_begin : nullptr;
+      block.out = out.row(begin) + x_begin;
+      kernels_.selective_scan(block);
     }
   });
   stop_->check();

@@ -16,16 +16,17 @@ std::vector<double> plain_rms_norm(const float* x, const float* weight, u32 rows
 }
 
 void check_rms_norm(u32 rows, u32 max_rows, u32 cols, u32 threads, bool with_residual,
-                    u32 groups = 1, float scale = 3) {
+                    u32 groups = 1, float scale = 3, u32 weight_groups = 1) {
   Random random(rows * 1000 + cols);
   const u64 size = u64(rows) * groups * cols;
   const auto x = random_floats(random, size, scale);
-  const auto weight = random_floats(random, cols);
+  const auto weight = random_floats(random, weight_groups * cols);
   const auto residual = random_floats(random, size);
   Buffer<float> out(size);
   const Buffer<u32> n_rows = {rows};
   const RmsNormArgs args{.cols = cols,
                          .groups = groups,
+                         .weight_groups = weight_groups,
                          .eps = 1e-5f,
                          .offset = 1.0f,
                          .has_residual = with_residual};
@@ -38,7 +39,12 @@ void check_rms_norm(u32 rows, u32 max_rows, u32 cols, u32 threads, bool with_res
                    .residual = with_residual ? residual.data() : nullptr,
                    .n_rows = n_rows.data()},
                   args);
-  auto expected = plain_rms_norm(x.data(), weight.data(), rows * groups, cols, 1e-5, 1.0);
+  std::vector<double> expected;
+  for (u32 i = 0; i < rows * groups; ++i) {
+    const float* own = weight.data() + i % weight_groups * cols;
+    std::ranges::copy(plain_rms_norm(x.data() + u64(i) * cols, own, 1, cols, 1e-5, 1.0),
+                      std::back_inserter(expected));
+  }
   for (size_t i = 0; with_residual && i < expected.size(); ++i) expected[i] += residual[i];
   expect_near("rms_norm", out, expected, 1e-6, 1e-5);
 }
@@ -54,6 +60,7 @@ void check_random_rms_norm(Random& random) {
 TEST_RANDOM(random_rms_norm, check_random_rms_norm, 10)
 TEST(rms_norm_of_one_odd_row) { check_rms_norm(1, 1, 37, 256, false); }
 TEST(rms_norm_of_groups) { check_rms_norm(3, 4, 48, 256, true, 5); }
+TEST(rms_norm_of_groups_with_own_weights) { check_rms_norm(3, 4, 48, 256, false, 5, 3, 5); }
 TEST(rms_norm_with_residual) { check_rms_norm(3, 5, 288, 256, true); }
 // The mean square is a tenth of eps.
 TEST(rms_norm_of_small_numbers) { check_rms_norm(2, 2, 70, 256, false, 1, 1e-3f); }

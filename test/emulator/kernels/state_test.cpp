@@ -147,6 +147,79 @@ void check_delta(const Heads& h, const std::vector<u32>& lengths) {
   expect_near("state", state, kept, 2e-5, 2e-5);
 }
 
+struct ScanHeads {
+  u32 n_heads, n_groups, d_state, head_dim;
+};
+
+void check_scan(const ScanHeads& h, const std::vector<u32>& lengths, bool has_gate) {
+  Random random(h.d_state + h.head_dim);
+  const auto runs = random_runs(random, lengths);
+  const u32 rows = total(lengths), inner = h.n_heads * h.head_dim;
+  const u32 xbc_cols = inner + 2 * h.n_groups * h.d_state, slot_size = inner * h.d_state;
+  const auto xbc = random_floats(random, rows * xbc_cols), gate = random_floats(random, rows * inner, 4);
+  const auto dt = random_floats(random, rows * h.n_heads, 3);
+  const auto dt_bias = random_floats(random, h.n_heads), skip = random_floats(random, h.n_heads);
+  auto rate = random_floats(random, h.n_heads);
+  for (float& x : rate) x = -std::abs(x);
+  const auto before = random_floats(random, kSlots * slot_size);
+  Buffer<float> state(kSlots * slot_size), out(rows * inner);
+  std::copy_n(before.data(), state.size(), state.data());
+  const float dt_min = 0.25f, dt_max = 2;
+  const u32 fours = h.d_state <= 64 ? 2 : h.d_state <= 128 ? 4 : 8;
+  launch<SelectiveScan>(static_cast<u32>(runs.size()),
+                        {.out = out.data(),
+                         .xbc = xbc.data(),
+                         .dt = dt.data(),
+                         .gate = has_gate ? gate.data() : nullptr,
+                         .rate = rate.data(),
+                         .dt_bias = dt_bias.data(),
+                         .skip = skip.data(),
+                         .state = state.data(),
+                         .runs = runs.data()},
+                        {.slot_stride = slot_size,
+                         .n_heads = h.n_heads,
+                         .n_groups = h.n_groups,
+                         .d_state = h.d_state,
+                         .head_dim = h.head_dim,
+                         .has_gate = has_gate,
+                         .dt_min = dt_min,
+                         .dt_max = dt_max},
+                        "<" + std::to_string(fours) + ">");
+  std::vector<double> expected(rows * inner), kept(before.data(), before.data() + state.size());
+  for (u32 r = 0; r < lengths.size(); ++r) {
+    const SlotRun run = runs[r];
+    for (u32 column = 0; column < inner; ++column) {
+      const u32 head = column / h.head_dim, group = head / (h.n_heads / h.n_groups);
+      double* S = kept.data() + run.slot * slot_size +
+                  (column % h.head_dim * h.n_heads + head) * h.d_state;
+      if (run.from_zero) std::fill_n(S, h.d_state, 0.0);
+      for (u32 t = run.first_row; t < run.first_row + run.n_rows; ++t) {
+        const float* b = xbc.data() + t * xbc_cols + inner + group * h.d_state;
+        const float* c = b + h.n_groups * h.d_state;
+        const double softplus = std::log1p(std::exp(dt[t * h.n_heads + head] + dt_bias[head]));
+        const double step = std::clamp<double>(softplus, dt_min, dt_max);
+        const double x = xbc[t * xbc_cols + column], decay = std::exp(rate[head] * step);
+        double sum = skip[head] * x;
+        for (u32 i = 0; i < h.d_state; ++i) {
+          S[i] = decay * S[i] + b[i] * step * x;
+          sum += c[i] * S[i];
+        }
+        const double by = gate[t * inner + column];
+        expected[t * inner + column] = has_gate ? sum * by * sigmoid(by) : sum;
+      }
+    }
+  }
+  expect_near("selective_scan", out, expected, 8e-5, 2e-5);
+  expect_near("state", state, kept, 2e-5, 2e-5);
+}
+
+void check_random_scan(Random& random) {
+  const u32 n_groups = random.between(1, 3);
+  check_scan({n_groups * random.between(1, 3), n_groups, random.between(1, 64),
+              random.between(1, 40)},
+             {random.between(1, 40), random.between(1, 3)}, random.below(2) == 0);
+}
+
 void check_random_delta(Random& random) {
   const u32 n_k = random.between(1, 3);
   check_delta({n_k, n_k * random.between(1, 3), random.between(1, 40), random.between(1, 40),
@@ -190,24 +263,30 @@ TEST(gated_rms_norm_of_groups) {
   const u32 rows = 3, width = 37, groups = 5, cols = width * groups;
   const Buffer<u32> n_rows = {rows};
   const auto x = random_floats(random, rows * cols), gate = random_floats(random, rows * cols, 4);
-  const auto weight = random_floats(random, width);
-  Buffer<float> out(rows * cols);
-  launch<GatedRmsNorm>(rows + 1,
-                       {.out = out.data(),
-                        .x = x.data(),
-                        .gate = gate.data(),
-                        .weight = weight.data(),
-                        .n_rows = n_rows.data()},
-                       {.cols = cols, .width = width, .eps = 1e-5f, .activation = 1});
-  std::vector<double> expected;
-  for (u32 i = 0; i < rows * cols; ++i) {
-    const float* group = x.data() + i / width * width;
-    double squares = 0;
-    for (u32 k = 0; k < width; ++k) squares += double(group[k]) * group[k];
-    expected.push_back(x[i] / std::sqrt(squares / width + 1e-5) * weight[i % width] *
-                       plain_activation(1, gate[i]));
+  const auto weight = random_floats(random, cols);
+  for (const u32 weight_groups : {1u, groups}) {
+    Buffer<float> out(rows * cols);
+    launch<GatedRmsNorm>(rows + 1,
+                         {.out = out.data(),
+                          .x = x.data(),
+                          .gate = gate.data(),
+                          .weight = weight.data(),
+                          .n_rows = n_rows.data()},
+                         {.cols = cols,
+                          .width = width,
+                          .weight_groups = weight_groups,
+                          .eps = 1e-5f,
+                          .activation = 1});
+    std::vector<double> expected;
+    for (u32 i = 0; i < rows * cols; ++i) {
+      const float* group = x.data() + i / width * width;
+      double squares = 0;
+      for (u32 k = 0; k < width; ++k) squares += double(group[k]) * group[k];
+      expected.push_back(x[i] / std::sqrt(squares / width + 1e-5) *
+                         weight[i % (weight_groups * width)] * plain_activation(1, gate[i]));
+    }
+    expect_near("gated_rms_norm", out, expected, 2e-6, 4e-6);
   }
-  expect_near("gated_rms_norm", out, expected, 2e-6, 4e-6);
 }
 TEST(causal_conv1d_of_short_runs) { check_conv(131, 4, {1, 2, 9}, true); }
 TEST(causal_conv1d_of_a_prompt) { check_conv(40, 4, {150, 1, 64}, false); }
@@ -220,3 +299,8 @@ TEST(gated_delta_rule_of_every_width) {
   for (const u32 k_dim : {30u, 64u, 256u}) check_delta({1, 2, k_dim, 9, 1}, {3});
 }
 TEST_RANDOM(random_gated_delta_rule, check_random_delta, 4)
+TEST(selective_scan_of_one_token) { check_scan({4, 2, 16, 24}, {1, 1, 1}, true); }
+TEST(selective_scan_of_odd_heads) { check_scan({3, 1, 7, 21}, {5, 37}, false); }
+TEST(selective_scan_of_models) { check_scan({2, 1, 128, 64}, {20, 1}, true); }
+TEST(selective_scan_of_the_largest_state) { check_scan({1, 1, 256, 9}, {3}, false); }
+TEST_RANDOM(random_selective_scan, check_random_scan, 4)

@@ -208,7 +208,7 @@ const bugs: readonly SeededBug[] = [
   },
   {
     bug: "a column's odd end is stored as if it were whole",
-    file: "gated_delta_rule.metal",
+    file: "recurrence.h",
     change: ["if (row + i < n) column[row + i]", "if (row < n) column[row + i]"],
     kernels: ["gated_delta_rule.metal"],
     test: "gated_delta_rule_of_odd_heads",
