@@ -4,7 +4,14 @@ import { exists, isFile, listFolder, statPath } from "./file.ts";
 import { type GgufValue, isGgufFile } from "./gguf/gguf.ts";
 import { metadataText } from "./gguf/metadata.ts";
 import { readGgufModel } from "./gguf/split.ts";
-import { isJsonObject, type JsonObject, type JsonValue, readJsonObject, readText } from "./json.ts";
+import {
+  isJsonObject,
+  type JsonObject,
+  type JsonValue,
+  readJsonObject,
+  readPythonObject,
+  readText,
+} from "./json.ts";
 import { LIMITS } from "./limits.ts";
 import { unpackedTensors } from "./packed/mod.ts";
 import { quote, quoteList } from "./quote.ts";
@@ -105,7 +112,7 @@ function openFolder(path: string): Checkpoint {
   if (!isFile(configPath)) {
     throw new ForgeError("not_found", describeMissingConfig(path));
   }
-  const whole = readJsonObject(configPath, LIMITS.configBytes);
+  const whole = readPythonObject(configPath, LIMITS.configBytes);
   const { model_type: wholeType } = whole;
   if (typeof wholeType !== "string") {
     const found = wholeType === undefined ? "no" : "an unreadable";

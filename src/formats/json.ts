@@ -29,6 +29,34 @@ export function readJsonObject(path: string, maxBytes: number = LIMITS.jsonBytes
 }
 
 /**
+ * Reads the JSON object in a file that Python may have written: bare `Infinity` and `NaN` become
+ * `{"__float__": "Infinity"}`, as transformers writes them since version 5.
+ *
+ * @throws {ForgeError} as {@linkcode readJsonObject}
+ */
+export function readPythonObject(path: string, maxBytes: number = LIMITS.jsonBytes): JsonObject {
+  return parseJsonObject(withoutBareFloats(readText(path, maxBytes)), quote(path));
+}
+
+function withoutBareFloats(text: string): string {
+  const bareFloat = /-?Infinity|NaN/y;
+  let result = "", copied = 0, isString = false;
+  for (let i = 0; i < text.length; i++) {
+    const char = text[i];
+    if (char === '"') isString = !isString;
+    if (isString && char === "\\") i++;
+    if (isString || (char !== "I" && char !== "-" && char !== "N")) continue;
+    bareFloat.lastIndex = i;
+    const [found] = bareFloat.exec(text) ?? [];
+    if (found === undefined) continue;
+    result += `${text.slice(copied, i)}{"__float__":"${found}"}`;
+    copied = i + found.length;
+    i = copied - 1;
+  }
+  return result + text.slice(copied);
+}
+
+/**
  * Reads the JSON array in a file.
  *
  * @param maxBytes maximum size of the file

@@ -64,6 +64,19 @@ const ENCODER_NAMES: readonly (readonly [pattern: RegExp, name: string])[] = [
   [/^final_norm\b/, "norm"],
 ];
 
+/** The embedding of tokens in models whose layers have a mixer (Nemotron-H, Mamba-2). */
+const MIXER_EMBEDDING = /^backbone\.embeddings?\./;
+
+/** Names in such models, and the names that other decoders have for the same tensors. */
+const MIXER_NAMES: readonly (readonly [pattern: RegExp, name: string])[] = [
+  [MIXER_EMBEDDING, "model.embed_tokens."],
+  [/^backbone\.norm_f\./, "model.norm."],
+  [/^backbone\./, "model."],
+  [/\.mixer\.([qkvo]_proj)\./, ".self_attn.$1."],
+  [/\.mixer\.(?=(?:up|down)_proj\.|gate\.|experts\.|shared_experts\.|fc[12]_latent)/, ".mlp."],
+  [/\.mixer\./, ".mamba."],
+];
+
 /** A text model as a checkpoint presents it. */
 interface TextPart {
   readonly modelType: string;
@@ -130,6 +143,10 @@ function naming(
   if (encoder !== undefined) {
     return { nameOf: (name) => encoderName(name, encoder), hasHead: false };
   }
+  if (stored.some((name) => MIXER_EMBEDDING.test(name))) {
+    const hasHead = stored.some((name) => name.startsWith("lm_head."));
+    return { nameOf: (name) => replaced(name, MIXER_NAMES), hasHead };
+  }
   // Packed matrices have several tensors, whose names do not end with "weight".
   const has = (module: string) => stored.some((name) => name.startsWith(`${module}.`));
   const prefix = DECODER_PREFIXES.find((start) => has(`${start}embed_tokens`));
@@ -154,9 +171,9 @@ function naming(
 /** Returns the name of an encoder's tensor; those outside the encoder, of its head, keep theirs. */
 function encoderName(stored: string, prefix: string): string {
   if (!stored.startsWith(prefix)) return stored;
-  const name = ENCODER_NAMES.reduce(
-    (name, [pattern, replacement]) => name.replace(pattern, replacement),
-    stored.slice(prefix.length),
-  );
-  return `model.${name}`;
+  return `model.${replaced(stored.slice(prefix.length), ENCODER_NAMES)}`;
+}
+
+function replaced(name: string, names: readonly (readonly [pattern: RegExp, name: string])[]) {
+  return names.reduce((name, [pattern, replacement]) => name.replace(pattern, replacement), name);
 }

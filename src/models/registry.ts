@@ -19,7 +19,9 @@ import { hunyuan } from "./families/hunyuan.ts";
 import { lfm2 } from "./families/lfm2.ts";
 import { arcee, llama, phi3, seedOss } from "./families/llama.ts";
 import { llama4 } from "./families/llama4.ts";
+import { bamba, falconH1 } from "./families/mamba2_hybrids.ts";
 import { mistral, mixtral } from "./families/mistral.ts";
+import { mamba2, nemotronH } from "./families/nemotron_h.ts";
 import { nemotron, starcoder2 } from "./families/nemotron_starcoder2.ts";
 import { olmo2, olmoe } from "./families/olmo.ts";
 import { qwen2, qwen2Moe, qwen3, qwen3Moe } from "./families/qwen.ts";
@@ -30,11 +32,13 @@ import type { WeightLoader } from "./weights/weight_loader.ts";
 const FAMILIES: readonly Family[] = [
   apertus,
   arcee,
+  bamba,
   bert,
   cohere,
   deepseek,
   ernie4_5,
   exaone4,
+  falconH1,
   gemma,
   gemma2,
   gemma3,
@@ -48,10 +52,12 @@ const FAMILIES: readonly Family[] = [
   lfm2,
   llama,
   llama4,
+  mamba2,
   mistral,
   mixtral,
   modernBert,
   nemotron,
+  nemotronH,
   nomicBert,
   olmo2,
   olmoe,

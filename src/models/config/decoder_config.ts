@@ -28,6 +28,10 @@ interface DecoderDefaults {
   readonly hasOwnActivation?: boolean;
   /** Width of the MLP of a config without one, for instance if all layers have experts. */
   readonly intermediateSize?: number;
+  /** Number of layers. @default the setting */
+  readonly nLayers?: number;
+  /** Layer whose MLP has the width, where not all layers have an MLP. */
+  readonly mlpLayer?: number;
 }
 
 const RMS_NORM_EPS: Key = ["rms_norm_eps", "attention.layer_norm_rms_epsilon"];
@@ -43,8 +47,8 @@ const MAX_HEAD_DIM = 4096;
  * unknown activation, or a size that differs between layers.
  */
 export function decoderConfig(config: ConfigReader, defaults: DecoderDefaults = {}): DecoderConfig {
-  const { normEps = RMS_NORM_EPS, activation = "silu", hasOwnActivation } = defaults;
-  const nLayers = countLayers(config);
+  const { normEps = RMS_NORM_EPS, activation = "silu", hasOwnActivation, mlpLayer } = defaults;
+  const nLayers = defaults.nLayers ?? countLayers(config);
   // transformers checks the length of this list in families that do not use it, too.
   config.perLayer(["layer_types", undefined], nLayers);
   const hiddenSize = config.int(["hidden_size", "embedding_length"]);
@@ -64,7 +68,7 @@ export function decoderConfig(config: ConfigReader, defaults: DecoderDefaults = 
       ? equalShare
       : config.int(headDimKey, { max: MAX_HEAD_DIM, fallback: equalShare }),
     nLayers,
-    intermediateSize: config.int(
+    intermediateSize: (mlpLayer === undefined ? config : config.ofLayer(mlpLayer)).int(
       ["intermediate_size", "feed_forward_length"],
       defaults.intermediateSize === undefined ? {} : { fallback: defaults.intermediateSize },
     ),
@@ -97,7 +101,11 @@ const ACTIVATIONS: Readonly<Record<string, Activation>> = {
 function readActivation(config: ConfigReader, fallback: Activation): Activation {
   // Gemma calls the setting "hidden_activation".
   const name = ["hidden_activation", "hidden_act"].find((key) => config.default(key) !== undefined);
-  if (config.isGguf || name === undefined) return fallback;
+  return config.isGguf || name === undefined ? fallback : activationOf(config, name);
+}
+
+/** Reads the activation that a setting of config.json names. @throws {ForgeError} `unsupported` */
+export function activationOf(config: ConfigReader, name: string): Activation {
   const named = config.string([name, undefined]);
   const known = Object.entries(ACTIVATIONS).find(([name]) => name === named);
   if (known !== undefined) return known[1];

@@ -1,27 +1,33 @@
 /**
- * IBM Granite 3, and Granite 4 without Mamba layers: Llama with multipliers of embeddings,
- * attention scores, residuals and logits, in some sizes with experts.
+ * IBM Granite 3 and 4: Llama with multipliers of embeddings, attention scores, residuals and logits,
+ * in some sizes with experts. Most layers of Granite 4's hybrids are Mamba-2.
  */
 import type { Family } from "../causal_lm.ts";
 import type { ConfigReader, Key } from "../config/config_reader.ts";
 import { type DecoderConfig, decoderConfig } from "../config/decoder_config.ts";
-import { biasRule, type Block, loadAttention, loadGatedMlp } from "../parts/blocks.ts";
+import { biasRule, type Block, kvShape, loadAttention, loadGatedMlp } from "../parts/blocks.ts";
 import { llamaRopeLayout, loadRope, preNormDecoder } from "../parts/decoder.ts";
+import { BAMBA_NAMES, loadMamba2, mamba2Config, mamba2States } from "../parts/mamba2.ts";
 import { loadMoe, type MoeParts, readExpertCounts } from "../parts/moe.ts";
+import { indexAmongKind } from "../parts/recurrence.ts";
 import { addShared, SHARED_EXPERTS } from "../parts/shared_expert_moe.ts";
 import type { WeightLoader } from "../weights/weight_loader.ts";
 
 export const granite: Family = {
   huggingFace: ["granite", "granitemoe", "granitemoeshared", "granitemoehybrid"],
-  gguf: ["granite", "granitemoe"],
+  gguf: ["granite", "granitemoe", "granitehybrid"],
   load(source) {
     const { config } = source;
-    const c = decoderConfig(config);
+    const isMamba = mambaLayers(config);
+    const indexOf = indexAmongKind(isMamba);
+    const c = decoderConfig(config.ofLayer(Math.max(isMamba.indexOf(false), 0)));
+    const mamba = isMamba.includes(true)
+      ? mamba2Config(config, c.hiddenSize, BAMBA_NAMES)
+      : undefined;
     const isHybrid = config.modelType === "granitemoehybrid";
-    if (isHybrid) assertAttention(config, c.nLayers);
-    const rope = isHybrid && config.raw(["position_embedding_type", undefined]) !== "rope"
-      ? undefined
-      : loadRope(source, c, { layout: llamaRopeLayout(config) });
+    const rope = hasPositions(config, c)
+      ? loadRope(source, c, { layout: llamaRopeLayout(config) })
+      : undefined;
     const outputScale = config.number(["residual_multiplier", "residual_scale"], 1);
     const bias = biasRule(config, "attention_bias", false);
     const attention = {
@@ -31,7 +37,7 @@ export const granite: Family = {
       outputBias: bias,
       outputScale,
     };
-    const hasExperts = isHybrid
+    const hasExperts = config.modelType.includes("hybrid")
       ? config.int(EXPERTS, { min: 0, fallback: 0 }) > 0
       : config.modelType !== "granite";
     const experts = hasExperts ? expertParts(config, c, outputScale) : undefined;
@@ -43,7 +49,8 @@ export const granite: Family = {
         return routed ?? loadGatedMlp(weights, c, {
           outputScale,
           bias: biasRule(config, "mlp_bias", false),
-          // GGUF files of Granite 4 without experts give the width of the only MLP under this key.
+          // GGUF files of Granite 4 without experts give the width of the only MLP under this key;
+          // Bamba's lack it.
           intermediateSize: sharedSize > 0 ? sharedSize : c.intermediateSize,
         });
       }
@@ -53,7 +60,12 @@ export const granite: Family = {
     return preNormDecoder(source, c, {
       embeddingScale: config.number(["embedding_multiplier", "embedding_scale"], 1),
       head: { scale: 1 / config.positive(["logits_scaling", "logit_scale"], 1) },
-      attention: (weights, i) => loadAttention(weights, c, i, attention),
+      kvLayers: isMamba.flatMap((is) => is ? [] : [kvShape(c)]),
+      stateLayers: isMamba.flatMap((is) => is && mamba ? mamba2States(mamba) : []),
+      attention: (weights, i) =>
+        mamba && isMamba[i]
+          ? loadMamba2(weights, c, mamba, { state: 2 * indexOf(i), norm: "row", outputScale })
+          : loadAttention(weights, c, indexOf(i), attention),
       mlp: loadMlp,
     });
   },
@@ -62,14 +74,38 @@ export const granite: Family = {
 const EXPERTS: Key = ["num_local_experts", "expert_count"];
 const SHARED_SIZE: Key = ["shared_intermediate_size", "expert_shared_feed_forward_length"];
 
-/** Rejects models with Mamba 2 layers. */
-function assertAttention(config: ConfigReader, nLayers: number): void {
+/** Returns true for each Mamba-2 layer. In GGUF files these have no KV heads. */
+function mambaLayers(config: ConfigReader): readonly boolean[] {
+  const nLayers = config.int(["num_hidden_layers", "block_count"], { max: 4096 });
+  const layers = Array.from({ length: nLayers }, (_, i) => i);
+  if (config.modelType === "granitehybrid") {
+    const heads = config.perLayer([undefined, "attention.head_count_kv"], nLayers) ?? [];
+    return layers.map((i) => heads[i] === 0);
+  }
+  if (config.modelType !== "granitemoehybrid") return layers.map(() => false);
   const key: Key = ["layer_types", undefined];
-  const types = config.perLayer(key, nLayers) ?? [];
-  const other = Array.from({ length: nLayers }, (_, i) => types[i] ?? "mamba")
-    .find((type) => type !== "attention" && type !== "full_attention");
-  if (other === undefined) return;
-  throw config.unsupported(key, other, "layers of attention alone in this architecture");
+  const types = config.perLayer(key, nLayers);
+  return layers.map((i) => {
+    const type = types === undefined ? "mamba" : types[i];
+    if (type === "mamba" || type === "linear_attention") return true;
+    if (type === "attention" || type === "full_attention") return false;
+    throw config.unsupported(key, type, '"mamba" and "attention" in this architecture');
+  });
+}
+
+/** True if queries and keys are rotated. */
+function hasPositions(config: ConfigReader, c: DecoderConfig): boolean {
+  if (config.modelType === "granitemoehybrid") {
+    return config.raw(["position_embedding_type", undefined]) === "rope";
+  }
+  if (config.modelType !== "granitehybrid") return true;
+  // True in files of Bamba alone.
+  if (!config.boolean([undefined, "rope.scaling.finetuned"], false)) return false;
+  const key: Key = [undefined, "rope.dimension_count"];
+  const rotated = config.int(key, { fallback: c.headDim });
+  if (rotated === c.headDim) return true;
+  // llama.cpp's converter reorders heads as if all of their elements were rotated.
+  throw config.unsupported(key, rotated, `rotation of whole heads, of ${c.headDim}, in GGUF`);
 }
 
 /** Loads the MLP that all tokens pass through. Folders hold its gate and up in one matrix. */

@@ -19,6 +19,7 @@ import {
 } from "../parts/blocks.ts";
 import { type LoadBlock, loadRope, preNormDecoder } from "../parts/decoder.ts";
 import { loadMoe, type MoeParts, readExpertCounts } from "../parts/moe.ts";
+import { indexAmongKind, loadConv, MAX_CONV_WIDTH } from "../parts/recurrence.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
 const ATTENTION: AttentionNames = {
@@ -39,8 +40,6 @@ const FINAL_NORMS: readonly TensorName[] = [
   ["norm", "output_norm"],
 ];
 
-const MAX_CONV_WIDTH = 64;
-
 export const lfm2: Family = {
   huggingFace: ["lfm2", "lfm2_moe"],
   gguf: ["lfm2", "lfm2moe"],
@@ -54,8 +53,7 @@ export const lfm2: Family = {
       max: MAX_CONV_WIDTH,
     });
     const bias = biasRule(config, "conv_bias", false);
-    const countBefore = (layer: number, conv: boolean) =>
-      isConv.slice(0, layer).filter((is) => is === conv).length;
+    const indexOf = indexAmongKind(isConv);
     const state: StateMatrix = { rows: width - 1, cols: c.hiddenSize };
     return preNormDecoder(source, c, {
       inputNorm: ["operator_norm", "attn_norm"],
@@ -66,8 +64,8 @@ export const lfm2: Family = {
       stateLayers: isConv.flatMap((conv) => conv ? [state] : []),
       attention: (weights, i) =>
         isConv[i]
-          ? loadShortConv(weights, c, { width, bias, state: countBefore(i, true) })
-          : loadAttention(weights, c, countBefore(i, false), {
+          ? loadShortConv(weights, c, { width, bias, state: indexOf(i) })
+          : loadAttention(weights, c, indexOf(i), {
             rope,
             qkNorm: "head",
             names: ATTENTION,
@@ -177,8 +175,7 @@ function loadShortConv(
   const before = weights.mapSlices([third(0), third(2)], hiddenSize);
   const after = weights.mapSlices([third(1)], hiddenSize);
   const biases = loadThirds(weights, hiddenSize, bias);
-  const shape = weights.isGguf ? [hiddenSize, width] : [hiddenSize, 1, width];
-  const conv = weights.mapWhole(weights.tensor(CONV, "weight", shape), width);
+  const conv = loadConv(weights, CONV, hiddenSize, width);
   const convBias = loadBias(weights, CONV, hiddenSize, bias);
   const out = weights.matrix(CONV_OUT, hiddenSize, hiddenSize);
   const outBias = loadBias(weights, CONV_OUT, hiddenSize, bias);

@@ -13,6 +13,7 @@ import { loadRope, POST_ATTENTION_NORM, preNormDecoder } from "../parts/decoder.
 import { deltaNetConfig, deltaNetStates, loadDeltaNet } from "../parts/delta_net.ts";
 import { loadSharedMoe } from "../parts/moe.ts";
 import { isDenseLayer, qwenSharedExperts } from "../parts/qwen_experts.ts";
+import { indexAmongKind } from "../parts/recurrence.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
 /** Dense models. */
@@ -59,8 +60,7 @@ function loadHybrid(
   // llama.cpp's converter adds the 1 when it writes the file.
   const norm = { weightOffset: config.isGguf ? 0 : 1 };
   const isLinear = linearLayers(config, c.nLayers);
-  const countBefore = (layer: number, linear: boolean) =>
-    isLinear.slice(0, layer).filter((is) => is === linear).length;
+  const indexOf = indexAmongKind(isLinear);
 
   return preNormDecoder(source, c, {
     norm,
@@ -69,8 +69,8 @@ function loadHybrid(
     stateLayers: isLinear.flatMap((linear) => linear ? deltaNetStates(d) : []),
     attention: (weights, i) =>
       isLinear[i]
-        ? loadDeltaNet(weights, c, d, deltaNetStates(d).length * countBefore(i, true))
-        : loadAttention(weights, c, countBefore(i, false), {
+        ? loadDeltaNet(weights, c, d, deltaNetStates(d).length * indexOf(i))
+        : loadAttention(weights, c, indexOf(i), {
           rope,
           qkNorm: "head",
           normOffset: norm.weightOffset,

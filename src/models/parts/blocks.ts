@@ -41,6 +41,19 @@ export function loadRmsNorm(
     recorder.rmsNorm(x, weight, { eps: c.normEps, weightOffset, residual });
 }
 
+/** Loads RMSNorm over the hidden size, whose result is multiplied by a factor. */
+export function loadScaledRmsNorm(
+  weights: WeightLoader,
+  c: DecoderConfig,
+  name: TensorName,
+  factor: number,
+  suffix = "weight",
+): Block {
+  const stored = weights.vector(name, c.hiddenSize, suffix);
+  const weight = scaled(weights, stored, factor);
+  return ({ recorder }, x, residual) => recorder.rmsNorm(x, weight, { eps: c.normEps, residual });
+}
+
 /** Loads LayerNorm over the hidden size. */
 export function loadLayerNorm(
   weights: WeightLoader,
@@ -243,6 +256,8 @@ export function kvShape(c: DecoderConfig): LayerKvShape {
 interface MlpParts {
   /** Biases of all three products. @default "none" */
   readonly bias?: BiasRule | undefined;
+  /** Factor of the biases, if the input has this factor. @default 1 */
+  readonly biasScale?: number | undefined;
   /** @default the config's */
   readonly activation?: Activation | undefined;
   /** As in {@linkcode AttentionParts}. */
@@ -284,19 +299,38 @@ export function loadGatedMlp(
   const gateUp = isFused
     ? weights.matrix(GATE_UP, 2 * intermediateSize, hiddenSize)
     : weights.concat([[gate, intermediateSize], [up, intermediateSize]], hiddenSize);
-  const gateUpBias = isFused
-    ? loadBias(weights, GATE_UP, 2 * intermediateSize, parts.bias)
-    : hasBias(weights, up, parts.bias)
-    ? weights.concatVectors([[gate, intermediateSize], [up, intermediateSize]], "bias")
-    : undefined;
+  const gateUpBias = scaled(
+    weights,
+    isFused
+      ? loadBias(weights, GATE_UP, 2 * intermediateSize, parts.bias)
+      : hasBias(weights, up, parts.bias)
+      ? weights.concatVectors([[gate, intermediateSize], [up, intermediateSize]], "bias")
+      : undefined,
+    parts.biasScale,
+  );
   const down = weights.matrix(downName, hiddenSize, intermediateSize);
-  const downBias = loadBias(weights, downName, hiddenSize, parts.bias);
+  const downBias = scaled(
+    weights,
+    loadBias(weights, downName, hiddenSize, parts.bias),
+    parts.biasScale,
+  );
   const { activation = c.activation, outputScale } = parts;
   return ({ recorder }, x, residual) => {
     const both = recorder.matmul(x, gateUp, { bias: gateUpBias });
     const hidden = recorder.glu(both, intermediateSize, activation);
     return recorder.matmul(hidden, down, { bias: downBias, alpha: outputScale, residual });
   };
+}
+
+/** Returns a vector times a factor. */
+function scaled<Vector extends Weight | undefined>(
+  weights: WeightLoader,
+  vector: Vector,
+  factor = 1,
+): Vector | Weight {
+  if (vector === undefined || factor === 1) return vector;
+  const values = weights.backend.readWeight(vector, 0, 1);
+  return weights.uploadVector(Float32Array.from(values, (value) => value * factor));
 }
 
 export interface PlainMlpParts {

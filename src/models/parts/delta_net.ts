@@ -10,6 +10,7 @@ import type { StateMatrix } from "../causal_lm.ts";
 import type { ConfigReader, Key } from "../config/config_reader.ts";
 import type { DecoderConfig } from "../config/decoder_config.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
+import { loadConv, loadRate, MAX_CONV_WIDTH } from "./recurrence.ts";
 
 interface DeltaNetConfig {
   readonly nKHeads: number;
@@ -23,8 +24,6 @@ interface DeltaNetConfig {
 
 /** Added to the squared norms of queries and keys. */
 const L2_EPS = 1e-6;
-
-const MAX_CONV_WIDTH = 64;
 
 /** Reads the settings of these layers. @throws {ForgeError} `bad_model` */
 export function deltaNetConfig(config: ConfigReader, headOrder: HeadOrder): DeltaNetConfig {
@@ -96,8 +95,8 @@ export function loadDeltaNet(
   const { nKHeads, nVHeads, kDim, vDim, headOrder } = d;
   const { qkv, z } = loadQkvz(weights, hiddenSize, d);
   const ba = loadBa(weights, hiddenSize, d);
-  const conv = loadConv(weights, d);
-  const rate = loadRate(weights, nVHeads);
+  const conv = loadConv(weights, CONV, qkvRows(d), d.convWidth);
+  const rate = loadRate(weights, ["linear_attn.A_log", "ssm_a"], nVHeads);
   const dtBias = weights.isGguf
     ? weights.vector([undefined, "ssm_dt"], nVHeads, "bias")
     : weights.vector(["linear_attn.dt_bias", undefined], nVHeads, "");
@@ -191,18 +190,4 @@ function readRows(tensor: TensorInfo, order: readonly number[]): Uint8Array<Arra
     file.readAt(tensor.offset + from * rowBytes, row);
   });
   return bytes;
-}
-
-function loadConv(weights: WeightLoader, d: DeltaNetConfig): Weight {
-  const rows = qkvRows(d);
-  const shape = weights.isGguf ? [rows, d.convWidth] : [rows, 1, d.convWidth];
-  return weights.mapWhole(weights.tensor(CONV, "weight", shape), d.convWidth);
-}
-
-/** Loads the decay rate of each head, -exp(A_log). GGUF files store this value. */
-function loadRate(weights: WeightLoader, nVHeads: number): Weight {
-  const stored = weights.vector(["linear_attn.A_log", "ssm_a"], nVHeads, "");
-  if (weights.isGguf) return stored;
-  const log = weights.backend.readWeight(stored, 0, 1);
-  return weights.uploadVector(Float32Array.from(log, (value) => -Math.exp(value)));
 }

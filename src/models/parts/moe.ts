@@ -226,3 +226,30 @@ function storedNames(
     isUpright(down, hiddenSize, intermediateSize);
   return { ...names, isTransposed: !areUpright };
 }
+
+/** Experts without gates, `down(max(up(x), 0)^2)`. */
+export interface PlainExpertParts extends Omit<MoeRouteOptions, "bias"> {
+  readonly nExperts: number;
+  readonly intermediateSize: number;
+  /** Columns of the experts' input and output. */
+  readonly inputSize: number;
+  /** As in {@linkcode MoeParts}. */
+  readonly choiceBias: TensorName;
+  /** `{}` stands for the number of an expert. */
+  readonly names: Readonly<Record<"up" | "down", TensorName>>;
+}
+
+/** Loads experts without gates and without their router. */
+export function loadPlainExperts(weights: WeightLoader, parts: PlainExpertParts): RoutedExperts {
+  const { nExperts, intermediateSize, inputSize, choiceBias, names } = parts;
+  const bias = weights.row(choiceBias, nExperts, [nExperts], weights.isGguf ? "bias" : "");
+  const up = weights.experts([[names.up, intermediateSize]], nExperts, inputSize);
+  const down = weights.experts([[names.down, inputSize]], nExperts, intermediateSize);
+  return (recorder, logits, x, residual) => {
+    const route = recorder.moeRoute(logits, { ...parts, bias });
+    // max(x, 0)^2 is an xIELU.
+    const squared = { alphaP: 1, alphaN: 0, beta: 0, eps: 0 };
+    const hidden = recorder.xielu(recorder.moeMatmul(x, route, up, nExperts), squared);
+    return recorder.moeCombine(recorder.moeMatmul(hidden, route, down, nExperts), route, residual);
+  };
+}

@@ -73,7 +73,7 @@ function denseLayers(config: ConfigReader, nLayers: number, fallback: number) {
 }
 
 /** Reads how experts are chosen and weighted. */
-function routing(config: ConfigReader, defaultScores: "softmax" | "sigmoid") {
+export function routing(config: ConfigReader, defaultScores: "softmax" | "sigmoid") {
   const scores = readScores(config, defaultScores);
   const isGrouped = config.raw(["topk_method", undefined]) !== "greedy";
   const groups: Key = ["n_group", "expert_group_count"];

@@ -20,6 +20,10 @@ SILENT = {
     "router_jitter_noise", "bos_token_id", "eos_token_id", "pad_token_id", "eod_token_id",
     "num_mtp_layers", "time_step_limit", "hidden_dropout_prob", "attention_probs_dropout_prob", "is_decoder",
     "add_cross_attention", "embedding_dropout", "mlp_dropout", "classifier_dropout", "decoder_bias",
+    # Settings of kernels, of initial weights, and of layers that forge does not run.
+    "mamba_chunk_size", "chunk_size", "use_mamba_kernels", "mamba_ssm_cache_dtype", "time_step_max",
+    "time_step_floor", "time_step_rank", "rescale_prenorm_residual", "residual_in_fp32", "num_logits_to_keep",
+    "moe_shared_expert_overlap", "hidden_dropout", "num_nextn_predict_layers", "z_loss_coefficient",
     "deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index", "initializer_cutoff_factor", *(field.name for field in dataclasses.fields(PretrainedConfig)),
 }
 
@@ -30,7 +34,7 @@ def defaults(model_type):
     table = {
         field.name: field.default
         for field in dataclasses.fields(kind)
-        if field.name not in SILENT and not field.name.startswith("mamba_") and field.default is not None
+        if field.name not in SILENT and field.default is not None
     }
     if not hasattr(config, "rope_parameters"):
         return table

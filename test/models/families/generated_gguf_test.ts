@@ -54,6 +54,30 @@ const NAMES: readonly (readonly [huggingFace: string, gguf: string])[] = [
   ["block_sparse_moe.router.layer", "ffn_gate_inp"],
   ["block_sparse_moe.output_linear", "ffn_down_exps"],
   ["shared_mlp.output_linear", "ffn_down_shexp"],
+  ["backbone.embeddings.", "token_embd."],
+  ["backbone.norm_f.", "output_norm."],
+  ["backbone.layers.", "blk."],
+  [".mixer.q_proj", ".attn_q"],
+  [".mixer.k_proj", ".attn_k"],
+  [".mixer.v_proj", ".attn_v"],
+  [".mixer.o_proj", ".attn_output"],
+  [".mixer.up_proj", ".ffn_up"],
+  [".mixer.down_proj", ".ffn_down"],
+  [".mixer.gate.e_score_correction_bias", ".exp_probs_b.bias"],
+  [".mixer.gate.", ".ffn_gate_inp."],
+  [".mixer.shared_experts.up_proj", ".ffn_up_shexp"],
+  [".mixer.shared_experts.down_proj", ".ffn_down_shexp"],
+  [".mixer.fc1_latent_proj", ".ffn_latent_down"],
+  [".mixer.fc2_latent_proj", ".ffn_latent_up"],
+  [".mixer.", ".mamba."],
+  [".mamba.in_proj", ".ssm_in"],
+  [".mamba.conv1d", ".ssm_conv1d"],
+  [".mamba.A_log", ".ssm_a"],
+  [".mamba.dt_bias", ".ssm_dt.bias"],
+  [".mamba.D", ".ssm_d"],
+  [".mamba.norm", ".ssm_norm"],
+  [".mamba.out_proj", ".ssm_out"],
+  ["model.final_layernorm.", "output_norm."],
   ["linear_attn.in_proj_ba", "ssm_ba"],
   ["linear_attn.conv1d", "ssm_conv1d"],
   ["linear_attn.A_log", "ssm_a"],
@@ -66,6 +90,8 @@ const NAMES: readonly (readonly [huggingFace: string, gguf: string])[] = [
   ["lm_head.", "output."],
   ["model.layers.", "blk."],
   ["input_layernorm", "attn_norm"],
+  // llama.cpp's converter leaves out the suffix.
+  ["pre_ff_layernorm.weight", "ffn_norm"],
   ["operator_norm", "attn_norm"],
   ["post_attention_layernorm", "ffn_norm"],
   ["self_attn.query_layernorm", "attn_q_norm"],
@@ -102,6 +128,7 @@ const NAMES: readonly (readonly [huggingFace: string, gguf: string])[] = [
   ["feed_forward.w1", "ffn_gate"],
   ["feed_forward.w3", "ffn_up"],
   ["feed_forward.w2", "ffn_down"],
+  [".norm.weight", ".attn_norm.weight"],
 ];
 
 function renamed(tensor: FloatTensor): FloatTensor {
@@ -116,8 +143,9 @@ function stackExperts(tensors: readonly FloatTensor[]): FloatTensor[] {
   const stacks = new Map<string, FloatTensor[]>();
   const result: FloatTensor[] = [];
   for (const tensor of tensors) {
-    const [, layer, part] = /^(.*)\.(?:mlp|feed_forward)\.experts\.\d+\.(\w+?)(?:_proj)?\.weight$/
-      .exec(tensor.name) ?? [];
+    const [, layer, part] =
+      /^(.*)\.(?:mlp|feed_forward|mixer)\.experts\.\d+\.(\w+?)(?:_proj)?\.weight$/
+        .exec(tensor.name) ?? [];
     if (layer === undefined || part === undefined) {
       result.push(tensor);
       continue;
@@ -422,6 +450,85 @@ const ERNIE_MOE: Readonly<Record<string, GgufField>> = {
   "rope.freq_base": ["f32", 500_000],
 };
 
+/** Settings of the Mamba-2 layers of `published.json`. */
+const SSM = (groups: number): Readonly<Record<string, GgufField>> => ({
+  "ssm.conv_kernel": ["u32", 4],
+  "ssm.state_size": ["u32", 16],
+  "ssm.group_count": ["u32", groups],
+  "ssm.time_step_rank": ["u32", 4],
+  "ssm.inner_size": ["u32", 64],
+});
+
+/** Converts a tensor of a Mamba-2 layer. */
+function asMamba2(tensor: FloatTensor, groups: number): FloatTensor[] {
+  const { name, shape, values } = tensor;
+  if (name.endsWith("conv1d.weight")) return squeezed(tensor);
+  if (name.endsWith(".D")) return [{ ...tensor, shape: [...shape, 1] }];
+  if (name.endsWith("A_log")) {
+    return [{ name, shape: [...shape, 1], values: values.map((value) => -Math.exp(value)) }];
+  }
+  if (/(mamba|mixer)\.norm/.test(name)) return [{ ...tensor, shape: [groups, shape[0]! / groups] }];
+  return [tensor];
+}
+
+/** Converts a tensor of Granite 4, whose Mamba-2 layers have `groups`. */
+function asGraniteHybrid(tensor: FloatTensor, groups: number): FloatTensor[] {
+  const hasExperts = groups > 1;
+  if (tensor.name.includes("block_sparse_moe.input_linear")) {
+    return splitGateUp(tensor, ["ffn_gate_exps", "ffn_up_exps"]);
+  }
+  if (tensor.name.includes("shared_mlp.input_linear")) {
+    const suffix = hasExperts ? "_shexp" : "";
+    return splitGateUp(tensor, [`ffn_gate${suffix}`, `ffn_up${suffix}`]);
+  }
+  if (tensor.name.includes("shared_mlp.output_linear") && !hasExperts) {
+    return [{ ...tensor, name: tensor.name.replace("shared_mlp.output_linear", "ffn_down") }];
+  }
+  if (/self_attn\.[qk]_proj/.test(tensor.name)) return [interleaved(tensor, HEAD_DIM)];
+  return asMamba2(tensor, groups);
+}
+
+/** Multiplies the weights of Falcon-H1 by the factors of `published.json`, as the converter does. */
+function asFalconH1(tensor: FloatTensor): FloatTensor[] {
+  const { name, values } = tensor;
+  const ofRow = (row: number) =>
+    1.5 * (row < 64 ? 0.8 : row < 128 ? 1.1 : row < 160 ? 0.6 : row < 192 ? 1.3 : 0.7);
+  const factors: readonly (readonly [pattern: RegExp, factor: number])[] = [
+    [/down_proj/, 1.4],
+    [/gate_proj/, 0.6],
+    [/k_proj/, 0.5 * 1.2],
+    [/[qv]_proj/, 1.2],
+    [/o_proj/, 0.9],
+    [/out_proj/, 0.4],
+    [/lm_head/, 0.7],
+    [/embed_tokens/, 1.3],
+  ];
+  const factor = factors.find(([pattern]) => pattern.test(name))?.[1] ?? 1;
+  const scaled = values.map((value, i) =>
+    value * (name.includes("in_proj") ? ofRow(Math.floor(i / 32)) : factor)
+  );
+  return asMamba2({ ...tensor, values: scaled }, 2);
+}
+
+const NEMOTRON_H: Readonly<Record<string, GgufField>> = {
+  ...RMS,
+  ...SSM(2),
+  "rope.scaling.finetuned": ["bool", false],
+};
+
+const NEMOTRON_H_MOE: Readonly<Record<string, GgufField>> = {
+  ...NEMOTRON_H,
+  ...EXPERTS(4, 2),
+  block_count: ["u32", 5],
+  "attention.head_count_kv": ["array", "u32", [0, 0, 2, 0, 0]],
+  feed_forward_length: ["array", "u32", [0, 16, 0, 16, 0]],
+  expert_shared_feed_forward_length: ["u32", 24],
+  expert_shared_count: ["u32", 1],
+  expert_weights_scale: ["f32", 1.5],
+  expert_group_count: ["u32", 2],
+  expert_group_used_count: ["u32", 1],
+};
+
 /** Files that the converter writes for the folders of `published.json`. */
 const PUBLISHED: readonly Converted[] = [
   {
@@ -509,6 +616,57 @@ const PUBLISHED: readonly Converted[] = [
       }
       return [/[qk]_proj/.test(tensor.name) ? interleaved(tensor, HEAD_DIM) : tensor];
     },
+  },
+  {
+    model: "granitemoehybrid as published",
+    architecture: "granitehybrid",
+    settings: {
+      ...GRANITE,
+      ...SSM(1),
+      "attention.head_count_kv": ["array", "u32", [0, 2, 0]],
+      "rope.scaling.finetuned": ["bool", false],
+      expert_shared_feed_forward_length: ["u32", 24],
+    },
+    convert: (tensor) => asGraniteHybrid(tensor, 1),
+  },
+  {
+    model: "falcon_h1",
+    architecture: "falcon-h1",
+    settings: { ...RMS, ...SSM(2) },
+    convert: asFalconH1,
+  },
+  {
+    model: "falcon_h1 with a norm after the gate",
+    architecture: "falcon-h1",
+    settings: { ...RMS, ...SSM(2) },
+    convert: asFalconH1,
+  },
+  {
+    model: "nemotron_h as published",
+    architecture: "nemotron_h",
+    settings: {
+      ...NEMOTRON_H,
+      block_count: ["u32", 4],
+      "attention.head_count_kv": ["array", "u32", [0, 0, 2, 0]],
+      feed_forward_length: ["array", "u32", [0, 48, 0, 0]],
+    },
+    convert: (tensor) => asMamba2(tensor, 2),
+  },
+  {
+    model: "nemotron_h with experts",
+    architecture: "nemotron_h_moe",
+    settings: { ...NEMOTRON_H_MOE, expert_weights_norm: ["bool", true] },
+    convert: (tensor) => asMamba2(tensor, 2),
+  },
+  {
+    model: "nemotron_h with experts of latent vectors",
+    architecture: "nemotron_h_moe",
+    settings: {
+      ...NEMOTRON_H_MOE,
+      expert_weights_norm: ["bool", false],
+      moe_latent_size: ["u32", 20],
+    },
+    convert: (tensor) => asMamba2(tensor, 2),
   },
   {
     model: "glm4",

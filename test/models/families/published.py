@@ -2,7 +2,8 @@
 
 Each model is saved by transformers. Its config.json and the layout of its tensors are then changed to those of the
 published models, and its weights are replaced by a function of their names, as in generated.ts. The reference is what
-transformers computes from that folder. Needs torch and transformers: python3 published.py
+transformers computes from that folder. Needs torch and transformers: python3 published.py, with the names of models to
+leave the others as they are.
 """
 
 import itertools
@@ -10,6 +11,7 @@ import json
 import math
 import pathlib
 import re
+import sys
 import tempfile
 
 import numpy as np
@@ -52,6 +54,31 @@ SHARED_MOE = dict(num_local_experts=4, num_experts_per_tok=2, shared_intermediat
 MULTIPLIERS = dict(
     attention_multiplier=0.3, embedding_multiplier=2.0, residual_multiplier=0.5, logits_scaling=2.0
 )
+# Time steps around 0.7, of which the limits hold back both ends.
+LIMITS = dict(time_step_limit=(0.65, 0.75))
+MAMBA = dict(
+    mamba_n_heads=4, mamba_d_head=16, mamba_n_groups=2, mamba_d_state=16, mamba_d_conv=4, mamba_expand=2,
+    mamba_chunk_size=8,
+)
+FALCON_H1 = dict(
+    **MAMBA, mamba_d_ssm=64, lm_head_multiplier=0.7, embedding_multiplier=1.3, mlp_multipliers=[0.6, 1.4],
+    key_multiplier=0.5, attention_out_multiplier=0.9, attention_in_multiplier=1.2,
+    ssm_multipliers=[0.8, 1.1, 0.6, 1.3, 0.7], ssm_in_multiplier=1.5, ssm_out_multiplier=0.4,
+)
+FALCON_H1_BIASES = dict(attention_bias=True, mlp_bias=True, mamba_proj_bias=True, projectors_bias=True)
+NEMOTRON_H = dict(
+    mamba_num_heads=4, mamba_head_dim=16, n_groups=2, ssm_state_size=16, conv_kernel=4, chunk_size=8,
+    layers_block_type=["linear_attention", "mlp", "full_attention", "linear_attention"],
+)
+NEMOTRON_H_MOE = dict(
+    n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, moe_shared_expert_intermediate_size=24,
+    routed_scaling_factor=1.5, n_group=2, topk_group=1,
+    layers_block_type=["linear_attention", "moe", "full_attention", "moe", "linear_attention"],
+)
+MAMBA2 = dict(
+    vocab_size=128, hidden_size=32, num_hidden_layers=2, num_heads=4, head_dim=16, n_groups=2, state_size=16,
+    chunk_size=8, bos_token_id=0, eos_token_id=1, pad_token_id=None,
+)
 ERNIE_MOE = dict(moe_num_experts=4, moe_k=2, moe_intermediate_size=16, moe_num_shared_experts=2)
 
 
@@ -74,6 +101,21 @@ def published_llama4(config):
         no_rope_layers=[],
         attn_temperature_tuning=4,
     )
+
+
+def published_nemotron_h(config):
+    """Changes a config to the spelling of the published Nemotron-H."""
+    letters = dict(linear_attention="M", mlp="-", full_attention="*", moe="E")
+    types = config.pop("layers_block_type", None) or config.pop("layer_types")
+    config.pop("layer_types", None)
+    config.update(hybrid_override_pattern="".join(letters[kind] for kind in types), num_hidden_layers=len(types))
+
+
+def published_granite4(config):
+    """Changes a config to the spelling of the published Granite 4 hybrids."""
+    names = dict(linear_attention="mamba", full_attention="attention")
+    config["layer_types"] = [names[kind] for kind in config["layer_types"]]
+    config["position_embedding_type"] = "nope"
 
 
 def columns_first(name, shape):
@@ -120,6 +162,54 @@ MODELS = {
     "ernie4_5 with biases": model("ernie4_5", {**TEXT, "use_bias": True}),
     "ernie4_5_moe with biases": model("ernie4_5_moe", {**TEXT, **ERNIE_MOE, "use_bias": True}),
     "granitemoeshared": model("granitemoeshared", {**TEXT, **SHARED_MOE, **MULTIPLIERS}),
+    "granitemoehybrid as published": model(
+        "granitemoehybrid",
+        {
+            **TEXT, **MAMBA, **MULTIPLIERS, "num_local_experts": 0, "shared_intermediate_size": 24,
+            "mamba_n_groups": 1, "layer_types": ["mamba", "attention", "mamba"],
+        },
+        published_granite4,
+    ),
+    "granitemoehybrid with experts, positions and biases": model(
+        "granitemoehybrid",
+        {
+            **TEXT, **MAMBA, **MULTIPLIERS, **SHARED_MOE, "position_embedding_type": "rope",
+            "mamba_proj_bias": True, "mamba_conv_bias": False, "attention_bias": True,
+            "layer_types": ["mamba", "mamba", "attention"],
+        },
+    ),
+    "bamba": model("bamba", {**TEXT, **MAMBA, "attn_layer_indices": [1]}),
+    "bamba with biases and limits": model(
+        "bamba",
+        {
+            **TEXT, **MAMBA, **LIMITS, "attn_layer_indices": [0, 2], "attention_bias": True, "mlp_bias": True,
+            "mamba_proj_bias": True,
+        },
+    ),
+    "falcon_h1": model("falcon_h1", {**TEXT, **FALCON_H1}),
+    "falcon_h1 with biases and limits": model(
+        "falcon_h1", {**TEXT, **FALCON_H1, **FALCON_H1_BIASES, **LIMITS, "mamba_d_ssm": None, "mamba_d_head": "auto"}
+    ),
+    "falcon_h1 with a norm before the gate": model("falcon_h1", {**TEXT, **FALCON_H1, "mamba_rms_norm": True}),
+    "falcon_h1 with a norm after the gate": model(
+        "falcon_h1", {**TEXT, **FALCON_H1, "mamba_rms_norm": True, "mamba_norm_before_gate": False}
+    ),
+    "nemotron_h as published": model(
+        "nemotron_h", {**TEXT, **NEMOTRON_H}, published_nemotron_h
+    ),
+    "nemotron_h with biases and limits": model(
+        "nemotron_h",
+        {**TEXT, **NEMOTRON_H, "time_step_min": 0.65, "use_bias": True, "mlp_bias": True, "use_conv_bias": False},
+    ),
+    "nemotron_h with experts": model(
+        "nemotron_h", {**TEXT, **NEMOTRON_H, **NEMOTRON_H_MOE}, published_nemotron_h
+    ),
+    "nemotron_h with experts of latent vectors": model(
+        "nemotron_h",
+        {**TEXT, **NEMOTRON_H, **NEMOTRON_H_MOE, "moe_latent_size": 20, "norm_topk_prob": False, "mlp_bias": True},
+    ),
+    "mamba2": model("mamba2", MAMBA2),
+    "mamba2 with biases and limits": model("mamba2", {**MAMBA2, **LIMITS, "use_bias": True}),
     "hunyuan_v1_dense with YaRN": model(
         "hunyuan_v1_dense",
         {
@@ -261,6 +351,9 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     made_with = f"transformers {transformers.__version__}, torch {torch.__version__}, float32, eager attention; " \
         "every fourth of the logits after the prompt"
-    models = {name: made(entry) for name, entry in MODELS.items()}
+    file = pathlib.Path(__file__).with_name("published.json")
+    named = sys.argv[1:]
+    kept = json.loads(file.read_text())["models"] if named else {}
+    models = {name: made(entry) if not named or name in named else kept[name] for name, entry in MODELS.items()}
     result = dict(made_with=made_with, prompt_ids=PROMPT, models=models)
-    pathlib.Path(__file__).with_name("published.json").write_text(json.dumps(result) + "\n")
+    file.write_text(json.dumps(result) + "\n")

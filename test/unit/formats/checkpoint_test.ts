@@ -184,3 +184,21 @@ Deno.test({
     assert(opened.gguf >= 33, `${opened.gguf} GGUF files`);
   },
 });
+
+Deno.test("config.json may have bare infinities, as Python writes them", () => {
+  using folder = new TempFolder();
+  writeModelFolder(folder.path, { "config.json": CONFIG }, TENSORS);
+  const config = (text: string) => {
+    folder.write("config.json", `{"model_type": "llama", ${text}}`);
+    return openCheckpoint(folder.path).config;
+  };
+  assertEquals(config('"a": [0.0, Infinity], "Infinity": "-Infinity \\" NaN", "b": -Infinity'), {
+    model_type: "llama",
+    a: [0, { __float__: "Infinity" }],
+    Infinity: '-Infinity " NaN',
+    b: { __float__: "-Infinity" },
+  });
+  assertEquals(config('"a": NaN, "b": -1')?.a, { __float__: "NaN" });
+  assertThrows(() => config('"a": Infinite'), ForgeError, "is not valid JSON");
+  assertThrows(() => config('"a": Infinity, "b": "'), ForgeError, "is not valid JSON");
+});

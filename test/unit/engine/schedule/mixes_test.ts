@@ -18,6 +18,7 @@ import {
 } from "../../../support/mixes.ts";
 import { Random } from "../../../support/random.ts";
 import { writeRandomHybrid } from "../../../support/tiny_hybrid.ts";
+import { writeRandomMamba } from "../../../support/tiny_mamba.ts";
 
 for (
   const [name, device, options, rounds] of [
@@ -60,6 +61,13 @@ for (
     }, writeRandomHybrid);
   });
 }
+
+Deno.test("tokens do not depend on other sequences with Mamba-2", async () => {
+  await withRunner("cpu", { maxSequences: 8, cacheTokens: CACHE, nSlots: 9 }, async (runner, t) => {
+    const random = new Random("mixes of Mamba-2");
+    await checkMix(random, runner, t, await randomCases(random, runner, t));
+  }, writeRandomMamba);
+});
 
 Deno.test("scores and logits do not depend on generations in flight", async () => {
   const options = { maxSequences: 4, cacheTokens: 2 * CACHE };

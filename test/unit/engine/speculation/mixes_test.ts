@@ -12,6 +12,7 @@ import { CACHE, checkMix, type MixCase, randomCases, withRunner } from "../../..
 import { OracleDrafter } from "../../../support/oracle_drafter.ts";
 import { Random } from "../../../support/random.ts";
 import { writeRandomHybrid } from "../../../support/tiny_hybrid.ts";
+import { writeRandomMamba } from "../../../support/tiny_mamba.ts";
 import { writeRandomLlama } from "../../../support/tiny_llama.ts";
 
 const VOCABULARY = 97;
@@ -36,6 +37,12 @@ const oracle = (length: number | undefined, hitRate: number): Guessing => (rando
   return { length, newDrafter: () => new OracleDrafter(options) };
 };
 
+/** Returns the function that writes the model of a mix. */
+function writerOf(name: string) {
+  if (name.startsWith("Mamba-2")) return writeRandomMamba;
+  return name.startsWith("recurrent") ? writeRandomHybrid : writeRandomLlama;
+}
+
 for (
   const [name, device, options, rounds, drafting] of [
     ["one sequence, all right", "cpu", { maxSequences: 1 }, 1, oracle(7, 1)],
@@ -59,6 +66,7 @@ for (
     ["recurrent state, half right", "cpu", { maxSequences: 8, nSlots: 24 }, 3, oracle(4, 0.5)],
     ["recurrent state, few slots", "cpu", { maxSequences: 8, nSlots: 9 }, 2, oracle(12, 0.9)],
     ["recurrent state, as many as pay", "cpu", { maxSequences: 3 }, 2, oracle(undefined, 0.8)],
+    ["Mamba-2, few slots", "cpu", { maxSequences: 8, nSlots: 9 }, 1, oracle(12, 0.9)],
     ["recurrent state, the reference device", "reference", { maxSequences: 5 }, 1, oracle(3, 0.6)],
   ] as const
 ) {
@@ -78,6 +86,6 @@ for (
       if (name.endsWith("all right")) assert(share > 0.9, `${share} of the draft tokens accepted`);
       else if (name.endsWith("all wrong")) assertEquals(accepted, 0);
       else if (name.includes("right")) assert(share > 0.1 && share < 0.7, `${share} accepted`);
-    }, name.startsWith("recurrent") ? writeRandomHybrid : writeRandomLlama);
+    }, writerOf(name));
   });
 }
