@@ -204,8 +204,22 @@ export const CPU: readonly Mutant[] = [
   {
     name: "cpu/columns-of-the-state",
     file: "csrc/cpu/kernels/recurrent.cpp",
-    find: "const int n = left < 16 ? static_cast<int>(left) : 16;",
-    replace: "const int n = 16;",
+    find: "return left < 16 ? static_cast<int>(left) : 16;",
+    replace: "return 16;",
+    caughtBy: check("recurrence"),
+  },
+  {
+    name: "cpu/rows-after-the-last-sixteen",
+    file: "csrc/cpu/kernels/recurrent.cpp",
+    find: "for (; row < block.d_state; ++row) scan_rows<1>",
+    replace: "for (; row + 1 < block.d_state; ++row) scan_rows<1>",
+    caughtBy: check("recurrence"),
+  },
+  {
+    name: "cpu/limits-of-time-steps",
+    file: "csrc/cpu/operations/state_ops.cpp",
+    find: "steps[i] = std::clamp(step, op.dt_min, op.dt_max);",
+    replace: "steps[i] = std::max(step, op.dt_min);",
     caughtBy: check("recurrence"),
   },
   {

@@ -11,6 +11,11 @@ namespace {
 // addition.
 constexpr uint32_t kParts = 4;
 
+// Columns of a panel in use, of those that are left.
+FORGE_INLINE int columns_of_panel(uint64_t left) {
+  return left < 16 ? static_cast<int>(left) : 16;
+}
+
 // The first n of 16 columns, and zeros.
 FORGE_INLINE Group load_columns(const float* at, int n) {
   Group out;
@@ -164,8 +169,7 @@ void l2_normalize(const float* x, uint64_t n, float eps, float factor, float* ou
 void delta_rule(const DeltaBlock& block) {
   float* panel = block.state;
   for (uint64_t column = 0; column < block.v_dim; column += 16) {
-    const uint64_t left = block.v_dim - column;
-    const int n = left < 16 ? static_cast<int>(left) : 16;
+    const int n = columns_of_panel(block.v_dim - column);
     // All tokens pass over a panel while it is in the first-level cache.
     for (uint32_t token = 0; token < block.n_tokens; ++token) {
       delta_rule_token(block, panel, token, column, n);
@@ -178,8 +182,7 @@ void selective_scan(const ScanBlock& block) {
   ScanColumns columns;
   float* panel = block.state;
   for (uint64_t column = 0; column < block.head_dim; column += 16) {
-    const uint64_t left = block.head_dim - column;
-    const int n = left < 16 ? static_cast<int>(left) : 16;
+    const int n = columns_of_panel(block.head_dim - column);
     for (uint32_t token = 0; token < block.n_tokens; ++token) {
       const Group x = load_columns(block.x + token * block.stride + column, n);
       const Vec dt = set(block.dt[token]), skip = set(block.skip);

@@ -29,7 +29,7 @@ export interface Mamba2Config {
 }
 
 /** Names of the settings in config.json, and whether the width of the layers is one of them. */
-export interface Mamba2Names {
+interface Mamba2Names {
   readonly nHeads: string;
   readonly headDim: string;
   readonly nGroups: string;
