@@ -26,6 +26,10 @@ interface Download {
    * 60000
    */
   readonly stallMs?: number | undefined;
+  /** Connections that fetch chunks of a large file at a time. @default 4 */
+  readonly connections?: number | undefined;
+  /** Bytes of a chunk, which stays in memory until those before it are written. @default 8 MiB */
+  readonly chunkBytes?: number | undefined;
 }
 
 const NO_SUCH_RANGE = 416;
@@ -46,7 +50,8 @@ export function partFiles(path: string): string[] {
 }
 
 /**
- * Downloads a file. Data is written to its {@linkcode partPath}. An interrupted download continues
+ * Downloads a file, a large one by several connections. Data is written to its
+ * {@linkcode partPath}, which is always the beginning of the file. An interrupted download continues
  * from there if the server still has the same file, which the ETag or, without one, the checksum of
  * the complete file shows. The file gets its name only once it is complete and its checksum is
  * right.
@@ -58,8 +63,10 @@ export function partFiles(path: string): string[] {
 export async function download(request: Download): Promise<void> {
   const part = partPath(request.path);
   await locally(part, () => Deno.mkdir(dirname(part), { recursive: true }));
-  const fetchAll = () =>
-    persist(request.url, request.signal, () => fetchRest(request, part), () => sizeOf(part));
+  const fetchAll = async () => {
+    if (await fetchChunks(request, part)) return;
+    await persist(request.url, request.signal, () => fetchRest(request, part), () => sizeOf(part));
+  };
   const continued = await sizeOf(part) > 0;
   await fetchAll();
   let problem = await problemOf(request, part);
@@ -77,7 +84,161 @@ export async function download(request: Download): Promise<void> {
   await remove(etagPath(part));
 }
 
-/** Appends the missing bytes to the partial file. */
+/** The server does not send the ranges of bytes that it is asked for, or not of this file. */
+class RangesRefused extends Error {}
+
+/**
+ * Appends the missing bytes to the partial file by several connections, each of which fetches a chunk
+ * at a time. Chunks are written in order, so that the part stays a beginning of the file.
+ *
+ * @returns false if one connection must fetch the rest: of a small file, of one that could change
+ * between the chunks without notice, or if the server does not send ranges
+ */
+async function fetchChunks(request: Download, part: string): Promise<boolean> {
+  const { bytes = 0, checksum, connections = 4, chunkBytes = 8 * 2 ** 20 } = request;
+  let received = await sizeOf(part);
+  let etag = await readEtag(part);
+  if (bytes - received < 2 * chunkBytes) return false;
+  if (received > 0 && etag === undefined && checksum === undefined) return false;
+  const failed = new AbortController();
+  const signals = [failed.signal, ...(request.signal === undefined ? [] : [request.signal])];
+  const chunkAt = (from: number): ChunkRequest => ({
+    ...request,
+    from,
+    to: Math.min(from + chunkBytes, bytes),
+    etag,
+    signal: AbortSignal.any(signals),
+    onBytes: (count) => request.onProgress?.(received += count),
+  });
+  const chunks: Promise<Chunk>[] = [];
+  try {
+    using file = await locally(part, () => Deno.open(part, { create: true, append: true }));
+    let next = received;
+    while (next < bytes || chunks.length > 0) {
+      // The first chunk gives the ETag that guards the others.
+      const most = etag === undefined && next === 0 ? 1 : connections;
+      for (; next < bytes && chunks.length < most; next += chunkBytes) {
+        const chunk = fetchChunk(chunkAt(next));
+        // A failure is noticed when it is the chunk's turn to be written.
+        chunk.catch(() => {});
+        chunks.push(chunk);
+      }
+      const { data, response } = await chunks.shift()!;
+      if (etag === undefined) {
+        etag = strongEtag(response);
+        if (etag === undefined && checksum === undefined) throw new RangesRefused();
+        if (await sizeOf(part) === 0) await locally(part, () => writeEtag(part, response));
+      }
+      await locally(part, () => writeAll(file, data));
+    }
+    return true;
+  } catch (error) {
+    failed.abort();
+    await Promise.allSettled(chunks);
+    if (error instanceof RangesRefused) return false;
+    throw error;
+  }
+}
+
+/** A part of a file to fetch. */
+interface ChunkRequest extends Download {
+  readonly from: number;
+  /** The offset after its last byte. */
+  readonly to: number;
+  /** ETag of the file that it must be of. */
+  readonly etag: string | undefined;
+  /** Called with the number of each few bytes that arrive. */
+  readonly onBytes: (count: number) => void;
+}
+
+/** A fetched part of a file, with the last response that brought it. */
+interface Chunk {
+  readonly data: Uint8Array<ArrayBuffer>;
+  readonly response: Response;
+}
+
+/** @throws {RangesRefused} if the server sends something else */
+async function fetchChunk(request: ChunkRequest): Promise<Chunk> {
+  const { from, to, etag, onBytes } = request;
+  const data = new Uint8Array(to - from);
+  let have = 0;
+  let last: Response | undefined;
+  await persist(request.url, request.signal, async () => {
+    const headers = new Headers(request.headers);
+    headers.set("range", `bytes=${from + have}-${to - 1}`);
+    if (etag !== undefined) headers.set("if-range", etag);
+    const range = `bytes ${from + have}-${to - 1}/${request.bytes}`;
+    try {
+      await receive(request, headers, (response) => {
+        if (response.status !== 206 || response.headers.get("content-range") !== range) {
+          throw new RangesRefused();
+        }
+        last = response;
+        return (received) => {
+          if (have + received.length > data.length) throw new RangesRefused();
+          data.set(received, have);
+          have += received.length;
+          onBytes(received.length);
+          return have === data.length;
+        };
+      });
+      if (have < data.length) throw new Interruption("the connection ended early");
+    } catch (error) {
+      if (error instanceof Interruption && error.status === NO_SUCH_RANGE) {
+        throw new RangesRefused();
+      }
+      throw error;
+    }
+  }, () => Promise.resolve(have));
+  return { data, response: last! };
+}
+
+/**
+ * Sends a request and passes the data of its response on as they arrive.
+ *
+ * @param accept examines the response and returns what takes the data
+ * @throws {Interruption} if the connection breaks or brings no data for `stallMs`; what the callbacks
+ * throw, if it is a {@linkcode ForgeError} or {@linkcode RangesRefused}
+ */
+async function receive(
+  request: Download,
+  headers: Headers,
+  accept: (response: Response) => Taker | Promise<Taker>,
+): Promise<void> {
+  const stalled = new AbortController();
+  const signals = [stalled.signal, ...(request.signal === undefined ? [] : [request.signal])];
+  const { stallMs = 60_000 } = request;
+  const stall = () => stalled.abort(new Error(`no data for ${stallMs / 1000} s`));
+  let timer = setTimeout(stall, stallMs);
+  let response: Response | undefined;
+  try {
+    response = await ask(request.url, { headers, signal: AbortSignal.any(signals) });
+    const take = await accept(response);
+    for await (const data of response.body ?? []) {
+      clearTimeout(timer);
+      timer = setTimeout(stall, stallMs);
+      if (await take(data)) break;
+    }
+  } catch (error) {
+    await response?.body?.cancel().catch(() => {});
+    const isKnown = error instanceof ForgeError || error instanceof RangesRefused ||
+      error instanceof Interruption || error instanceof Deno.errors.NotCapable;
+    throw isKnown ? error : Interruption.from(error);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Takes data in the order of their arrival; returns true if no more are needed. */
+type Taker = (data: Uint8Array) => boolean | Promise<boolean>;
+
+async function writeAll(file: Deno.FsFile, data: Uint8Array): Promise<void> {
+  for (let written = 0; written < data.length;) {
+    written += await file.write(data.subarray(written));
+  }
+}
+
+/** Appends the missing bytes to the partial file, by one connection. */
 async function fetchRest(request: Download, part: string): Promise<void> {
   let have = await sizeOf(part);
   const etag = await readEtag(part);
@@ -93,42 +254,36 @@ async function fetchRest(request: Download, part: string): Promise<void> {
     headers.set("range", `bytes=${have}-`);
     if (etag !== undefined) headers.set("if-range", etag);
   }
-  const stalled = new AbortController();
-  const signals = [stalled.signal, ...(request.signal === undefined ? [] : [request.signal])];
-  const { stallMs = 60_000 } = request;
-  const stall = () => stalled.abort(new Error(`no data for ${stallMs / 1000} s`));
-  let timer = setTimeout(stall, stallMs);
+  let file: Deno.FsFile | undefined;
+  let bytes = have;
   try {
-    const response = await ask(request.url, { headers, signal: AbortSignal.any(signals) });
-    // A server that ignores the range sends the whole file again.
-    const appends = response.status === 206 && startOf(response, have) === have;
-    const mode = appends ? { append: true } : { write: true, truncate: true };
-    using file = await locally(part, () => Deno.open(part, { create: true, ...mode }));
-    if (!appends) await locally(part, () => writeEtag(part, response));
-    let bytes = appends ? have : 0;
-    for await (const chunk of response.body ?? []) {
-      clearTimeout(timer);
-      timer = setTimeout(stall, stallMs);
-      bytes += chunk.length;
-      if (bytes > (request.bytes ?? Infinity)) throw await tooLong(request);
-      for (let written = 0; written < chunk.length;) {
-        written += await locally(part, () => file.write(chunk.subarray(written)));
-      }
-      request.onProgress?.(bytes);
-    }
+    await receive(request, headers, async (response) => {
+      // A server that ignores the range sends the whole file again.
+      const appends = response.status === 206 && startOf(response, have) === have;
+      const mode = appends ? { append: true } : { write: true, truncate: true };
+      const opened = await locally(part, () => Deno.open(part, { create: true, ...mode }));
+      file = opened;
+      if (!appends) await locally(part, () => writeEtag(part, response));
+      bytes = appends ? have : 0;
+      return async (data) => {
+        bytes += data.length;
+        if (bytes > whole) throw await tooLong(request);
+        await locally(part, () => writeAll(opened, data));
+        request.onProgress?.(bytes);
+        return false;
+      };
+    });
     if (request.bytes !== undefined && bytes < request.bytes) {
-      throw new Error(`the connection ended after ${bytes} of ${request.bytes} bytes`);
+      throw new Interruption(`the connection ended after ${bytes} of ${request.bytes} bytes`);
     }
   } catch (error) {
     if (error instanceof Interruption && error.status === NO_SUCH_RANGE) {
       // All of it had arrived, or the file is shorter now.
       await discard(request.path);
     }
-    if (error instanceof ForgeError || error instanceof Interruption) throw error;
-    if (error instanceof Deno.errors.NotCapable) throw error;
-    throw Interruption.from(error);
+    throw error;
   } finally {
-    clearTimeout(timer);
+    file?.close();
   }
 }
 
@@ -200,14 +355,17 @@ async function readEtag(part: string): Promise<string | undefined> {
   }
 }
 
-/** Stores the ETag of a response. A weak one does not identify bytes. */
-async function writeEtag(part: string, response: Response): Promise<void> {
+/** Returns the ETag of a response, except a weak one, which does not identify bytes. */
+function strongEtag(response: Response): string | undefined {
   const etag = response.headers.get("etag");
-  if (etag !== null && /^"[!-~]{1,200}"$/.test(etag)) {
-    await Deno.writeTextFile(etagPath(part), etag);
-  } else {
-    await remove(etagPath(part));
-  }
+  return etag !== null && /^"[!-~]{1,200}"$/.test(etag) ? etag : undefined;
+}
+
+/** Stores the ETag of a response next to the partial file. */
+async function writeEtag(part: string, response: Response): Promise<void> {
+  const etag = strongEtag(response);
+  if (etag === undefined) await remove(etagPath(part));
+  else await Deno.writeTextFile(etagPath(part), etag);
 }
 
 /** Removes the received part of a file. */

@@ -26,8 +26,14 @@ export class FakeHub implements AsyncDisposable {
   listing: (() => Response) | undefined;
   /** True to honour range requests. */
   honoursRange = true;
+  /** Changes the headers of partial responses, as a faulty server would. */
+  editRange: ((headers: Record<string, string>) => void) | undefined;
   /** Called before each download. */
-  onDownload = () => {};
+  onDownload: () => void = () => {};
+  /** Milliseconds that each download takes. */
+  delayMs = 0;
+  /** Downloads in progress, and the most there were at a time. */
+  readonly open = { now: 0, most: 0 };
   #files: ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
   /** Files by commit. */
   readonly #commits = new Map<string, ReadonlyMap<string, Uint8Array<ArrayBuffer>>>();
@@ -43,7 +49,13 @@ export class FakeHub implements AsyncDisposable {
     this.#declared = declared;
     this.#server = Deno.serve(
       { port: 0, hostname: "127.0.0.1", onListen() {} },
-      (request) => this.#answer(request),
+      async (request) => {
+        const { open } = this;
+        open.most = Math.max(open.most, ++open.now);
+        await new Promise((resolve) => setTimeout(resolve, this.delayMs));
+        open.now--;
+        return this.#answer(request);
+      },
     );
     this.endpoint = `http://127.0.0.1:${this.#server.addr.port}`;
   }
@@ -75,15 +87,17 @@ export class FakeHub implements AsyncDisposable {
     const etag = `"${sha256(data).slice(0, 16)}"`;
     const isSame = ifRange === null || ifRange === etag;
     const honoured = this.honoursRange && isSame && range !== null;
-    const from = honoured ? Number(/\d+/.exec(range)?.[0]) : 0;
+    const [, first, last] = /^bytes=(\d+)-(\d*)$/.exec(honoured ? range : "") ?? [];
+    const from = Number(first ?? 0);
+    const to = Math.min(last ? Number(last) + 1 : data.length, data.length);
     const headers = {
-      "content-range": `bytes ${from}-${data.length - 1}/${data.length}`,
+      "content-range": `bytes ${from}-${to - 1}/${data.length}`,
       ...(this.sendsEtags ? { etag } : {}),
     };
     if (from >= data.length && from > 0) return new Response(null, { status: 416 });
-    return from > 0
-      ? new Response(this.#body(data.subarray(from)), { status: 206, headers })
-      : new Response(this.#body(data), { headers });
+    if (first === undefined) return new Response(this.#body(data), { headers });
+    this.editRange?.(headers);
+    return new Response(this.#body(data.subarray(from, to)), { status: 206, headers });
   }
 
   #body(data: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array> {

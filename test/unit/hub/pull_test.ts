@@ -489,3 +489,128 @@ Deno.test("a stopped download keeps its data and counts as incomplete", async ()
     assert(listModels().length === 0);
   });
 });
+
+/** Downloads a file in chunks of 1,000 bytes; returns its bytes, and reports the progress. */
+async function downloadChunks(hub: FakeHub, store: string, expected: Uint8Array<ArrayBuffer>) {
+  const path = join(store, "a.gguf");
+  const progress: number[] = [];
+  await download({
+    url: `${hub.endpoint}/org/model/resolve/main/a.gguf`,
+    path,
+    headers: {},
+    bytes: expected.length,
+    checksum: {
+      kind: "SHA-256",
+      value: new Uint8Array(await crypto.subtle.digest("SHA-256", expected)).toHex(),
+    },
+    onProgress: (bytes) => progress.push(bytes),
+    stallMs: 300,
+    chunkBytes: 1000,
+  });
+  assertEquals(await Deno.readFile(path), expected);
+  assertEquals(progress.at(-1), expected.length);
+  assertEquals([...Deno.readDirSync(store)].map(({ name }) => name), ["a.gguf"]);
+  return hub.requests;
+}
+
+Deno.test("a large file is fetched in chunks by four connections at a time", async () => {
+  const data = bytes(12_345);
+  const hub = new FakeHub({ "a.gguf": data });
+  hub.delayMs = 5;
+  await withHub(hub, async (store) => {
+    const requests = await downloadChunks(hub, store, data);
+    assertEquals(hub.open.most, 4);
+    const starts = Array.from({ length: 13 }, (_, i) => i * 1000);
+    assertEquals(
+      requests.map(({ range }) => range).sort(),
+      starts.map((from) => `bytes=${from}-${Math.min(from + 1000, data.length) - 1}`).sort(),
+    );
+    assertEquals(requests.filter(({ ifRange }) => ifRange === null).length, 1);
+  });
+});
+
+Deno.test("chunks whose connections fail are fetched again from where they ended", async () => {
+  for (const stalls of [false, true]) {
+    const data = bytes(9_000);
+    const hub = new FakeHub({ "a.gguf": data });
+    Object.assign(hub, { cutAfter: 400, cuts: 8, stalls });
+    hub.failures.push(0, 503, 0, 429);
+    await withHub(hub, async (store) => {
+      const requests = await downloadChunks(hub, store, data);
+      assert(requests.some(({ range }) => /^bytes=[1-8]400-/.test(range!)), "continues in a chunk");
+    });
+  }
+});
+
+Deno.test("a stopped download in chunks leaves a beginning of the file and continues", async () => {
+  const data = bytes(20_000);
+  const hub = new FakeHub({ "a.gguf": data });
+  await withHub(hub, async (store) => {
+    const path = join(store, "a.gguf");
+    let downloads = 0;
+    const stop = new AbortController();
+    hub.onDownload = () => ++downloads === 9 && stop.abort();
+    const options = { url: `${hub.endpoint}/org/model/resolve/main/a.gguf`, path, headers: {} };
+    const stopped = () =>
+      download({
+        ...options,
+        bytes: data.length,
+        checksum: undefined,
+        signal: stop.signal,
+        chunkBytes: 1000,
+      });
+    assertEquals((await assertRejects(stopped, ForgeError)).code, "cancelled");
+    const part = await Deno.readFile(`${path}.part`);
+    assert(part.length > 0 && part.length < data.length, `${part.length}`);
+    assertEquals(part, data.subarray(0, part.length));
+    hub.requests.length = 0;
+    const requests = await downloadChunks(hub, store, data);
+    assertEquals(requests[0]?.range, `bytes=${part.length}-${part.length + 999}`);
+    assert(requests.every(({ ifRange }) => ifRange !== null));
+  });
+});
+
+Deno.test("a server that sends other ranges than asked sends the file by one connection", async () => {
+  const data = bytes(9_000);
+  const faults: readonly ((hub: FakeHub) => void)[] = [
+    (hub) => hub.honoursRange = false,
+    (hub) => hub.editRange = (headers) => delete headers["content-range"],
+    (hub) => hub.editRange = (headers) => headers["content-range"] = "bytes 0-999/9001",
+    (hub) => {
+      let downloads = 0;
+      hub.onDownload = () => hub.honoursRange = ++downloads < 4;
+    },
+  ];
+  for (const [i, fault] of faults.entries()) {
+    const hub = new FakeHub({ "a.gguf": data });
+    fault(hub);
+    await withHub(hub, async (store) => {
+      const requests = await downloadChunks(hub, store, data);
+      assert(requests.length <= 10, `fault ${i}: ${requests.length} requests`);
+    });
+  }
+});
+
+Deno.test("a file that changes while its chunks are fetched is fetched again whole", async () => {
+  for (const sendsEtags of [true, false]) {
+    const after = bytes(9_000);
+    const hub = new FakeHub({ "a.gguf": bytes(9_000) });
+    hub.sendsEtags = sendsEtags;
+    let downloads = 0;
+    hub.onDownload = () => ++downloads === 4 && hub.replaceFiles({ "a.gguf": after });
+    await withHub(hub, async (store) => {
+      const path = join(store, "a.gguf");
+      const url = `${hub.endpoint}/org/model/resolve/main/a.gguf`;
+      const checksum = {
+        kind: "SHA-256" as const,
+        value: new Uint8Array(await crypto.subtle.digest("SHA-256", after)).toHex(),
+      };
+      const fetchIt = () =>
+        download({ url, path, headers: {}, bytes: 9_000, checksum, chunkBytes: 1000 });
+      // Without ETags only the checksum notices; the next attempt starts again.
+      if (!sendsEtags) await assertRejects(fetchIt, ForgeError, "damaged");
+      await fetchIt();
+      assertEquals(await Deno.readFile(path), after);
+    });
+  }
+});
