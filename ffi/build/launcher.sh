@@ -57,12 +57,16 @@ host_of() {
   esac
 }
 
-# Another hub with its subdomains, and the hosts that it redirects to.
+# Other hubs with their subdomains, and the hosts that they redirect to.
 hub=
-if [ -n "${HF_ENDPOINT-}" ]; then hub=$(host_of "$HF_ENDPOINT"); fi
-case $hub in
-  *[!0-9.:]*) hub="$hub,*.$hub" ;;
-esac
+for endpoint in "${HF_ENDPOINT-}" "${MODELSCOPE_ENDPOINT-}"; do
+  if [ -z "$endpoint" ]; then continue; fi
+  address=$(host_of "$endpoint")
+  case $address in
+    *[!0-9.:]*) address="$address,*.$address" ;;
+  esac
+  hub=$hub${hub:+${address:+,}}$address
+done
 case ${FORGE_HUB_HOSTS-} in
   *[!A-Za-z0-9.:,*_-]*) ;;
   *) hub=$hub${FORGE_HUB_HOSTS:+",$FORGE_HUB_HOSTS"} ;;
@@ -74,7 +78,7 @@ added=${hub}${hub:+${host:+,}}${host}
 # would download every package that it lists, those of tests too.
 set -- run --quiet --no-prompt --no-lock ${heap:+"$heap"} --config "$root/deno.json" --permission-set=forge \
   ${FORGE_LIBRARY_PATH:+"--allow-ffi=$root/build,$root/lib,$FORGE_LIBRARY_PATH"} \
-  ${added:+"--allow-net=huggingface.co,*.huggingface.co,*.hf.co,127.0.0.1,localhost,[::1],$added"} \
+  ${added:+"--allow-net=huggingface.co,*.huggingface.co,*.hf.co,modelscope.cn,*.modelscope.cn,127.0.0.1,localhost,[::1],$added"} \
   "$root/main.ts" "$@"
 
 # Deno keeps packages and compiled sources in the home folder, or in the tree if home is not writable.

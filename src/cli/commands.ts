@@ -260,14 +260,16 @@ export const COMMANDS: readonly Command[] = [
       "Downloads a model from the hub and prints its path. A complete download is not repeated, and an " +
       "interrupted download resumes.",
       "REF is org/name for a folder of safetensors or the best quantisation of a GGUF repository, " +
-      "org/name:FILE for one file or org/name:Q4_K_M for one quantisation; @REVISION may follow the name. " +
-      "Other commands take the same names with -m.",
+      "org/name:FILE for one file or org/name:Q4_K_M for one quantisation; @REVISION may follow the name, " +
+      "and modelscope: before it names a model on ModelScope. Addresses of models are valid too. Other " +
+      "commands take the same names with -m.",
     ],
     operands: [{ name: "REF", help: "org/name, org/name:FILE-OR-QUANTIZATION", required: true }],
     options: ["verbose"],
     notes: [
       "Models are stored in $FORGE_CACHE (default: $XDG_CACHE_HOME/forge or ~/.cache/forge). Environment " +
-      "variables: HF_TOKEN for models that need access, HF_ENDPOINT for another hub, FORGE_HUB_HOSTS for " +
+      "variables: HF_TOKEN and MODELSCOPE_API_TOKEN for models that need access, HF_ENDPOINT and " +
+      "MODELSCOPE_ENDPOINT for the address of a mirror, FORGE_HUB_HOSTS for " +
       "hosts that this hub redirects to.",
     ],
     examples: ["forge pull Qwen/Qwen3-0.6B", "forge run -m Qwen/Qwen3-0.6B -p 'Hello'"],

@@ -60,7 +60,7 @@ export async function request(url: string, options: RequestOptions): Promise<Res
   }
   if (status === 416) throw new Interruption("the file has no such range of bytes", status);
   const meaning = status === 401 || status === 403
-    ? "no such public model, or it requires a token with access: set HF_TOKEN"
+    ? "no such public model, or it requires a token with access: set HF_TOKEN or MODELSCOPE_API_TOKEN"
     : status === 404
     ? "no such model, file or revision"
     : "the server rejected the request";

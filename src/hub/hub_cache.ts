@@ -26,8 +26,8 @@ function cacheFolder(): string | undefined {
  * @param name the name that the result gets
  */
 export function findInHubCache(name: string, reference: ModelReference): StoredModel | undefined {
-  const { repository, revision, selector } = reference;
-  const cache = cacheFolder();
+  const { hub, repository, revision, selector } = reference;
+  const cache = hub === "huggingface" ? cacheFolder() : undefined;
   if (cache === undefined) return undefined;
   const folder = join(cache, `models--${repository.replace("/", "--")}`);
   const snapshot = join(folder, "snapshots", commitOf(folder, revision));

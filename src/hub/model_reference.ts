@@ -1,7 +1,17 @@
 import { ForgeError } from "../errors.ts";
 
-/** A model on a hub: `org/name` or `org/name:FILE-OR-QUANTIZATION`, either with `@revision`. */
+/** The hubs, with the revision of a name without one. */
+const HUBS = { huggingface: "main", modelscope: "master" } as const;
+
+/** Name of a hub. */
+export type HubName = keyof typeof HUBS;
+
+/**
+ * A model on a hub: `org/name` or `org/name:FILE-OR-QUANTIZATION`, either with `@revision`; a name on
+ * ModelScope begins with `modelscope:`.
+ */
 export interface ModelReference {
+  readonly hub: HubName;
   /** `org/name` */
   readonly repository: string;
   /** Branch, tag or commit. */
@@ -11,26 +21,42 @@ export interface ModelReference {
 }
 
 const PART = "[A-Za-z0-9][A-Za-z0-9._-]*";
+const REPOSITORY = `(?<repository>${PART}/${PART})`;
 const PATTERN = new RegExp(
-  `^(?<repository>${PART}/${PART})(?:@(?<revision>${PART}))?(?::(?<selector>[^:]+))?$`,
+  `^(?:(?<hub>modelscope):)?${REPOSITORY}(?:@(?<revision>${PART}))?(?::(?<selector>[^:]+))?$`,
 );
 
-/** Addresses of pages and files of a model, as browsers show them. */
-const ADDRESS = new RegExp(
-  `^(?:https?://)?(?:www\\.)?(?:huggingface\\.co|hf\\.co)/(?<repository>${PART}/${PART})` +
-    `(?:/(?:tree|blob|resolve)/(?<revision>${PART})(?:/(?<file>[^?#]+))?)?/?(?:[?#].*)?$`,
-);
+/** Returns the pattern of addresses of pages and files of a model, as browsers show them. */
+function addresses(site: string, views: string): RegExp {
+  const file = `(?:${views})/(?<revision>${PART})(?:/(?<file>[^?#]+))?`;
+  return new RegExp(`^(?:https?://)?(?:www\\.)?${site}/${REPOSITORY}(?:/${file})?/?(?:[?#].*)?$`);
+}
 
-/** Returns the name of the hub for its address with `hf.co` or `huggingface.co`, else the text. */
+const ADDRESSES: Readonly<Record<HubName, RegExp>> = {
+  huggingface: addresses("(?:huggingface\\.co|hf\\.co)", "tree|blob|resolve"),
+  modelscope: addresses("modelscope\\.cn/models", "tree|resolve|file/view"),
+};
+
+/** Returns the name of a model for its address on a hub, else the text. */
 export function hubName(text: string): string {
   // A selector may follow the name of a repository: hf.co/org/name:Q4_K_M.
-  const [, address = text, selector = ""] = /^(.+\/[^:/]+)(:[^:/]+)$/.exec(text) ?? [];
-  const groups = ADDRESS.exec(address)?.groups;
-  if (groups === undefined) return text;
-  const { repository, revision = "main", file } = groups;
-  const at = revision === "main" ? "" : `@${revision}`;
-  const isModelFile = file !== undefined && /\.gguf$/i.test(file);
-  return `${repository}${at}${isModelFile ? `:${decodeURIComponent(file)}` : selector}`;
+  const [, whole = text, selector = ""] = /^(.+\/[^:/]+)(:[^:/]+)$/.exec(text) ?? [];
+  // Tabs of ModelScope's page.
+  const address = whole.replace(
+    /(modelscope\.cn\/models\/[^/]+\/[^/]+)\/(?:summary|files)\b/,
+    "$1",
+  );
+  for (const [hub, defaultRevision] of Object.entries(HUBS)) {
+    const groups = ADDRESSES[hub as HubName].exec(address)?.groups;
+    if (groups === undefined) continue;
+    const { repository, revision = defaultRevision, file } = groups;
+    const prefix = hub === "modelscope" ? "modelscope:" : "";
+    const at = revision === defaultRevision ? "" : `@${revision}`;
+    const isModelFile = file !== undefined && /\.gguf$/i.test(file);
+    const end = isModelFile ? `:${decodeURIComponent(file)}` : selector;
+    return `${prefix}${repository}${at}${end}`;
+  }
+  return text;
 }
 
 /** True if a text has the form of a hub name. */
@@ -45,12 +71,15 @@ export function parseModelReference(text: string): ModelReference {
     throw new ForgeError(
       "usage",
       `"${text}" is not a hub name; valid are org/name, org/name:FILE and org/name:QUANTIZATION, ` +
-        `with @REVISION after the name, and addresses of models on huggingface.co`,
+        `with @REVISION after the name and modelscope: before it, and addresses of models on ` +
+        `huggingface.co and modelscope.cn`,
     );
   }
+  const hub = groups.hub === undefined ? "huggingface" : "modelscope";
   return {
+    hub,
     repository: groups.repository!,
-    revision: groups.revision ?? "main",
+    revision: groups.revision ?? HUBS[hub],
     selector: groups.selector,
   };
 }

@@ -3,7 +3,7 @@ import { ForgeError } from "../errors.ts";
 import { isFile, reasonOf } from "../formats/file.ts";
 import { quote } from "../formats/quote.ts";
 import { partFiles, partPath } from "./download.ts";
-import { isModelReference, parseModelReference } from "./model_reference.ts";
+import { isModelReference, type ModelReference, parseModelReference } from "./model_reference.ts";
 import type { Selection } from "./select_files.ts";
 
 /** Environment variable that names the folder of downloaded models. */
@@ -45,8 +45,11 @@ export function storeFolder(): string {
 }
 
 /** Returns the folder of a repository's revision. */
-export function repositoryFolder(repository: string, revision: string): string {
-  return join(storeFolder(), "models", ...repository.split("/"), revision);
+export function repositoryFolder({ hub, repository, revision }: ModelReference): string {
+  const [organization = "", name = ""] = repository.split("/");
+  // No organization has an @ in its name.
+  const prefix = hub === "huggingface" ? "" : `${hub}@`;
+  return join(storeFolder(), "models", prefix + organization, name, revision);
 }
 
 /**
@@ -233,8 +236,7 @@ function isManifest(value: unknown): value is Manifest {
 /** True if a manifest names its own repository, and an entry in its list of files. */
 function isOfFolder({ name, entry, files }: Manifest, folder: string, path: string): boolean {
   if (!isModelReference(name) || path !== manifestPath(folder, entry)) return false;
-  const { repository, revision } = parseModelReference(name);
-  return folder === repositoryFolder(repository, revision) &&
+  return folder === repositoryFolder(parseModelReference(name)) &&
     (entry === "" || files.some((file) => file.path === entry));
 }
 

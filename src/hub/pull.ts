@@ -1,9 +1,14 @@
 import { ForgeError } from "../errors.ts";
-import { isJsonObject, type JsonObject, type JsonValue, parseJson } from "../formats/json.ts";
+import { isJsonObject, type JsonValue, parseJson } from "../formats/json.ts";
 import { type Checksum, checksumOf, download } from "./download.ts";
 import { delay, Interruption, persist, readBounded, request } from "./http.ts";
 import { findInHubCache } from "./hub_cache.ts";
-import { hubName, parseModelReference } from "./model_reference.ts";
+import {
+  type HubName,
+  hubName,
+  type ModelReference,
+  parseModelReference,
+} from "./model_reference.ts";
 import {
   findModel,
   listModels,
@@ -16,11 +21,15 @@ import {
 } from "./model_store.ts";
 import { type HubFile, selectFiles } from "./select_files.ts";
 
-/** Environment variables for another hub and its token. */
-export const ENDPOINT_VARIABLE = "HF_ENDPOINT";
-const TOKEN_VARIABLE = "HF_TOKEN";
-
-const DEFAULT_ENDPOINT = "https://huggingface.co";
+/** Addresses of the hubs, the variables for another address and for a token. */
+const HUBS: Readonly<Record<HubName, { address: string; endpoint: string; token: string }>> = {
+  huggingface: { address: "https://huggingface.co", endpoint: "HF_ENDPOINT", token: "HF_TOKEN" },
+  modelscope: {
+    address: "https://modelscope.cn",
+    endpoint: "MODELSCOPE_ENDPOINT",
+    token: "MODELSCOPE_API_TOKEN",
+  },
+};
 
 /** Budget of a hub's file listing; the listing of a model with 10,000 files has 3 MB. */
 const MAX_LISTING_BYTES = 16 * 2 ** 20;
@@ -45,22 +54,22 @@ interface PullOptions {
 /**
  * Downloads a model from the hub, or finds it in the store or in the hub's own cache.
  *
- * @param text `org/name` or `org/name:FILE-OR-QUANTIZATION`, with `@REVISION` after the name, or the
- * address of a model
+ * @param text `org/name` or `org/name:FILE-OR-QUANTIZATION`, with `@REVISION` after the name and
+ * `modelscope:` before it, or the address of a model
  * @throws {ForgeError} `usage` for an invalid name; `not_found` if hub, model or file cannot be
  * reached; `bad_model` for a damaged file; `cancelled` if stopped
  */
 export async function pull(text: string, options: PullOptions = {}): Promise<StoredModel> {
   const name = hubName(text);
   const reference = parseModelReference(name);
-  const { repository, revision, selector } = reference;
+  const { repository, selector } = reference;
   const stored = findModel(name) ?? findInHubCache(name, reference);
   if (stored !== undefined) return stored;
 
-  const hub = hubOf(repository, revision);
+  const hub = hubOf(reference);
   const listing = await listFiles(hub, options);
   const selection = selectFiles(repository, listing.files, selector);
-  const folder = repositoryFolder(repository, revision);
+  const folder = repositoryFolder(reference);
   for (const file of selection.files) storedPath(folder, file);
   using _lock = await waitForLock(folder, options);
   const pulledMeanwhile = findModel(name);
@@ -78,6 +87,7 @@ export async function pull(text: string, options: PullOptions = {}): Promise<Sto
 
 /** Addresses and headers of a repository's revision on a hub. */
 interface Hub {
+  readonly name: HubName;
   readonly endpoint: string;
   readonly revision: string;
   readonly listing: string;
@@ -86,15 +96,30 @@ interface Hub {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-function hubOf(repository: string, revision: string): Hub {
-  const endpoint = (Deno.env.get(ENDPOINT_VARIABLE) || DEFAULT_ENDPOINT).replace(/\/+$/, "");
-  const token = Deno.env.get(TOKEN_VARIABLE);
+function hubOf({ hub: name, repository, revision }: ModelReference): Hub {
+  const { address, endpoint: variable, token: tokenVariable } = HUBS[name];
+  const endpoint = (Deno.env.get(variable) || address).replace(/\/+$/, "");
+  const token = Deno.env.get(tokenVariable);
+  const authorization = token ? { authorization: `Bearer ${token}` } : {};
+  if (name === "huggingface") {
+    return {
+      name,
+      endpoint,
+      revision,
+      listing: `${endpoint}/api/models/${repository}/revision/${revision}?blobs=true`,
+      files: `${endpoint}/${repository}/resolve/`,
+      headers: authorization,
+    };
+  }
   return {
+    name,
     endpoint,
     revision,
-    listing: `${endpoint}/api/models/${repository}/revision/${revision}?blobs=true`,
-    files: `${endpoint}/${repository}/resolve/`,
-    headers: token ? { authorization: `Bearer ${token}` } : {},
+    listing:
+      `${endpoint}/api/v1/models/${repository}/repo/files?Revision=${revision}&Recursive=true`,
+    files: `${endpoint}/models/${repository}/resolve/`,
+    // ModelScope's own programs send both.
+    headers: token ? { ...authorization, cookie: `m_session_id=${token}` } : {},
   };
 }
 
@@ -140,7 +165,7 @@ interface Listing {
 }
 
 async function listFiles(
-  { endpoint, listing: url, headers, revision }: Hub,
+  { name, endpoint, listing: url, headers, revision }: Hub,
   { signal, listingTimeoutMs = LISTING_TIMEOUT_MS }: PullOptions,
 ): Promise<Listing> {
   const timeout = new AbortController();
@@ -178,28 +203,47 @@ async function listFiles(
     );
   }
   const body = parseJson(text, url);
-  const { siblings, sha } = isJsonObject(body) ? body : {};
-  if (!Array.isArray(siblings)) {
-    throw new ForgeError("bad_model", `${url} answered without a list of files ("siblings")`);
+  if (name === "modelscope") {
+    const list = isJsonObject(body) && isJsonObject(body.Data) ? body.Data.Files : undefined;
+    if (!Array.isArray(list)) throw noListing(url, "Data.Files");
+    const files = list.filter(isJsonObject).filter(({ Type }) => Type !== "tree")
+      .flatMap(({ Path, Size, Sha256 }) => listedFile(Path, Size, sha256Checksum(Sha256)));
+    return { files, revision };
   }
+  const { siblings, sha } = isJsonObject(body) ? body : {};
+  if (!Array.isArray(siblings)) throw noListing(url, "siblings");
+  const files = siblings.filter(isJsonObject).flatMap(({ rfilename, size, lfs, blobId }) =>
+    listedFile(rfilename, size, gitChecksum(lfs, blobId))
+  );
   const isCommit = typeof sha === "string" && /^[0-9a-f]{40}$/.test(sha);
-  return { files: siblings.flatMap(readFile), revision: isCommit ? sha : revision };
+  return { files, revision: isCommit ? sha : revision };
 }
 
-function readFile(sibling: JsonValue): HubFile[] {
-  if (!isJsonObject(sibling) || typeof sibling.rfilename !== "string") return [];
-  const { rfilename: path, size } = sibling;
+function noListing(url: string, key: string): ForgeError {
+  return new ForgeError("bad_model", `${url} answered without a list of files ("${key}")`);
+}
+
+function listedFile(
+  path: JsonValue | undefined,
+  size: JsonValue | undefined,
+  checksum: Checksum | undefined,
+): HubFile[] {
+  if (typeof path !== "string") return [];
   const bytes = Number.isSafeInteger(size) && (size as number) >= 0 ? size as number : undefined;
-  return [{ path, bytes, checksum: readChecksum(sibling) }];
+  return [{ path, bytes, checksum }];
+}
+
+function sha256Checksum(value: JsonValue | undefined): Checksum | undefined {
+  const isHash = typeof value === "string" && /^[0-9a-f]{64}$/.test(value);
+  return isHash ? { kind: "SHA-256", value } : undefined;
 }
 
 /** Returns the SHA-256 of a large file or the Git blob id of a small one. */
-function readChecksum({ lfs, blobId }: JsonObject): Checksum | undefined {
-  if (isJsonObject(lfs)) {
-    const { sha256 } = lfs;
-    const isHash = typeof sha256 === "string" && /^[0-9a-f]{64}$/.test(sha256);
-    return isHash ? { kind: "SHA-256", value: sha256 } : undefined;
-  }
+function gitChecksum(
+  lfs: JsonValue | undefined,
+  blobId: JsonValue | undefined,
+): Checksum | undefined {
+  if (isJsonObject(lfs)) return sha256Checksum(lfs.sha256);
   const isHash = typeof blobId === "string" && /^[0-9a-f]{40}$/.test(blobId);
   return isHash ? { kind: "Git blob", value: blobId } : undefined;
 }

@@ -35,13 +35,15 @@ function listeningHost(args: readonly string[]): string | undefined {
   return host.includes(":") && !host.startsWith("[") ? `[${host}]` : host;
 }
 
-/** Returns the hosts of another hub: its address with subdomains, and those it redirects to. */
-function hubHosts({ HF_ENDPOINT = "", FORGE_HUB_HOSTS = "" }: Environment): string[] {
-  const address = HF_ENDPOINT.replace(/^.*?:\/\//, "").replace(/[/?#].*$/s, "")
-    .replace(/^.*@/, "");
-  const hub = /^[A-Za-z0-9.:_-]+$/.test(address) ? [address] : [];
-  if (hub.length > 0 && /[^0-9.:]/.test(address)) hub.push(`*.${address}`);
-  return /^[A-Za-z0-9.:,*_-]+$/.test(FORGE_HUB_HOSTS) ? [...hub, FORGE_HUB_HOSTS] : hub;
+/** Returns the hosts of other hubs: their addresses with subdomains, and those they redirect to. */
+function hubHosts(environment: Environment): string[] {
+  const { HF_ENDPOINT = "", MODELSCOPE_ENDPOINT = "", FORGE_HUB_HOSTS = "" } = environment;
+  const hubs = [HF_ENDPOINT, MODELSCOPE_ENDPOINT].flatMap((endpoint) => {
+    const address = endpoint.replace(/^.*?:\/\//, "").replace(/[/?#].*$/s, "").replace(/^.*@/, "");
+    if (!/^[A-Za-z0-9.:_-]+$/.test(address)) return [];
+    return /[^0-9.:]/.test(address) ? [address, `*.${address}`] : [address];
+  });
+  return /^[A-Za-z0-9.:,*_-]+$/.test(FORGE_HUB_HOSTS) ? [...hubs, FORGE_HUB_HOSTS] : hubs;
 }
 
 /** Returns the arguments with which Deno runs forge with its permissions and no others. */

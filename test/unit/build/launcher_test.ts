@@ -98,7 +98,8 @@ Deno.test("the launcher: a chosen folder of libraries is permitted too", async (
 Deno.test("the launcher: a chosen hub is permitted, and no other host", async () => {
   using fixture = new LauncherFixture();
   fixture.addProgram(join(fixture.path, "deno"), "2.9.6");
-  const set = "huggingface.co,*.huggingface.co,*.hf.co,127.0.0.1,localhost,[::1]";
+  const set =
+    "huggingface.co,*.huggingface.co,*.hf.co,modelscope.cn,*.modelscope.cn,127.0.0.1,localhost,[::1]";
   const granted = async (env: Record<string, string>, ...args: string[]) =>
     (await fixture.run(fixture.launcher, args, env)).lines
       .filter((line) => line.startsWith("--allow-net"));
@@ -131,7 +132,8 @@ Deno.test("the launcher: a chosen hub is permitted, and no other host", async ()
 Deno.test("the launcher: the listening address is permitted, but only for serve", async () => {
   using fixture = new LauncherFixture();
   fixture.addProgram(join(fixture.path, "deno"), "2.9.6");
-  const hosts = "huggingface.co,*.huggingface.co,*.hf.co,127.0.0.1,localhost,[::1]";
+  const hosts =
+    "huggingface.co,*.huggingface.co,*.hf.co,modelscope.cn,*.modelscope.cn,127.0.0.1,localhost,[::1]";
   const granted = async (...args: string[]) =>
     (await fixture.run(fixture.launcher, args)).lines.find((line) =>
       line.startsWith("--allow-net")
@@ -155,6 +157,8 @@ Deno.test("the launcher: gives Deno the same arguments as that of the npm packag
     [["serve", "--host", "0.0.0.0", "--host", "[::]"], { FORGE_HUB_HOSTS: "cdn.example" }],
     [["serve", "--host", "a,b"], { FORGE_HUB_HOSTS: "a b", HF_ENDPOINT: "https://a,b" }],
     [["run", "--host", "0.0.0.0"], { HF_ENDPOINT: "" }],
+    [["pull"], { MODELSCOPE_ENDPOINT: "https://modelscope.ai", HF_ENDPOINT: "http://a.example/" }],
+    [["pull"], { MODELSCOPE_ENDPOINT: "http://127.0.0.1:9/", HF_ENDPOINT: "https://a,b" }],
     [[], {}],
   ];
   // The shell script permits its own folders of libraries, the npm package those of other packages.

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 
-/** A local hub that serves one repository and records its requests. */
+/** A local hub that serves one repository, as Hugging Face or ModelScope, and records its requests. */
 export class FakeHub implements AsyncDisposable {
   readonly endpoint: string;
   readonly requests: {
@@ -79,9 +79,12 @@ export class FakeHub implements AsyncDisposable {
     if (path.startsWith("/api/models/")) {
       return this.listing?.() ?? Response.json({ siblings: this.#siblings(), sha: this.#commit() });
     }
+    if (path.startsWith("/api/v1/models/")) {
+      return this.listing?.() ?? Response.json({ Code: 200, Data: { Files: this.#entries() } });
+    }
     this.onDownload();
-    const [, revision = "", name = ""] = /^\/[^/]+\/[^/]+\/resolve\/([^/]+)\/(.+)$/.exec(path) ??
-      [];
+    const [, revision = "", name = ""] =
+      /^(?:\/models)?\/[^/]+\/[^/]+\/resolve\/([^/]+)\/(.+)$/.exec(path) ?? [];
     const data = (this.#commits.get(revision) ?? this.#files).get(name);
     if (data === undefined) return new Response(null, { status: 404 });
     const etag = `"${sha256(data).slice(0, 16)}"`;
@@ -116,6 +119,17 @@ export class FakeHub implements AsyncDisposable {
     const commit = createHash("sha1").update([...this.#files.values()].join()).digest("hex");
     this.#commits.set(commit, this.#files);
     return commit;
+  }
+
+  /** The entries of ModelScope's listing, folders too. */
+  #entries() {
+    const files = Array.from(this.#files, ([path, data]) => ({
+      Path: path,
+      Type: "blob",
+      Size: data.length,
+      Sha256: this.#declared[path]?.sha256 ?? sha256(data),
+    }));
+    return [{ Path: "sub", Type: "tree", Size: 0, Sha256: "" }, ...files];
   }
 
   #siblings() {

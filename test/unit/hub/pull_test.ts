@@ -15,17 +15,19 @@ import {
   removeModel,
 } from "../../../src/hub/model_store.ts";
 import { hubName } from "../../../src/hub/model_reference.ts";
-import { ENDPOINT_VARIABLE, pull } from "../../../src/hub/pull.ts";
+import { pull } from "../../../src/hub/pull.ts";
 import { FakeHub } from "./fake_hub.ts";
 
 const bytes = (length: number) => crypto.getRandomValues(new Uint8Array(length));
 
+const ENDPOINT_VARIABLES = ["HF_ENDPOINT", "MODELSCOPE_ENDPOINT"];
+
 /** Runs a test against a hub, with an empty store. */
 async function withHub(hub: FakeHub, test: (store: string) => Promise<void>): Promise<void> {
   const store = await Deno.makeTempDir();
-  const before = [CACHE_VARIABLE, ENDPOINT_VARIABLE].map((name) => [name, Deno.env.get(name)]);
+  const before = [CACHE_VARIABLE, ...ENDPOINT_VARIABLES].map((name) => [name, Deno.env.get(name)]);
   Deno.env.set(CACHE_VARIABLE, store);
-  Deno.env.set(ENDPOINT_VARIABLE, hub.endpoint);
+  for (const name of ENDPOINT_VARIABLES) Deno.env.set(name, hub.endpoint);
   try {
     await using _ = hub;
     await test(store);
@@ -65,10 +67,57 @@ Deno.test("pull takes the addresses of models", () => {
       "org/name@v1.0:b c.gguf",
     "https://huggingface.co/org/name/blob/main/config.json": "org/name",
     "https://example.com/org/name": "https://example.com/org/name",
+    "modelscope:org/name@v1:Q4": "modelscope:org/name@v1:Q4",
+    "https://modelscope.cn/models/org/name": "modelscope:org/name",
+    "www.modelscope.cn/models/org/name/summary": "modelscope:org/name",
+    "https://modelscope.cn/models/org/name/files:Q8_0": "modelscope:org/name:Q8_0",
+    "https://modelscope.cn/models/org/name/tree/v2/a": "modelscope:org/name@v2",
+    "https://modelscope.cn/models/org/name/file/view/master/a.gguf?status=2":
+      "modelscope:org/name:a.gguf",
+    "https://modelscope.cn/models/org/name/resolve/v2/b%20c.gguf":
+      "modelscope:org/name@v2:b c.gguf",
+    "https://modelscope.cn/datasets/org/name": "https://modelscope.cn/datasets/org/name",
     "org/name@v1:Q4": "org/name@v1:Q4",
     "./hf.co/org/name": "./hf.co/org/name",
   };
   for (const [text, name] of Object.entries(names)) assertEquals(hubName(text), name);
+});
+
+Deno.test("pull downloads from ModelScope, next to the same name on the hub", async () => {
+  const data = bytes(60_000);
+  const hub = new FakeHub({ "model-Q4_K_M.gguf": data, "sub/model-Q8_0.gguf": bytes(10) });
+  await withHub(hub, async () => {
+    const model = await pull("modelscope:org/model");
+    assertEquals([model.name, model.complete], ["modelscope:org/model", true]);
+    assertEquals(await Deno.readFile(model.path), data);
+    assertEquals(hub.requests.map(({ path }) => path), [
+      "/api/v1/models/org/model/repo/files",
+      "/models/org/model/resolve/master/model-Q4_K_M.gguf",
+    ]);
+    assertEquals((await pull("https://modelscope.cn/models/org/model/files")).path, model.path);
+    assertEquals(hub.requests.length, 2);
+    const other = await pull("org/model");
+    assert(other.path !== model.path);
+    assertEquals(listModels().map(({ name }) => name), ["modelscope:org/model", "org/model"]);
+    await pull("modelscope:org/model@v2:Q8_0");
+    assertEquals(hub.requests.at(-1)?.path, "/models/org/model/resolve/v2/sub/model-Q8_0.gguf");
+    assertEquals(removeModel("modelscope:org/model")?.bytes, data.length);
+    assertEquals(await Deno.readFile(other.path), data);
+  });
+});
+
+Deno.test("what ModelScope lists is checked", async () => {
+  const declared = { "a.gguf": { sha256: "0".repeat(64) } };
+  const hub = new FakeHub({ "a.gguf": bytes(10) }, declared);
+  await withHub(hub, async () => {
+    await assertRejects(() => pull("modelscope:org/model"), ForgeError, "damaged");
+    hub.listing = () => Response.json({ Code: 10010205001, Message: "no", Data: null });
+    await assertRejects(() => pull("modelscope:org/model"), ForgeError, '("Data.Files")');
+    hub.listing = undefined;
+    hub.replaceFiles({ "../../evil.gguf": bytes(10) });
+    await assertRejects(() => pull("modelscope:org/model"), ForgeError, "not safe");
+    assertEquals(listModels(), []);
+  });
 });
 
 Deno.test("pull finds whole models in the cache of the hub's own programs", async () => {
@@ -473,7 +522,7 @@ Deno.test("the file listing has a budget of bytes and of time", async () => {
 Deno.test("an unreachable hub is named", async () => {
   const hub = new FakeHub({});
   await withHub(hub, async () => {
-    Deno.env.set(ENDPOINT_VARIABLE, "http://127.0.0.1:1");
+    Deno.env.set("HF_ENDPOINT", "http://127.0.0.1:1");
     await assertRejects(() => pull("org/model"), ForgeError, "127.0.0.1:1 cannot be reached");
   });
 });
@@ -549,7 +598,7 @@ Deno.test("a stopped download in chunks leaves a beginning of the file and conti
     const path = join(store, "a.gguf");
     let downloads = 0;
     const stop = new AbortController();
-    hub.onDownload = () => ++downloads === 9 && stop.abort();
+    hub.onDownload = () => void (++downloads === 9 && stop.abort());
     const options = { url: `${hub.endpoint}/org/model/resolve/main/a.gguf`, path, headers: {} };
     const stopped = () =>
       download({
@@ -578,7 +627,7 @@ Deno.test("a server that sends other ranges than asked sends the file by one con
     (hub) => hub.editRange = (headers) => headers["content-range"] = "bytes 0-999/9001",
     (hub) => {
       let downloads = 0;
-      hub.onDownload = () => hub.honoursRange = ++downloads < 4;
+      hub.onDownload = () => void (hub.honoursRange = ++downloads < 4);
     },
   ];
   for (const [i, fault] of faults.entries()) {
@@ -597,7 +646,7 @@ Deno.test("a file that changes while its chunks are fetched is fetched again who
     const hub = new FakeHub({ "a.gguf": bytes(9_000) });
     hub.sendsEtags = sendsEtags;
     let downloads = 0;
-    hub.onDownload = () => ++downloads === 4 && hub.replaceFiles({ "a.gguf": after });
+    hub.onDownload = () => void (++downloads === 4 && hub.replaceFiles({ "a.gguf": after }));
     await withHub(hub, async (store) => {
       const path = join(store, "a.gguf");
       const url = `${hub.endpoint}/org/model/resolve/main/a.gguf`;

@@ -12,16 +12,21 @@ function entryOf(paths: string[], selector?: string): string {
 
 Deno.test("a hub name has an organization, a name, and optionally a revision and a file", () => {
   assertEquals(parseModelReference("org/name"), {
+    hub: "huggingface",
     repository: "org/name",
     revision: "main",
     selector: undefined,
   });
-  assertEquals(parseModelReference("o-1/n.2@v3:Q4_K_M"), {
+  assertEquals(parseModelReference("modelscope:o-1/n.2").revision, "master");
+  assertEquals(parseModelReference("modelscope:o-1/n.2@v3:Q4_K_M"), {
+    hub: "modelscope",
     repository: "o-1/n.2",
     revision: "v3",
     selector: "Q4_K_M",
   });
-  for (const text of ["name", "../name", "org/..", "a/b/c", "/a/b", "org/", "org/name:"]) {
+  for (
+    const text of ["name", "../name", "org/..", "a/b/c", "/a/b", "org/", "org/name:", "hub:a/b"]
+  ) {
     assertEquals(isModelReference(text), false, text);
     assertThrows(() => parseModelReference(text), ForgeError, "is not a hub name");
   }
