@@ -11,6 +11,7 @@ import {
   GENERATION_FLAGS,
   LOADING_FLAGS,
   MODEL_FLAGS,
+  REPLICA_FLAGS,
   SERVE_FLAGS,
 } from "./options/flags.ts";
 
@@ -202,11 +203,16 @@ export const COMMANDS: readonly Command[] = [
     summary: "show what a model is and what it needs",
     description: [
       "Shows a model's architecture, tensors, tokenizer, chat template and memory needs. Reads only the " +
-      "headers of files, and needs no native library.",
+      "headers of files, and needs no native library. With --devices or --data-parallel, also shows what " +
+      "replicas would take of the memory of each device.",
     ],
     operands: [MODEL],
-    options: ["model", "quantize", "tensors", "template", "json", "verbose"],
-    examples: ["forge inspect model.gguf", "forge inspect path/to/folder --tensors"],
+    options: ["model", "quantize", "tensors", "template", ...REPLICA_FLAGS, "json", "verbose"],
+    examples: [
+      "forge inspect model.gguf",
+      "forge inspect path/to/folder --tensors",
+      "forge inspect model.gguf --devices cuda:0,cuda:1",
+    ],
   }, () => import("./commands/inspect.ts")),
   defineCommand({
     name: "tokenize",

@@ -11,7 +11,12 @@ import type { PromptCacheKey } from "./cache/prompt_cache_file.ts";
 import { promptCacheKey } from "./cache/prompt_cache_key.ts";
 import { DEFAULT_CONTEXT, MAX_COUNT } from "./limits.ts";
 import { openRunner } from "./load/open_runner.ts";
-import { type LoadOptions, resolveContext, resolveParallel } from "./load/options.ts";
+import {
+  type LoadOptions,
+  resolveContext,
+  resolveKvType,
+  resolveParallel,
+} from "./load/options.ts";
 import { checkWholeNumber } from "./request/options.ts";
 import type { Runner } from "./runner.ts";
 import { Scheduler } from "./schedule/scheduler.ts";
@@ -72,7 +77,7 @@ export class Replica {
     });
     const contextLength = resolveContext(asked, lm.contextLength);
     const maxSequences = resolveParallel(options.parallel);
-    const kvType = options.kvType ?? (backend.kind === "reference" ? "F32" : "F16");
+    const kvType = resolveKvType(options.kvType, backend.kind);
     const shape = { contextLength, maxSequences, kvType, savesStates };
     const weightBytes = weights.mappedBytes;
     const sharers = checkWholeNumber("modelsInMemory", options.modelsInMemory ?? 1, 1, MAX_COUNT);

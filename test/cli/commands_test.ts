@@ -41,6 +41,15 @@ Deno.test("inspect: describes a model and its memory, as text and as JSON", asyn
   assertEquals(facts.architecture, "llama");
   assert(facts.parameters > 0 && facts.bytes === 4 * facts.parameters);
   assertEquals(facts.embedding, null);
+  assertEquals(facts.replicas, undefined);
+  const divided = ["inspect", folder.path, "--devices", "cpu,cpu"];
+  assertMatch(
+    await output(...divided),
+    /replica 2 +.+ free: .+ of weights and a KV cache of \d+ tokens/,
+  );
+  const { replicas } = JSON.parse(await output(...divided, "--json"));
+  assertEquals([replicas.length, replicas[1].weights], [2, facts.memory.weights]);
+  assert(replicas[0].free <= replicas[0].total / 2);
   Deno.mkdirSync(folder.at("1_Pooling"));
   folder.write("1_Pooling/config.json", { pooling_mode_mean_tokens: true });
   assertMatch(await output("inspect", folder.path), /embeds by +the mean of all tokens\n/);

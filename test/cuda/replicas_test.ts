@@ -58,6 +58,17 @@ Deno.test({
     });
     assertEquals(full.code, 1);
     assertStringIncludes(full.stderr, "replica 2 (Emulated GPU 1): ");
+    // The demo model has 3.6 MB of weights.
+    for (const memory_mib of [2, 64]) {
+      const { stdout } = await forge(["inspect", "--devices", "cuda:0,cuda:1", "--json"], {
+        env: await emulatedGpu({ devices: 2, memory_mib }),
+      });
+      const plans: Record<string, unknown>[] = JSON.parse(stdout).replicas;
+      assertEquals(
+        plans.map(({ name, free, fits }) => [name, free, fits]),
+        [0, 1].map((i) => [`Emulated GPU ${i}`, memory_mib << 20, memory_mib > 2]),
+      );
+    }
     const few = await answer(["--device", "cuda", "--data-parallel", "3"], { devices: 2 });
     assertEquals(few.code, 2);
     assertStringIncludes(few.stderr, "3 replicas need as many cuda devices; found 2");

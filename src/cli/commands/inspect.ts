@@ -1,8 +1,9 @@
 /** `forge inspect`: shows facts about a model. */
 import type { EmbeddingRecipe } from "../../engine/embedding/pooling.ts";
 import { asLoaded } from "../../engine/load/options.ts";
+import { planReplicas, type ReplicaPlan } from "../../engine/load/plan_replicas.ts";
 import { ForgeError } from "../../errors.ts";
-import { openCheckpoint, type TensorInfo } from "../../mod.ts";
+import { type Checkpoint, openCheckpoint, type TensorInfo } from "../../mod.ts";
 import type { Context } from "../command.ts";
 import { formatBytes, formatCount, formatRows, plural, printable } from "../output/format.ts";
 import { columnsOf, formatTable } from "../output/terminal_text.ts";
@@ -13,15 +14,23 @@ import {
   type SpecialToken,
 } from "../model/model_facts.ts";
 import { resolveModel } from "../model/model_path.ts";
+import { ensureLibrary } from "../model/open_model.ts";
+import type { ReplicaFlags } from "../options/flags.ts";
+import { replicaOptions } from "../options/library_options.ts";
 import type { Options } from "../options/options.ts";
+import { Progress } from "../output/progress.ts";
 import { writeStdout } from "../output/streams.ts";
 
 const TEMPLATE_LINES = 8;
 
 type Row = readonly [label: string, text: string];
 
+type InspectFlags =
+  & Options<"model" | "quantize" | "tensors" | "template" | "json" | "verbose">
+  & ReplicaFlags;
+
 export async function run(
-  options: Options<"model" | "quantize" | "tensors" | "template" | "json" | "verbose">,
+  options: InspectFlags,
   [operand]: readonly string[],
   context: Context,
 ): Promise<number> {
@@ -39,9 +48,14 @@ export async function run(
     return 0;
   }
   const facts = modelFacts(checkpoint);
+  const replicas = await replicasOf(checkpoint, options);
   const tensors = [...checkpoint.tensors.values()];
   if (options.json) {
-    await writeStdout(`${JSON.stringify(options.tensors ? { ...facts, tensors } : facts)}\n`);
+    const more = {
+      tensors: options.tensors ? tensors : undefined,
+      replicas: replicas?.map(jsonOf),
+    };
+    await writeStdout(`${JSON.stringify({ ...facts, ...more })}\n`);
     return 0;
   }
   const sections = [
@@ -49,10 +63,37 @@ export async function run(
     `Tensors\n${describeTensors(options.tensors ? tensors.map(tensorRow) : tensorGroups(tensors))}`,
     `Tokenizer\n${formatRows(tokenizerRows(facts))}`,
     `Chat template\n${templateExcerpt(facts.chat_template)}`,
-    `Memory\n${formatRows(memoryRows(facts))}`,
+    `Memory\n${formatRows([...memoryRows(facts), ...replicaRows(replicas ?? [])])}`,
   ];
   await writeStdout(sections.join("\n"));
   return 0;
+}
+
+/** Plans the replicas that flags ask for; `undefined` without such flags. */
+async function replicasOf(
+  checkpoint: Checkpoint,
+  flags: ReplicaFlags,
+): Promise<readonly ReplicaPlan[] | undefined> {
+  const options = replicaOptions(flags);
+  if (options.devices === undefined && options.dataParallel === undefined) return undefined;
+  using progress = new Progress();
+  await ensureLibrary(options.devices?.[0] ?? "auto", progress);
+  return planReplicas(checkpoint, options);
+}
+
+/** Returns a replica with the keys of `--json`. */
+function jsonOf({ kvTokens: kv_tokens, ...plan }: ReplicaPlan) {
+  return { ...plan, kv_tokens };
+}
+
+function replicaRows(replicas: readonly ReplicaPlan[]): Row[] {
+  return replicas.map(({ name, total, free, weights, context, fits, kvTokens }, i) => [
+    `replica ${i + 1}`,
+    `${printable(name)}, ${formatBytes(free)} of ${formatBytes(total)} free: ` +
+    (fits
+      ? `${formatBytes(weights)} of weights and a KV cache of ${plural(kvTokens, "token")} fit`
+      : `${formatBytes(weights)} of weights and ${formatBytes(context)} of one context do not fit`),
+  ]);
 }
 
 function overview(facts: ModelFacts): Row[] {

@@ -1,4 +1,4 @@
-import type { AttentionKernels, KvType, ProductNumbers } from "../../backend.ts";
+import type { AttentionKernels, BackendKind, KvType, ProductNumbers } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
 import { quantized, QUANTIZED_TYPES, type QuantizedType } from "../../formats/quantized.ts";
@@ -152,6 +152,11 @@ export function asLoaded(
     "usage",
     `quantize is ${quote(String(quantize))}; valid is ${quoteList(QUANTIZED_TYPES)}`,
   );
+}
+
+/** Returns the type of the KV cache. */
+export function resolveKvType(asked: KvType | undefined, device: BackendKind): KvType {
+  return asked ?? (device === "reference" ? "F32" : "F16");
 }
 
 /** Returns the number of replicas asked for, which opening the devices checks. */

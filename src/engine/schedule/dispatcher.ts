@@ -71,7 +71,8 @@ export class Dispatcher implements SchedulerOwner {
       if (free.length === 0) return;
       const task = this.#queue.shift()!;
       if (task.isEnded) continue;
-      fastest(free, task).submit(task, this.#lookaheads.get(task));
+      const { scheduler, cached } = fastest(free, task);
+      scheduler.submit(task, this.#lookaheads.get(task), cached);
     }
   }
 
@@ -95,15 +96,22 @@ export class Dispatcher implements SchedulerOwner {
   }
 }
 
+/** Place of a task, with the number of its tokens that are cached there. */
+interface Place {
+  readonly scheduler: Scheduler;
+  readonly cached: number;
+  readonly cost: number;
+}
+
 /** Returns the scheduler that would compute the next token of a task first. */
-function fastest(schedulers: readonly Scheduler[], task: Task): Scheduler {
-  let best: { readonly scheduler: Scheduler; readonly cost: number } | undefined;
+function fastest(schedulers: readonly Scheduler[], task: Task): Place {
+  let best: Place | undefined;
   for (const scheduler of schedulers) {
     const { length } = task.tokens;
     const cached = task.mayReuse ? scheduler.cache.match(task.tokens, length - 1).length : 0;
     const { sequences, pending } = scheduler.load;
     const cost = length - cached + pending + SEQUENCE_COST * sequences;
-    if (best === undefined || cost < best.cost) best = { scheduler, cost };
+    if (best === undefined || cost < best.cost) best = { scheduler, cached, cost };
   }
-  return best!.scheduler;
+  return best!;
 }

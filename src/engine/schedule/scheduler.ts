@@ -99,7 +99,9 @@ export class Scheduler {
   /** Sequences in progress or waiting, and the tokens of theirs that are still to compute. */
   get load(): { readonly sequences: number; readonly pending: number } {
     const all = [...this.#active, ...this.#waiting];
-    const pending = all.reduce((sum, sequence) => sum + sequence.pending, 0);
+    const pending = all.reduce((sum, { length, computed, cached }) => {
+      return sum + length - Math.max(computed, cached);
+    }, 0);
     return { sequences: all.length, pending };
   }
 
@@ -107,13 +109,14 @@ export class Scheduler {
    * Enqueues a task. Progress is reported through its methods.
    *
    * @param lookahead allows steps to compute tokens beyond those of the task
+   * @param cached tokens that the cache has of the task, as far as known
    */
-  submit(task: Task, lookahead?: Lookahead): void {
+  submit(task: Task, lookahead?: Lookahead, cached = 0): void {
     if (this.#closed !== undefined) return task.fail(this.#closed);
     task.onChange = () => this.#taskChanged();
     if (lookahead !== undefined) this.#ahead.allow(task, lookahead);
-    const cache = new SequenceCache(task, this.#runner.newSequence(), this.cache);
-    this.#waiting.add(new Sequence(task, cache, this.#arrivals++));
+    const pages = new SequenceCache(task, this.#runner.newSequence(), this.cache);
+    this.#waiting.add(new Sequence(task, pages, this.#arrivals++, cached));
     this.#wake();
   }
 

@@ -86,14 +86,17 @@ export class Sequence {
   readonly cache: SequenceCache;
   /** Order of arrival. Earlier sequences are admitted first; later ones are preempted first. */
   readonly arrival: number;
+  /** Tokens that the cache had when the sequence arrived, as far as known. */
+  readonly cached: number;
   /** Sequence that is computing a prefix this one shares, and the number of tokens to wait for. */
   leader: Sequence | undefined = undefined;
   awaited = 0;
 
-  constructor(task: Task, cache: SequenceCache, arrival: number) {
+  constructor(task: Task, cache: SequenceCache, arrival: number, cached = 0) {
     this.task = task;
     this.cache = cache;
     this.arrival = arrival;
+    this.cached = cached;
   }
 
   get length(): number {

@@ -130,6 +130,16 @@ Deno.test("a prompt goes to the replica that has most of it cached", async () =>
   assertEquals([replicas.runs, computed()[0]], [[3, 3], 1]);
 });
 
+Deno.test("conversations that arrive together continue where they are cached", async () => {
+  const replicas = new Replicas(ids(0, 2).map(() => ({ nPages: 200, maxSequences: 8 })));
+  const chats = [ids(1, 100), ids(300, 100)];
+  replicas.runners[1]!.onRun = () => Promise.reject(new Error("computed on the other replica"));
+  for (const chat of chats) await replicas.generate(chat, 1);
+  replicas.runners[0]!.runs.length = 0;
+  await Promise.all(chats.map((chat) => replicas.generate([...chat, 7], 1)));
+  assertEquals(replicas.runners[0]!.runs.flat().map(({ tokens }) => tokens.length), [1, 1]);
+});
+
 Deno.test("a replica with a cached prompt does not get more work than the prompt saves", async () => {
   const replicas = new Replicas(ids(0, 2).map(() => ({ nPages: 200, maxSequences: 8 })));
   const shared = ids(1, 160);
