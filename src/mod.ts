@@ -88,5 +88,7 @@ export type {
   Profile,
   TraceEvent,
 } from "./engine/profile.ts";
+export { quantize, type QuantizedFile, type QuantizeOptions } from "./engine/quantize/quantize.ts";
+export { MIXES, type MixName } from "./formats/gguf/mixes.ts";
 export { load } from "./engine/load/load.ts";
 export { Model } from "./engine/model.ts";

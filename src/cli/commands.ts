@@ -260,6 +260,31 @@ export const COMMANDS: readonly Command[] = [
     ],
   }, () => import("./commands/perplexity.ts")),
   defineCommand({
+    name: "quantize",
+    summary: "write a model with quantised weights as a GGUF file",
+    description: [
+      "Writes a model as a GGUF file with quantised weights, which llama.cpp and programs built on it " +
+      "load too. The model is a folder with config.json, tokenizer.json and safetensors files, or a GGUF " +
+      "file with float weights. Loading such a file is faster than --quantize, and types can be smaller.",
+    ],
+    operands: [
+      { ...MODEL, help: "model folder, .gguf file or hub name", required: true },
+      { name: "OUT", help: "the GGUF file to write", required: true },
+    ],
+    options: ["quantizedType", "replace", "threads", "json", "verbose"],
+    notes: [
+      "Types with K are mixtures: attention values, MLP outputs and the output matrix get more bits in " +
+      "some layers, as in llama.cpp. Rows that are no whole number of 256 weights get a type with blocks " +
+      "of 32. Norms, biases and routers stay floats.",
+      "The file has its name once it is complete. After Ctrl-C nothing is left. Memory holds a few " +
+      "megabytes of weights at a time.",
+    ],
+    examples: [
+      "forge quantize path/to/folder model-Q4_K_M.gguf",
+      "forge quantize Qwen/Qwen3-0.6B qwen3-Q8_0.gguf --type Q8_0",
+    ],
+  }, () => import("./commands/quantize.ts")),
+  defineCommand({
     name: "pull",
     summary: "download a model from the hub",
     description: [

@@ -20,7 +20,7 @@ export function float32Tensor(
 }
 
 /** Returns the size of a tensor. Throws for an impossible shape or data of another length. */
-export function storedBytes(tensor: TensorData): number {
+export function storedBytes(tensor: Omit<TensorData, "data"> & Partial<TensorData>): number {
   const bytes = tensorBytes(tensor.type, tensor.shape);
   if (typeof bytes === "string") throw new Error(`${tensor.name}: ${bytes}`);
   if (tensor.data instanceof Uint8Array && tensor.data.length !== bytes) {

@@ -2,6 +2,7 @@
 import type { Backend, KvCache, Recorder, StateCache, Value } from "../backend.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { ConfigReader } from "./config/config_reader.ts";
+import type { GgufRules, GgufSink } from "./gguf_rules.ts";
 import type { Rope } from "./parts/rope.ts";
 import { WeightLoader } from "./weights/weight_loader.ts";
 
@@ -105,6 +106,8 @@ export interface ModelOptions {
   readonly sessionLength?: number | undefined;
   /** True to load the head for multi-token prediction, if the files have one. @default false */
   readonly drafts?: boolean | undefined;
+  /** Receives what is read from a folder, under the names of GGUF files. @default none */
+  readonly sink?: GgufSink | undefined;
 }
 
 /** Input of a family's loader. */
@@ -122,10 +125,10 @@ export class ModelSource {
   constructor(
     backend: Backend,
     checkpoint: Checkpoint,
-    { sessionLength, drafts = false }: ModelOptions = {},
+    { sessionLength, drafts = false, sink }: ModelOptions = {},
   ) {
-    this.config = new ConfigReader(checkpoint);
-    this.weights = WeightLoader.for(backend, checkpoint);
+    this.config = new ConfigReader(checkpoint, undefined, sink);
+    this.weights = WeightLoader.for(backend, checkpoint, sink);
     this.sessionLength = sessionLength;
     this.drafts = drafts;
   }
@@ -137,6 +140,8 @@ export interface Family {
   readonly huggingFace: readonly string[];
   /** Values of `general.architecture` in GGUF. */
   readonly gguf: readonly string[];
+  /** Rules for writing folders as GGUF files, by `model_type`. @default none can be written */
+  readonly writes?: Readonly<Record<string, GgufRules>>;
   load(source: ModelSource): CausalLm;
 }
 

@@ -27,6 +27,7 @@ import { olmo2, olmoe } from "./families/olmo.ts";
 import { qwen2, qwen2Moe, qwen3, qwen3Moe } from "./families/qwen.ts";
 import { qwen3_5, qwen3_5Moe, qwen3Next } from "./families/qwen3_5.ts";
 import { smollm3 } from "./families/smollm3.ts";
+import type { GgufRules } from "./gguf_rules.ts";
 import type { WeightLoader } from "./weights/weight_loader.ts";
 
 const FAMILIES: readonly Family[] = [
@@ -101,6 +102,25 @@ export function findFamily(checkpoint: Checkpoint): Family {
       quote(modelType)
     }, which forge does not support; ` +
       `it supports ${knownArchitectures(kind).join(", ")}`,
+  );
+}
+
+/**
+ * Returns the rules for writing a folder as a GGUF file.
+ *
+ * @throws {ForgeError} `unsupported` for an architecture that forge does not write
+ */
+export function ggufRules(checkpoint: Checkpoint): GgufRules {
+  const { modelType, path } = checkpoint;
+  const rules = findFamily(checkpoint).writes?.[modelType];
+  if (rules !== undefined) return rules;
+  const written = FAMILIES.flatMap(({ writes = {} }) => Object.keys(writes));
+  throw new ForgeError(
+    "unsupported",
+    `${quote(path)} has the architecture ${
+      quote(modelType)
+    }, which forge does not write as GGUF; ` +
+      `it writes ${written.join(", ")}`,
   );
 }
 

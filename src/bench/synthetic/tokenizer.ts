@@ -1,10 +1,8 @@
 import type { GgufField } from "../../formats/gguf/writer.ts";
+import { BYTE, CONTROL, NORMAL, UNKNOWN } from "../../tokenizer/gguf/tokens.ts";
 
 const SPECIALS = ["<unk>", "<s>", "</s>"];
 const BYTES = 256;
-
-/** The values of `tokenizer.ggml.token_type`. */
-const NORMAL = 1, UNKNOWN = 2, CONTROL = 3, BYTE = 6;
 
 /**
  * Returns the metadata of a tokenizer that can encode any text: the three special tokens of Llama,

@@ -6,6 +6,7 @@ import { GENERATION_OPTIONS } from "./tables/generation.ts";
 import { MODEL_OPTIONS } from "./tables/model.ts";
 import { OUTPUT_OPTIONS } from "./tables/output.ts";
 import { PROMPT_OPTIONS } from "./tables/prompt.ts";
+import { QUANTIZE_OPTIONS } from "./tables/quantize.ts";
 import { SERVER_OPTIONS } from "./tables/server.ts";
 import type { OptionValue } from "./types.ts";
 
@@ -16,6 +17,7 @@ export const OPTIONS = {
   ...GENERATION_OPTIONS,
   ...EMBEDDING_OPTIONS,
   ...BENCH_OPTIONS,
+  ...QUANTIZE_OPTIONS,
   ...SERVER_OPTIONS,
   ...OUTPUT_OPTIONS,
 };

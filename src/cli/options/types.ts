@@ -7,6 +7,7 @@ export const OPTION_GROUPS = [
   "Batch",
   "Server",
   "Model",
+  "Quantising",
   "Generation",
   "Embedding",
   "Tests",

@@ -13,6 +13,8 @@ export type { GgufValue } from "./types.ts";
 export interface GgufHeader {
   readonly version: number;
   readonly metadata: ReadonlyMap<string, GgufValue>;
+  /** Range of bytes of each value with its type. */
+  readonly valueRanges: ReadonlyMap<string, readonly [start: number, end: number]>;
   readonly tensors: ReadonlyMap<string, TensorInfo>;
   /** Byte offset of the tensor data. */
   readonly dataOffset: number;
@@ -39,7 +41,7 @@ export function readGguf(path: string): GgufHeader {
   reader.context = "the header";
   const tensorCount = reader.count("tensors", MIN_TENSOR_BYTES, LIMITS.ggufTensors);
   const keyCount = reader.count("keys", MIN_ENTRY_BYTES, LIMITS.ggufKeys);
-  const metadata = readMetadata(reader, keyCount);
+  const { values: metadata, ranges: valueRanges } = readMetadata(reader, keyCount);
   const alignment = readAlignment(reader, metadata);
   const entries = readTensorEntries(reader, tensorCount);
   const dataOffset = Math.ceil(reader.position / alignment) * alignment;
@@ -48,7 +50,7 @@ export function readGguf(path: string): GgufHeader {
     reader.context = `tensor ${quote(entry.name)}`;
     tensors.set(entry.name, placeTensor(reader, entry, file, dataOffset, alignment));
   }
-  return { version, metadata, tensors, dataOffset, fileBytes: file.size };
+  return { version, metadata, valueRanges, tensors, dataOffset, fileBytes: file.size };
 }
 
 /** True if the file at `path` starts as a GGUF file. */

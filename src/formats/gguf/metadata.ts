@@ -9,21 +9,30 @@ const MAX_ARRAY_DEPTH = 4;
 /** Minimum size of an entry: key length, empty key, value type, one byte. */
 export const MIN_ENTRY_BYTES = 8 + 4 + 1;
 
+/** Keys with their values, and with the bytes of each value and its type. */
+interface Metadata {
+  readonly values: Map<string, GgufValue>;
+  readonly ranges: ReadonlyMap<string, readonly [start: number, end: number]>;
+}
+
 /**
  * Reads `count` keys with their values.
  *
  * @throws {ForgeError} `bad_model` if they are damaged or truncated, or a key is duplicated
  */
-export function readMetadata(reader: GgufReader, count: number): Map<string, GgufValue> {
-  const metadata = new Map<string, GgufValue>();
+export function readMetadata(reader: GgufReader, count: number): Metadata {
+  const values = new Map<string, GgufValue>();
+  const ranges = new Map<string, readonly [number, number]>();
   for (let index = 0; index < count; index++) {
     reader.context = `key ${index} of ${count}`;
     const key = reader.string(MAX_KEY_BYTES);
     reader.context = `key ${quote(key)}`;
-    if (metadata.has(key)) throw reader.error("appears twice");
-    metadata.set(key, readValue(reader));
+    if (values.has(key)) throw reader.error("appears twice");
+    const start = reader.position;
+    values.set(key, readValue(reader));
+    ranges.set(key, [start, reader.position]);
   }
-  return metadata;
+  return { values, ranges };
 }
 
 function readValueType(reader: GgufReader): (typeof VALUE_TYPES)[number] {

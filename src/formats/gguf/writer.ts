@@ -9,6 +9,7 @@ export type GgufField =
   | readonly [type: GgufNumberType, value: number | bigint]
   | readonly [type: "bool", value: boolean]
   | readonly [type: "string", value: string]
+  | readonly [type: "encoded", typeAndValue: Uint8Array]
   | GgufArrayField;
 
 /** A metadata array: the type of its values and the values, which may be arrays. */
@@ -39,9 +40,24 @@ export function writeGguf(path: string, contents: GgufContents): void {
  * @throws {Error} for a tensor that GGUF cannot represent; contents come from the caller, not a user
  */
 export function* ggufParts(contents: GgufContents): Generator<Uint8Array> {
-  const { metadata, tensors = [], alignment = 32, version = 3 } = contents;
+  yield ggufHeader(contents);
+  for (const tensor of contents.tensors ?? []) {
+    const bytes = storedBytes(tensor);
+    yield* dataParts(tensor);
+    yield new Uint8Array(padded(bytes, contents.alignment) - bytes);
+  }
+}
+
+/** Contents of a header, whose tensors need no data. */
+interface HeaderContents extends Omit<GgufContents, "tensors"> {
+  readonly tensors?: readonly Omit<TensorData, "data">[];
+}
+
+/** Returns everything before the tensor data. Each tensor takes its bytes, {@linkcode padded}. */
+export function ggufHeader(contents: HeaderContents): Uint8Array {
+  const { metadata, tensors = [], alignment, version = 3 } = contents;
   const fields = Object.entries(metadata);
-  if (contents.alignment !== undefined) fields.push(["general.alignment", ["u32", alignment]]);
+  if (alignment !== undefined) fields.push(["general.alignment", ["u32", alignment]]);
   const header = new ByteWriter();
   header.bytes(new TextEncoder().encode("GGUF"));
   header.u32(version).u64(tensors.length).u64(fields.length);
@@ -57,20 +73,19 @@ export function* ggufParts(contents: GgufContents): Generator<Uint8Array> {
     header.u32(ggmlId(tensor)).u64(offset);
     offset += padded(storedBytes(tensor), alignment);
   }
-  if (tensors.length > 0) header.align(alignment);
-  yield header.toBytes();
-  for (const tensor of tensors) {
-    const bytes = storedBytes(tensor);
-    yield* dataParts(tensor);
-    yield new Uint8Array(padded(bytes, alignment) - bytes);
-  }
+  if (tensors.length > 0) header.align(alignment ?? DEFAULT_ALIGNMENT);
+  return header.toBytes();
 }
 
-function padded(bytes: number, alignment: number): number {
+/** Alignment of tensors in files that do not state one. */
+const DEFAULT_ALIGNMENT = 32;
+
+/** Returns the bytes of a tensor's data with the padding after it. */
+export function padded(bytes: number, alignment = DEFAULT_ALIGNMENT): number {
   return Math.ceil(bytes / alignment) * alignment;
 }
 
-function ggmlId(tensor: TensorData): number {
+function ggmlId(tensor: Omit<TensorData, "data">): number {
   const { ggmlId } = TENSOR_TYPES[tensor.type];
   if (ggmlId === undefined) throw new Error(`${tensor.name}: GGUF has no type ${tensor.type}`);
   return ggmlId;
@@ -86,6 +101,10 @@ function writeType(out: ByteWriter, type: string): void {
 }
 
 function writeField(out: ByteWriter, field: GgufField): void {
+  if (field[0] === "encoded") {
+    out.bytes(field[1]);
+    return;
+  }
   writeType(out, field[0]);
   switch (field[0]) {
     case "array":

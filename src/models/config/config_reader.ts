@@ -1,7 +1,9 @@
 import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
+import type { GgufField } from "../../formats/gguf/writer.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
 import { quote } from "../../formats/quote.ts";
+import type { GgufSink } from "../gguf_rules.ts";
 import { configDefaults, settingAlias } from "./config_defaults.ts";
 
 /**
@@ -12,6 +14,11 @@ export type Key = readonly [huggingFace: string | undefined, gguf: string | unde
 
 /** Settings of a model whose GGUF keys have no architecture prefix. */
 const UNPREFIXED = /^xielu\./;
+
+/** Returns the whole key of a setting in GGUF files of an architecture. */
+export function ggufKey(architecture: string, key: string): string {
+  return UNPREFIXED.test(key) ? key : `${architecture}.${key}`;
+}
 
 /** Largest value of any size in a config. Keeps products of two within 2^53. */
 const MAX_SIZE = 2 ** 26;
@@ -31,10 +38,13 @@ export class ConfigReader {
   readonly #checkpoint: Checkpoint;
   readonly #defaults: JsonObject;
   readonly #layer: number | undefined;
+  /** Receives the settings of a folder, under the names of GGUF files. */
+  readonly sink: GgufSink | undefined;
 
   /** @param layer the layer whose settings are read where they differ between layers */
-  constructor(checkpoint: Checkpoint, layer?: number) {
+  constructor(checkpoint: Checkpoint, layer?: number, sink?: GgufSink) {
     this.#checkpoint = checkpoint;
+    this.sink = sink;
     this.#layer = layer;
     this.isGguf = checkpoint.kind === "gguf";
     this.modelType = checkpoint.modelType;
@@ -47,7 +57,7 @@ export class ConfigReader {
    * `per_layer_config`.
    */
   ofLayer(index: number): ConfigReader {
-    return new ConfigReader(this.#checkpoint, index);
+    return new ConfigReader(this.#checkpoint, index, this.sink);
   }
 
   /** Returns the value of a key, or `undefined` if it is null, or absent without a default. */
@@ -88,6 +98,7 @@ export class ConfigReader {
     if (!Number.isSafeInteger(value) || Number(value) < min || Number(value) > max) {
       throw this.invalid(key, value, `a whole number from ${min} to ${max}`);
     }
+    this.#note(key, ["u32", Number(value)]);
     return Number(value);
   }
 
@@ -101,6 +112,7 @@ export class ConfigReader {
     if (typeof value !== "number" || !Number.isFinite(Math.fround(value))) {
       throw this.invalid(key, value, "a finite number, of at most 3.4e38");
     }
+    this.#note(key, ["f32", value]);
     return value;
   }
 
@@ -118,6 +130,7 @@ export class ConfigReader {
   boolean(key: Key, fallback?: boolean): boolean {
     const value = this.#orElse(key, fallback);
     if (typeof value !== "boolean") throw this.invalid(key, value, "true or false");
+    this.#note(key, ["bool", value]);
     return value;
   }
 
@@ -191,6 +204,12 @@ export class ConfigReader {
     return this.setting(name);
   }
 
+  /** Tells the sink a setting that both formats have. */
+  #note([huggingFace, gguf]: Key, field: GgufField): void {
+    if (this.isGguf || huggingFace === undefined || gguf === undefined) return;
+    this.sink?.setting(gguf, field);
+  }
+
   #ofAllLayers(key: Key, value: unknown): unknown {
     const list = asList(value);
     if (list === undefined || list.length === 0) return value;
@@ -204,8 +223,7 @@ export class ConfigReader {
 
   #name(key: Key): string | undefined {
     if (!this.isGguf) return key[0];
-    if (key[1] === undefined || UNPREFIXED.test(key[1])) return key[1];
-    return `${this.modelType}.${key[1]}`;
+    return key[1] && ggufKey(this.modelType, key[1]);
   }
 }
 

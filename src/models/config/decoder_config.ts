@@ -142,6 +142,13 @@ export function slidingWindows(
   return isSliding.map((sliding) => sliding ? window : undefined);
 }
 
+/** Tells the sink which layers have a window, if any has one. */
+export function noteWindows(config: ConfigReader, windows: readonly (number | undefined)[]): void {
+  const isSliding = windows.map((window) => window !== undefined);
+  if (!isSliding.includes(true)) return;
+  config.sink?.setting("attention.sliding_window_pattern", ["array", "bool", isSliding]);
+}
+
 function slidingLayers(
   config: ConfigReader,
   nLayers: number,

@@ -8,17 +8,20 @@ import type { ConfigReader, Key } from "../config/config_reader.ts";
 import { type DecoderConfig, decoderConfig } from "../config/decoder_config.ts";
 import { biasRule, type Block, loadAttention, loadPlainMlp, MLP_NAMES } from "../parts/blocks.ts";
 import { loadRope, preNormDecoder } from "../parts/decoder.ts";
+import type { GgufSink } from "../gguf_rules.ts";
 import type { WeightLoader } from "../weights/weight_loader.ts";
 
 export const apertus: Family = {
   huggingFace: ["apertus"],
   gguf: ["apertus"],
+  writes: { apertus: { architecture: "apertus" } },
   load(source) {
     const { config } = source;
     const isXielu = config.isGguf || config.string(["hidden_act", undefined]) === "xielu";
     const c = decoderConfig(config, { hasOwnActivation: isXielu });
     const rope = loadRope(source, c, { layout: "half" });
     const bias = biasRule(config, "attention_bias", false);
+    if (config.sink !== undefined && isXielu) noteXielu(config.sink, source.weights, c.nLayers);
     return preNormDecoder(source, c, {
       inputNorm: ["attention_layernorm", "attn_norm"],
       mlpNorm: ["feedforward_layernorm", "ffn_norm"],
@@ -44,6 +47,9 @@ function loadXieluMlp(
     recorder.matmul(recorder.xielu(recorder.matmul(x, up), options), down, { residual });
 }
 
+/** Parameters of the activation, with their defaults. */
+const XIELU = { alpha_p: undefined, alpha_n: undefined, beta: 0.5, eps: -1e-6 } as const;
+
 /** Reads the parameters of a layer: tensors of one number, or in GGUF lists of settings. */
 function readXielu(
   config: ConfigReader,
@@ -51,17 +57,28 @@ function readXielu(
   { nLayers }: DecoderConfig,
   layer: number,
 ): XieluOptions {
-  const stored = (name: string, fallback?: number) =>
+  const stored = (name: keyof typeof XIELU) =>
     config.isGguf
-      ? layerNumber(config, [undefined, `xielu.${name}`], nLayers, layer, fallback)
-      : weights.number([`mlp.act_fn.${name}`, undefined], fallback);
-  const beta = stored("beta", 0.5);
+      ? layerNumber(config, [undefined, `xielu.${name}`], nLayers, layer, XIELU[name])
+      : weights.number([`mlp.act_fn.${name}`, undefined], XIELU[name]);
+  const beta = stored("beta");
   return {
     alphaP: softplus(stored("alpha_p")),
     alphaN: beta + softplus(stored("alpha_n")),
     beta,
-    eps: stored("eps", -1e-6),
+    eps: stored("eps"),
   };
+}
+
+/** Passes the stored parameters of all layers on as the settings of GGUF files. */
+function noteXielu(sink: GgufSink, weights: WeightLoader, nLayers: number): void {
+  for (const [name, fallback] of Object.entries(XIELU)) {
+    const values = Array.from(
+      { length: nLayers },
+      (_, i) => weights.layer(i).number([`mlp.act_fn.${name}`, undefined], fallback),
+    );
+    sink.setting(`xielu.${name}`, ["array", "f32", values]);
+  }
 }
 
 /** Returns a layer's entry of a setting, which may also be one number for all layers. */

@@ -16,6 +16,7 @@ const LOGIT_SCALE: Key = ["logit_scale", "logit_scale"];
 export const cohere: Family = {
   huggingFace: ["cohere", "cohere2"],
   gguf: ["command-r", "cohere2"],
+  writes: { cohere: { architecture: "command-r" }, cohere2: { architecture: "cohere2" } },
   load(source) {
     const { config } = source;
     const c = decoderConfig(config, {

@@ -13,6 +13,11 @@ import { sharedExpertMlp } from "../parts/shared_expert_moe.ts";
 export const deepseek: Family = {
   huggingFace: ["deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite"],
   gguf: ["deepseek2"],
+  writes: {
+    deepseek_v2: { architecture: "deepseek2" },
+    deepseek_v3: { architecture: "deepseek2" },
+    kimi_k2: { architecture: "deepseek2" },
+  },
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);
@@ -54,6 +59,7 @@ function attentionScale(config: ConfigReader, p: RopeParameters, headDim: number
   // llama.cpp's converter writes a tenth of the value.
   const strength = (p.has("mscale_all_dim") ? p.number("mscale_all_dim") : 0) *
     (config.isGguf ? 10 : 1);
+  config.sink?.setting("rope.scaling.yarn_log_multiplier", ["f32", strength / 10]);
   const factor = strength === 0 || p.type === "default" ? 1 : p.positive("factor");
   const length = factor <= 1 ? 1 : 0.1 * strength * Math.log(factor) + 1;
   return length * length / Math.sqrt(headDim);

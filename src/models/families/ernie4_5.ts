@@ -13,6 +13,10 @@ import { addShared, SHARED_EXPERTS } from "../parts/shared_expert_moe.ts";
 export const ernie4_5: Family = {
   huggingFace: ["ernie4_5", "ernie4_5_moe"],
   gguf: ["ernie4_5", "ernie4_5-moe"],
+  writes: {
+    ernie4_5: { architecture: "ernie4_5" },
+    ernie4_5_moe: { architecture: "ernie4_5-moe" },
+  },
   load(source) {
     const { config } = source;
     const bias = biasRule(config, "use_bias", false);
@@ -58,6 +62,10 @@ function mixtureLoader(config: ConfigReader, c: DecoderConfig, bias: BiasRule): 
     choiceBiasShape: [1, counts.nExperts],
     names: MLP_EXPERTS,
   };
+  config.sink?.setting("expert_shared_feed_forward_length", [
+    "u32",
+    nShared * experts.intermediateSize,
+  ]);
   return (weights, layer) => {
     if (layer < first || layer > last || (layer + 1) % step !== 0) {
       return loadGatedMlp(weights, c, { bias });

@@ -17,6 +17,7 @@ import { loadRope, preNormDecoder, sandwichNormDecoder } from "../parts/decoder.
 export const gemma: Family = {
   huggingFace: ["gemma"],
   gguf: ["gemma"],
+  writes: { gemma: { architecture: "gemma", addsToNorms: true } },
   load(source) {
     const c = gemmaConfig(source.config);
     // The first files say "gelu" and mean its tanh form; every implementation reads it so.
@@ -37,6 +38,7 @@ export const gemma: Family = {
 export const gemma2: Family = {
   huggingFace: ["gemma2"],
   gguf: ["gemma2"],
+  writes: { gemma2: { architecture: "gemma2", addsToNorms: true } },
   load(source) {
     const { config } = source;
     const c = gemmaConfig(config);
@@ -63,6 +65,7 @@ export const gemma2: Family = {
 export const gemma3: Family = {
   huggingFace: ["gemma3_text"],
   gguf: ["gemma3", "gemma-embedding"],
+  writes: { gemma3_text: { architecture: "gemma3", addsToNorms: true } },
   load(source) {
     const { config } = source;
     const c = gemmaConfig(config);

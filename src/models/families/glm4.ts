@@ -17,6 +17,7 @@ import { sharedExpertMlp } from "../parts/shared_expert_moe.ts";
 export const glm4: Family = {
   huggingFace: ["glm4"],
   gguf: ["glm4"],
+  writes: { glm4: { architecture: "glm4" } },
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);
@@ -39,6 +40,7 @@ export const glm4: Family = {
 export const glm4Moe: Family = {
   huggingFace: ["glm4_moe"],
   gguf: ["glm4moe"],
+  writes: { glm4_moe: { architecture: "glm4moe" } },
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);

@@ -11,6 +11,7 @@ import { loadMoe, readExpertCounts } from "../parts/moe.ts";
 export const gptOss: Family = {
   huggingFace: ["gpt_oss"],
   gguf: ["gpt-oss"],
+  writes: { gpt_oss: { architecture: "gpt-oss" } },
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);

@@ -16,6 +16,10 @@ import type { WeightLoader } from "../weights/weight_loader.ts";
 export const granite: Family = {
   huggingFace: ["granite", "granitemoe", "granitemoeshared", "granitemoehybrid"],
   gguf: ["granite", "granitemoe", "granitehybrid"],
+  writes: {
+    granite: { architecture: "granite", reordersHeads: true },
+    granitemoe: { architecture: "granitemoe", reordersHeads: true },
+  },
   load(source) {
     const { config } = source;
     const isMamba = mambaLayers(config);

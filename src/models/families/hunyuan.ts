@@ -13,6 +13,7 @@ const NAMES: AttentionNames = {
 export const hunyuan: Family = {
   huggingFace: ["hunyuan_v1_dense"],
   gguf: ["hunyuan-dense"],
+  writes: { hunyuan_v1_dense: { architecture: "hunyuan-dense" } },
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);

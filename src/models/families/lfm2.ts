@@ -20,6 +20,7 @@ import {
 import { type LoadBlock, loadRope, preNormDecoder } from "../parts/decoder.ts";
 import { loadMoe, type MoeParts, readExpertCounts } from "../parts/moe.ts";
 import { indexAmongKind, loadConv, MAX_CONV_WIDTH } from "../parts/recurrence.ts";
+import { GGUF_SIGMOID } from "../parts/shared_expert_moe.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
 const ATTENTION: AttentionNames = {
@@ -43,10 +44,14 @@ const FINAL_NORMS: readonly TensorName[] = [
 export const lfm2: Family = {
   huggingFace: ["lfm2", "lfm2_moe"],
   gguf: ["lfm2", "lfm2moe"],
+  writes: { lfm2: { architecture: "lfm2" }, lfm2_moe: { architecture: "lfm2moe" } },
   load(source) {
     const { config, weights } = source;
     const isConv = convLayers(config);
     const c = lfm2Config(config, isConv);
+    const kvHeads = isConv.map((conv) => conv ? 0 : c.nKvHeads);
+    config.sink?.setting("attention.head_count_kv", ["array", "i32", kvHeads]);
+    config.sink?.setting("feed_forward_length", ["u32", c.intermediateSize]);
     const rope = loadRope(source, c, { layout: "half" });
     const width = config.int(["conv_L_cache", "shortconv.l_cache"], {
       min: 2,
@@ -137,6 +142,7 @@ function mlpLoader({ config }: ModelSource, c: DecoderConfig): LoadBlock {
     min: 0,
     fallback: 2,
   });
+  config.sink?.setting("expert_gating_func", ["u32", GGUF_SIGMOID]);
   const isBiased = config.isGguf || config.boolean(["use_expert_bias", undefined], true);
   const experts: MoeParts = {
     ...readExpertCounts(config, ["num_experts", "expert_count"]),

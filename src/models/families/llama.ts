@@ -17,6 +17,7 @@ import {
 export const llama: Family = {
   huggingFace: ["llama"],
   gguf: ["llama"],
+  writes: { llama: { architecture: "llama", reordersHeads: true } },
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);
@@ -34,6 +35,7 @@ export const llama: Family = {
 export const arcee: Family = {
   huggingFace: ["arcee"],
   gguf: ["arcee"],
+  writes: { arcee: { architecture: "arcee", reordersHeads: true } },
   load(source) {
     const { config } = source;
     const c = decoderConfig(config, { activation: "relu_squared" });
@@ -51,6 +53,7 @@ export const arcee: Family = {
 export const seedOss: Family = {
   huggingFace: ["seed_oss"],
   gguf: ["seed_oss"],
+  writes: { seed_oss: { architecture: "seed_oss" } },
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);
@@ -75,6 +78,7 @@ const PHI3_SCALING = ["default", "longrope", "su", "none"];
 export const phi3: Family = {
   huggingFace: ["phi3"],
   gguf: ["phi3"],
+  writes: { phi3: { architecture: "phi3" } },
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);

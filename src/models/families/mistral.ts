@@ -14,6 +14,10 @@ import { loadMoe, readExpertCounts } from "../parts/moe.ts";
 export const mistral: Family = {
   huggingFace: ["mistral", "ministral", "ministral3"],
   gguf: ["mistral3"],
+  writes: {
+    mistral: { architecture: "llama", reordersHeads: true },
+    ministral3: { architecture: "mistral3", reordersHeads: true },
+  },
   load(source) {
     const { config } = source;
     const whole = decoderConfig(config);
@@ -55,6 +59,7 @@ const EXPERT = "block_sparse_moe.experts.{}";
 export const mixtral: Family = {
   huggingFace: ["mixtral"],
   gguf: [],
+  writes: { mixtral: { architecture: "llama", reordersHeads: true } },
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);

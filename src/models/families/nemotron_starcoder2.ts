@@ -16,6 +16,7 @@ import { loadRope, preNormDecoder } from "../parts/decoder.ts";
 export const nemotron: Family = {
   huggingFace: ["nemotron"],
   gguf: ["nemotron"],
+  writes: { nemotron: { architecture: "nemotron", addsToNorms: true } },
   load(source) {
     const { config } = source;
     const c = decoderConfig(config, {
@@ -35,6 +36,7 @@ export const nemotron: Family = {
 export const starcoder2: Family = {
   huggingFace: ["starcoder2"],
   gguf: ["starcoder2"],
+  writes: { starcoder2: { architecture: "starcoder2" } },
   load(source) {
     const { config } = source;
     const c = decoderConfig(config, {

@@ -2,7 +2,12 @@
 import type { Recorder, Value } from "../../backend.ts";
 import type { Family } from "../causal_lm.ts";
 import type { Key } from "../config/config_reader.ts";
-import { type DecoderConfig, decoderConfig, slidingWindows } from "../config/decoder_config.ts";
+import {
+  type DecoderConfig,
+  decoderConfig,
+  noteWindows,
+  slidingWindows,
+} from "../config/decoder_config.ts";
 import { loadAttention, loadGatedMlp } from "../parts/blocks.ts";
 import { loadRope, postNormDecoder, preNormDecoder } from "../parts/decoder.ts";
 import { loadMoe, MLP_EXPERTS, readExpertCounts } from "../parts/moe.ts";
@@ -15,11 +20,13 @@ import type { WeightLoader } from "../weights/weight_loader.ts";
 export const olmo2: Family = {
   huggingFace: ["olmo2", "olmo3"],
   gguf: ["olmo2"],
+  writes: { olmo2: { architecture: "olmo2" }, olmo3: { architecture: "olmo2" } },
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);
     const mayHaveWindows = config.modelType === "olmo3" || config.isGguf;
     const windows = mayHaveWindows ? slidingWindows(config, c.nLayers, 4) : [];
+    noteWindows(config, windows);
     const ropeOf = (layerType: "full_attention" | "sliding_attention") =>
       loadRope(source, c, { layout: "half", layerType: mayHaveWindows ? layerType : undefined });
     const global = ropeOf("full_attention");
@@ -42,6 +49,7 @@ export const olmo2: Family = {
 export const olmoe: Family = {
   huggingFace: ["olmoe"],
   gguf: ["olmoe"],
+  writes: { olmoe: { architecture: "olmoe" } },
   load(source) {
     const { config } = source;
     const clip: Key = ["clip_qkv", "attention.clamp_kqv"];

@@ -14,6 +14,7 @@ import { isDenseLayer, qwenExperts, qwenSharedExperts } from "../parts/qwen_expe
 export const qwen2: Family = {
   huggingFace: ["qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"],
   gguf: ["qwen2", "qwen2vl"],
+  writes: { qwen2: { architecture: "qwen2" } },
   load(source) {
     const c = decoderConfig(source.config);
     return loadQwen(source, c, {
@@ -27,6 +28,7 @@ export const qwen2: Family = {
 export const qwen3: Family = {
   huggingFace: ["qwen3", "qwen3_vl_text"],
   gguf: ["qwen3", "qwen3vl"],
+  writes: { qwen3: { architecture: "qwen3" } },
   load(source) {
     const c = decoderConfig(source.config);
     return loadQwen(source, c, {
@@ -41,6 +43,7 @@ export const qwen3: Family = {
 export const qwen2Moe: Family = {
   huggingFace: ["qwen2_moe"],
   gguf: ["qwen2moe"],
+  writes: { qwen2_moe: { architecture: "qwen2moe" } },
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);
@@ -72,6 +75,7 @@ const VISION_EXPERTS = {
 export const qwen3Moe: Family = {
   huggingFace: ["qwen3_moe", "qwen3_vl_moe_text"],
   gguf: ["qwen3moe", "qwen3vlmoe"],
+  writes: { qwen3_moe: { architecture: "qwen3moe" } },
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);

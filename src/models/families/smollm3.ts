@@ -8,6 +8,7 @@ import { llamaRopeLayout, loadRope, preNormDecoder } from "../parts/decoder.ts";
 export const smollm3: Family = {
   huggingFace: ["smollm3"],
   gguf: ["smollm3"],
+  writes: { smollm3: { architecture: "smollm3", reordersHeads: true } },
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);

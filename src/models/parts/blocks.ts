@@ -153,9 +153,7 @@ export function loadAttention(
   const out = weights.matrix(names.out, hiddenSize, qSize);
   const outBias = loadBias(weights, names.out, hiddenSize, parts.outputBias);
   const { qNorm, kNorm, rotatedNorm } = loadQkNorms(weights, c, parts.qkNorm, names);
-  const sinks = parts.hasSinks
-    ? weights.vector(SINKS, nHeads, weights.isGguf ? "weight" : "")
-    : undefined;
+  const sinks = parts.hasSinks ? weights.vector(SINKS, nHeads, ["", "weight"]) : undefined;
   const { rope, window, softcap } = parts;
 
   const append = (pass: ForwardPass, x: Value): Value => {

@@ -39,6 +39,7 @@ export function latentDims(config: ConfigReader): LatentDims {
   const plain = config.isGguf
     ? config.int([undefined, length("attention.key_length")]) - rotated
     : config.int(["qk_nope_head_dim", undefined]);
+  config.sink?.setting("attention.key_length", ["u32", plain + rotated]);
   if (plain < 1) throw config.invalid(["", "attention.key_length"], plain + rotated, "more");
   return {
     queryRank: config.raw(queryRank) === undefined ? undefined : config.int(queryRank),

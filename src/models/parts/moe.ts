@@ -92,7 +92,7 @@ export function loadRoutedExperts(
   const { nExperts, intermediateSize, unit = c.activation } = parts;
   const { choiceBias, choiceBiasShape = [nExperts] } = parts;
   const bias = choiceBias &&
-    weights.row(choiceBias, nExperts, choiceBiasShape, weights.isGguf ? "bias" : "");
+    weights.row(choiceBias, nExperts, choiceBiasShape, ["", "bias"]);
   const { gateUp, gateUpBias, down, downBias } = loadExperts(weights, c.hiddenSize, parts);
 
   return (recorder, logits, x, residual) => {
@@ -132,6 +132,8 @@ export function loadSharedMoe(
   };
 }
 
+const GATE_EXPERTS = "ffn_gate_exps";
+const UP_EXPERTS = "ffn_up_exps";
 /** Some GGUF files hold gate and up in one tensor. */
 const GATE_UP_EXPERTS: TensorName = [undefined, "ffn_gate_up_exps"];
 const DOWN_EXPERTS: TensorName = [undefined, "ffn_down_exps"];
@@ -157,12 +159,17 @@ export function loadExperts(
   if (names !== undefined && "gateUp" in names) {
     const gateUp = { nExperts, rows: 2 * intermediateSize, cols: hiddenSize, ...names };
     const down = { ...gateUp, rows: hiddenSize, cols: intermediateSize, isInterleaved: false };
-    return {
-      gateUp: loadStackedExperts(weights, names.gateUp, gateUp),
-      gateUpBias: hasBias ? loadStackedBiases(weights, names.gateUp, gateUp) : undefined,
-      down: loadStackedExperts(weights, names.down, down),
-      downBias: hasBias ? loadStackedBiases(weights, names.down, down) : undefined,
+    const load = (name: string, shape: typeof gateUp, gguf: readonly string[]) => {
+      const parts = gguf.map((part) => [part, shape.rows / gguf.length] as const);
+      const weight = loadStackedExperts(weights, name, shape);
+      weights.noteExperts(weight, parts, nExperts);
+      const bias = hasBias ? loadStackedBiases(weights, name, shape) : undefined;
+      if (bias !== undefined) weights.noteExpertBiases(bias, parts);
+      return [weight, bias] as const;
     };
+    const [gateUpWeight, gateUpBias] = load(names.gateUp, gateUp, [GATE_EXPERTS, UP_EXPERTS]);
+    const [downWeight, downBias] = load(names.down, down, ["ffn_down_exps"]);
+    return { gateUp: gateUpWeight, gateUpBias, down: downWeight, downBias };
   }
   if (weights.has(GATE_UP_EXPERTS)) {
     const gateUp = weights.tensor(GATE_UP_EXPERTS, "weight", [
@@ -179,8 +186,8 @@ export function loadExperts(
     };
   }
   const gateUpRows = [
-    [[names?.gate, "ffn_gate_exps"], intermediateSize],
-    [[names?.up, "ffn_up_exps"], intermediateSize],
+    [[names?.gate, GATE_EXPERTS], intermediateSize],
+    [[names?.up, UP_EXPERTS], intermediateSize],
   ] as const;
   const downRows = [[[names?.down, "ffn_down_exps"], hiddenSize]] as const;
   const biasOf = (rows: typeof gateUpRows | typeof downRows) =>

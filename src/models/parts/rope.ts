@@ -1,6 +1,7 @@
 /** Rotary position embedding: frequencies for every kind of scaling in use. */
 import type { RopeLayout } from "../../backend.ts";
 import type { ConfigReader, Key } from "../config/config_reader.ts";
+import type { GgufSink } from "../gguf_rules.ts";
 import { type RopeLayers, RopeParameters } from "../config/rope_parameters.ts";
 
 /** Rotation of queries and keys. */
@@ -56,12 +57,65 @@ export function readRope(config: ConfigReader, request: RopeRequest): Rope {
     (_, i) => theta ** (-2 * i / rotaryDim),
   );
   const { invFreq, scale } = scaleFrequencies(plain, theta, p, request);
+  if (config.sink !== undefined) {
+    noteRope(config.sink, p, request, { plain, invFreq, scale, theta });
+  }
   const { always } = request.divisors ?? {};
   const rounded = Float32Array.from(always === undefined ? invFreq : divide(invFreq, always, p));
   if (!rounded.every((frequency) => Number.isFinite(frequency) && frequency >= 0)) {
     throw p.invalid("rope_theta", theta, "a base whose frequencies, once scaled, are finite");
   }
   return { invFreq: rounded, scale, layout: request.layout };
+}
+
+/** Passes the settings of a folder's rotation on as GGUF files have them. */
+function noteRope(
+  sink: GgufSink,
+  p: RopeParameters,
+  request: RopeRequest,
+  { plain, invFreq, scale, theta }: Scaled & {
+    readonly plain: Float64Array;
+    readonly theta: number;
+  },
+): void {
+  if (request.layerType === "sliding_attention") {
+    sink.setting("rope.freq_base_swa", ["f32", theta]);
+    return;
+  }
+  // Without scaling, the base alone has the effect of dynamic scaling with an alpha.
+  const base = p.type === "dynamic" && plain.length > 1
+    ? (plain[0]! / invFreq[1]!) ** plain.length
+    : theta;
+  sink.setting("rope.freq_base", ["f32", base]);
+  sink.setting("rope.dimension_count", ["u32", 2 * plain.length]);
+  const original = () => p.positive("original_max_position_embeddings", request.contextLength);
+  switch (p.type) {
+    case "linear":
+      sink.setting("rope.scaling.type", ["string", "linear"]);
+      sink.setting("rope.scaling.factor", ["f32", p.positive("factor")]);
+      break;
+    case "yarn":
+      sink.setting("rope.scaling.type", ["string", "yarn"]);
+      sink.setting("rope.scaling.factor", [
+        "f32",
+        p.derived("factor", request.contextLength / original()),
+      ]);
+      sink.setting("rope.scaling.original_context_length", ["u32", original()]);
+      sink.setting("rope.scaling.yarn_beta_fast", ["f32", p.derived("beta_fast", 32)]);
+      sink.setting("rope.scaling.yarn_beta_slow", ["f32", p.derived("beta_slow", 1)]);
+      break;
+    case "llama3":
+      sink.numbers("rope_freqs.weight", Float32Array.from(plain, (f, i) => f / invFreq[i]!));
+      break;
+    case "longrope":
+    case "su":
+      sink.setting("rope.scaling.attn_factor", ["f32", scale]);
+      sink.setting("rope.scaling.original_context_length", ["u32", original()]);
+      for (const length of ["long", "short"]) {
+        const factors = p.positives(`${length}_factor`, plain.length);
+        sink.numbers(`rope_factors_${length}.weight`, Float32Array.from(factors));
+      }
+  }
 }
 
 function rotaryDimension(

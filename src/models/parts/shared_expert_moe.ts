@@ -14,7 +14,7 @@ export const SHARED_EXPERTS = {
 } as const satisfies Record<string, TensorName>;
 
 /** Value of GGUF's `expert_gating_func` for sigmoid scores. */
-const GGUF_SIGMOID = 2;
+export const GGUF_SIGMOID = 2;
 
 /** Defaults of settings that a config lacks. */
 interface SharedExpertDefaults {
@@ -103,6 +103,9 @@ function readScores(
   }
   const key: Key = ["scoring_func", undefined];
   const name = config.raw(key) ?? fallback;
-  if (name === "softmax" || name === "sigmoid") return name;
+  if (name === "softmax" || name === "sigmoid") {
+    config.sink?.setting("expert_gating_func", ["u32", name === "sigmoid" ? GGUF_SIGMOID : 1]);
+    return name;
+  }
   throw config.invalid(key, name, '"softmax" or "sigmoid"');
 }

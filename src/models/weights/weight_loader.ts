@@ -4,6 +4,7 @@ import { InputFile } from "../../formats/file.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
 import { quote } from "../../formats/quote.ts";
 import { assertComputable, type TensorInfo, type TensorType } from "../../formats/tensor_info.ts";
+import type { GgufSink, TensorRows } from "../gguf_rules.ts";
 import { withColumnOrder } from "./column_order.ts";
 
 /**
@@ -12,12 +13,17 @@ import { withColumnOrder } from "./column_order.ts";
  */
 export type TensorName = readonly [huggingFace: string | undefined, gguf: string | undefined];
 
+/** Suffix of a tensor name: `weight`, `bias` or nothing; a pair if the formats differ. */
+type Suffix = string | readonly [huggingFace: string, gguf: string];
+
 /** State that the loaders of one checkpoint share. */
 interface Shared {
   /** Names of the requested tensors. */
   readonly used: Set<string>;
   /** Prefixes of the requested layers. */
   readonly layers: Set<string>;
+  /** Receives the tensors of a folder, under their names in GGUF files. */
+  readonly sink: GgufSink | undefined;
   readonly mapped: { readonly weight: Weight; readonly slices: readonly WeightSlice[] }[];
 }
 
@@ -42,34 +48,41 @@ export class WeightLoader {
   readonly isGguf: boolean;
   readonly #checkpoint: Checkpoint;
   readonly #prefix: string;
+  /** Prefix of the layer's tensors in GGUF files. */
+  readonly #ggufPrefix: string;
   readonly #shared: Shared;
 
-  private constructor(backend: Backend, checkpoint: Checkpoint, prefix: string, shared: Shared) {
+  private constructor(
+    backend: Backend,
+    checkpoint: Checkpoint,
+    prefix: string,
+    ggufPrefix: string,
+    shared: Shared,
+  ) {
     this.backend = backend;
     this.isGguf = checkpoint.kind === "gguf";
     this.#checkpoint = checkpoint;
-    this.#prefix = prefix;
+    this.#prefix = this.isGguf ? ggufPrefix : prefix;
+    this.#ggufPrefix = ggufPrefix;
     this.#shared = shared;
   }
 
   /** Returns a loader for the tensors outside the layers. */
-  static for(backend: Backend, checkpoint: Checkpoint): WeightLoader {
-    const prefix = checkpoint.kind === "gguf" ? "" : DECODER_PREFIX;
-    const shared = { used: new Set<string>(), layers: new Set<string>(), mapped: [] };
-    return new WeightLoader(backend, checkpoint, prefix, shared);
+  static for(backend: Backend, checkpoint: Checkpoint, sink?: GgufSink): WeightLoader {
+    const shared = { used: new Set<string>(), layers: new Set<string>(), mapped: [], sink };
+    return new WeightLoader(backend, checkpoint, DECODER_PREFIX, "", shared);
   }
 
   /** Returns a loader for the tensors of one layer. */
   layer(index: number): WeightLoader {
-    const prefix = this.isGguf ? `blk.${index}.` : `${this.#prefix}layers.${index}.`;
-    this.#shared.layers.add(prefix);
-    return new WeightLoader(this.backend, this.#checkpoint, prefix, this.#shared);
+    const [prefix, ggufPrefix] = [`${DECODER_PREFIX}layers.${index}.`, `blk.${index}.`];
+    this.#shared.layers.add(this.isGguf ? ggufPrefix : prefix);
+    return new WeightLoader(this.backend, this.#checkpoint, prefix, ggufPrefix, this.#shared);
   }
 
   /** Returns a loader for the tensors under another prefix, of folders and of GGUF files. */
   under([huggingFace, gguf]: readonly [huggingFace: string, gguf: string]): WeightLoader {
-    const prefix = this.isGguf ? gguf : huggingFace;
-    return new WeightLoader(this.backend, this.#checkpoint, prefix, this.#shared);
+    return new WeightLoader(this.backend, this.#checkpoint, huggingFace, gguf, this.#shared);
   }
 
   /** Names of the tensors that were not requested. */
@@ -123,12 +136,12 @@ export class WeightLoader {
     return undefined;
   }
 
-  has(name: TensorName, suffix = "weight"): boolean {
+  has(name: TensorName, suffix: Suffix = "weight"): boolean {
     return this.#find(name, suffix) !== undefined;
   }
 
   /** True if the tensor exists and has this shape. */
-  hasShape(name: TensorName, suffix: string, expected: readonly number[]): boolean {
+  hasShape(name: TensorName, suffix: Suffix, expected: readonly number[]): boolean {
     const shape = this.#find(name, suffix)?.shape;
     return shape?.length === expected.length && shape.every((size, i) => size === expected[i]);
   }
@@ -154,7 +167,13 @@ export class WeightLoader {
     const slices = parts.map(([name, rows]) => {
       return { tensor: this.#require(name, "weight", [rows, cols]) };
     });
-    return this.#map(slices, cols);
+    const weight = this.#map(slices, cols);
+    let first = 0;
+    for (const [name, rows] of parts) {
+      this.#note(name, "weight", { weight, ranges: [[first, rows]], shape: [rows, cols] });
+      first += rows;
+    }
+    return weight;
   }
 
   /**
@@ -175,7 +194,46 @@ export class WeightLoader {
         }
       }
     }
-    return this.#map(slices, cols, nExperts);
+    const weight = this.#map(slices, cols, nExperts);
+    this.noteExperts(weight, names.map(([[, gguf], rows]) => [gguf, rows]), nExperts);
+    return weight;
+  }
+
+  /** Tells the sink which rows of each expert form the tensors of a GGUF file. */
+  noteExperts(
+    weight: Weight,
+    names: readonly (readonly [gguf: string | undefined, rows: number])[],
+    nExperts: number,
+  ): void {
+    const step = names.reduce((sum, [, rows]) => sum + rows, 0);
+    let first = 0;
+    for (const [gguf, rows] of names) {
+      const begin = first;
+      const ranges = Array.from(
+        { length: nExperts },
+        (_, expert) => [expert * step + begin, rows] as const,
+      );
+      const shape = [nExperts, rows, weight.cols];
+      this.#note([undefined, gguf], "weight", { weight, ranges, shape });
+      first += rows;
+    }
+  }
+
+  /** The same for their biases, a row for each expert. */
+  noteExpertBiases(
+    weight: Weight,
+    names: readonly (readonly [gguf: string, size: number])[],
+  ): void {
+    let first = 0;
+    for (const [gguf, size] of names) {
+      this.#note([undefined, gguf], "bias", {
+        weight,
+        ranges: [[0, weight.rows]],
+        columns: [first, size],
+        shape: [weight.rows, size],
+      });
+      first += size;
+    }
   }
 
   /**
@@ -197,21 +255,30 @@ export class WeightLoader {
   }
 
   /** Loads a vector as a weight of one row. */
-  vector(name: TensorName, size: number, suffix = "weight"): Weight {
-    return this.#map([{ tensor: this.#require(name, suffix, [size]) }], size);
+  vector(name: TensorName, size: number, suffix: Suffix = "weight"): Weight {
+    const weight = this.#map([{ tensor: this.#require(name, suffix, [size]) }], size);
+    this.#noteWhole(name, suffix, weight, [size]);
+    return weight;
   }
 
   /**
    * Loads a weight of one row that files hold as a vector or as a matrix of one row. Errors name
    * the shape `usual`.
    */
-  row(name: TensorName, size: number, usual: readonly number[], suffix = "weight"): Weight {
+  row(
+    name: TensorName,
+    size: number,
+    usual: readonly number[],
+    suffix: Suffix = "weight",
+  ): Weight {
     const shape = [[size], [1, size]].find((shape) => this.hasShape(name, suffix, shape)) ?? usual;
-    return this.mapWhole(this.#require(name, suffix, shape), size);
+    const weight = this.mapWhole(this.#require(name, suffix, shape), size);
+    this.#noteWhole(name, suffix, weight, [size]);
+    return weight;
   }
 
   /** Loads a vector if it exists. */
-  optionalVector(name: TensorName, size: number, suffix = "weight"): Weight | undefined {
+  optionalVector(name: TensorName, size: number, suffix: Suffix = "weight"): Weight | undefined {
     return this.has(name, suffix) ? this.vector(name, size, suffix) : undefined;
   }
 
@@ -249,8 +316,15 @@ export class WeightLoader {
   }
 
   /** Returns a required tensor of this shape. */
-  tensor(name: TensorName, suffix: string, shape: readonly number[]): TensorInfo {
-    return this.#require(name, suffix, shape);
+  tensor(name: TensorName, suffix: Suffix, shape: readonly number[]): TensorInfo {
+    const tensor = this.#require(name, suffix, shape);
+    if (this.#shared.sink !== undefined && name[1] !== undefined) {
+      const weight = this.#map([{ tensor }], shape.at(-1) ?? 1);
+      // GGUF has no dimensions of 1 between others.
+      const inner = shape.filter((size, i) => size > 1 || i === 0 || i === shape.length - 1);
+      this.#noteWhole(name, suffix, weight, inner);
+    }
+    return tensor;
   }
 
   /** Returns a required tensor of bytes. */
@@ -294,14 +368,25 @@ export class WeightLoader {
     return weight;
   }
 
-  #tensorName([huggingFace, gguf]: TensorName, suffix: string): string | undefined {
+  #note([, gguf]: TensorName, suffix: Suffix, rows: TensorRows): void {
+    if (this.isGguf || gguf === undefined) return;
+    const own = typeof suffix === "string" ? suffix : suffix[1];
+    this.#shared.sink?.tensor(`${this.#ggufPrefix}${gguf}${own === "" ? "" : "."}${own}`, rows);
+  }
+
+  #noteWhole(name: TensorName, suffix: Suffix, weight: Weight, shape: readonly number[]): void {
+    this.#note(name, suffix, { weight, ranges: [[0, weight.rows]], shape });
+  }
+
+  #tensorName([huggingFace, gguf]: TensorName, suffixes: Suffix): string | undefined {
     const name = this.isGguf ? gguf : huggingFace;
     if (name === undefined) return undefined;
     const prefix = HEADS.test(name) ? "" : this.#prefix;
+    const suffix = typeof suffixes === "string" ? suffixes : suffixes[this.isGguf ? 1 : 0];
     return `${prefix}${name}${suffix === "" ? "" : "."}${suffix}`;
   }
 
-  #find(name: TensorName, suffix: string): TensorInfo | undefined {
+  #find(name: TensorName, suffix: Suffix): TensorInfo | undefined {
     const full = this.#tensorName(name, suffix);
     const tensor = full === undefined ? undefined : this.#checkpoint.tensors.get(full);
     if (full !== undefined && tensor !== undefined) this.#shared.used.add(full);
@@ -309,7 +394,7 @@ export class WeightLoader {
   }
 
   /** Returns a required tensor and checks its shape if one is given. */
-  #require(name: TensorName, suffix: string, expected: readonly number[] | undefined): TensorInfo {
+  #require(name: TensorName, suffix: Suffix, expected: readonly number[] | undefined): TensorInfo {
     const tensor = this.#find(name, suffix) ?? this.#supply(name, suffix, expected);
     if (tensor === undefined) {
       const full = this.#tensorName(name, suffix) ?? name.find((part) => part !== undefined);
@@ -323,7 +408,7 @@ export class WeightLoader {
     return tensor;
   }
 
-  #supply(name: TensorName, suffix: string, expected: readonly number[] | undefined) {
+  #supply(name: TensorName, suffix: Suffix, expected: readonly number[] | undefined) {
     const full = this.#tensorName(name, suffix);
     if (full === undefined || expected === undefined) return undefined;
     return this.#checkpoint.supply?.(full, expected);

@@ -194,9 +194,9 @@ const GEMMA4: GgufPreTokenizer = { patterns: "newlines", characters: "marked", a
 /** The pre-tokenizers by the names that llama.cpp's converter writes. */
 const PRE_TOKENIZERS: ReadonlyMap<string, GgufPreTokenizer> = new Map([
   ["default", { patterns: "default" }],
+  ["llama-bpe", LLAMA3],
   ["llama3", LLAMA3],
   ["llama-v3", LLAMA3],
-  ["llama-bpe", LLAMA3],
   ["falcon3", LLAMA3],
   ["falcon-h1", LLAMA3],
   ["pixtral", LLAMA3],
@@ -247,8 +247,8 @@ const PRE_TOKENIZERS: ReadonlyMap<string, GgufPreTokenizer> = new Map([
   ["qwen2", QWEN2_NFC],
   ["deepseek-r1-qwen", QWEN2_NFC],
   ["f2llmv2", QWEN2_NFC],
-  ["kormo", QWEN2],
   ["megrez", QWEN2],
+  ["kormo", QWEN2],
   ["stablelm2", QWEN2_NFC],
   ["hunyuan", QWEN2],
   ["solar-open", QWEN2],
@@ -298,6 +298,11 @@ export function ggufPreTokenizer(name: string, where: string): GgufPreTokenizer 
     "unsupported",
     `${where} is ${quote(name)}; known are ${[...PRE_TOKENIZERS.keys()].join(", ")}`,
   );
+}
+
+/** Returns all pre-tokenizers by name; of equal ones, the name that most readers know is the first. */
+export function ggufPreTokenizers(): ReadonlyMap<string, GgufPreTokenizer> {
+  return PRE_TOKENIZERS;
 }
 
 /** Builds the pre-tokenizer of a family from its patterns. */

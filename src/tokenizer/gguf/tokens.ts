@@ -4,7 +4,7 @@ import { type AddedToken, END_OF_GENERATION, endOfGenerationIds } from "../speci
 import { Vocabulary } from "../vocabulary.ts";
 
 /** The values of `tokenizer.ggml.token_type`. */
-const NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, BYTE = 6;
+export const NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6;
 
 /** The vocabulary of a GGUF file. */
 export interface GgufTokens {

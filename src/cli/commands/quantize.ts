@@ -1,0 +1,55 @@
+/** `forge quantize`: writes a model with quantised weights as a GGUF file. */
+import { quantize } from "../../mod.ts";
+import { ForgeError } from "../../errors.ts";
+import type { Context } from "../command.ts";
+import { resolveModel } from "../model/model_path.ts";
+import type { Options } from "../options/options.ts";
+import { formatBytes, formatRows, plural } from "../output/format.ts";
+import { Progress } from "../output/progress.ts";
+import { writeStdout } from "../output/streams.ts";
+
+type QuantizeFlags = Options<"quantizedType" | "replace" | "threads" | "json" | "verbose">;
+
+const MEGA = 1e6;
+
+/** Writes the file and prints what it holds. */
+export async function run(
+  options: QuantizeFlags,
+  operands: readonly string[],
+  context: Context,
+): Promise<number> {
+  const [model, path] = operands;
+  if (model === undefined || path === undefined) {
+    throw new ForgeError("usage", "give a model and the GGUF file to write: MODEL OUT.gguf");
+  }
+  const signal = context.interruptSignal();
+  const source = await resolveModel(model, signal);
+  using progress = new Progress();
+  const { quantizedType: type = "Q4_K_M", replace, threads } = options;
+  const written = await quantize(source, path, {
+    type,
+    threads,
+    overwrite: replace,
+    signal,
+    onProgress: (done, total) =>
+      progress.update(
+        "quantising million weights",
+        Math.floor(done / MEGA),
+        Math.ceil(total / MEGA),
+      ),
+  });
+  progress.clear();
+  const { bytes, sourceBytes, weights } = written;
+  const types = Object.entries(written.types)
+    .map(([name, count]) => `${name} in ${plural(count ?? 0, "tensor")}`);
+  const result = { path, type, bytes, source_bytes: sourceBytes, weights, types: written.types };
+  await writeStdout(
+    options.json ? `${JSON.stringify(result)}\n` : formatRows([
+      ["written", path],
+      ["size", `${formatBytes(bytes)} of ${formatBytes(sourceBytes)}`],
+      ["bits per weight", (8 * bytes / weights).toFixed(2)],
+      ["types", types.join(", ")],
+    ]),
+  );
+  return 0;
+}

@@ -1,0 +1,47 @@
+/** Tests `forge quantize`: its output, its errors, and files that forge runs. */
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { join } from "@std/path";
+import { ROOT } from "../support/checkout.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { writeRandomLlama } from "../support/tiny_llama.ts";
+import { forge } from "./forge.ts";
+
+const DEMO = join(ROOT, "models", "demo");
+
+Deno.test("quantize: writes a file that runs, and says what it holds", async () => {
+  using folder = new TempFolder();
+  const path = folder.at("demo.gguf");
+  const written = await forge(["quantize", DEMO, path, "--type", "Q8_0", "-t", "2"]);
+  assertEquals([written.code, written.stderr], [0, ""]);
+  assertStringIncludes(written.stdout, "Q8_0 in 29 tensors, F32 in 9 tensors");
+  const args = ["run", "--device", "cpu", "-p", "Once upon a time", "-n", "12", "--temp", "0"];
+  const own = await forge([...args, "-m", DEMO, "--quantize", "Q8_0"]);
+  const run = await forge([...args, "-m", path]);
+  assertEquals([run.code, run.stdout], [0, own.stdout]);
+  const { stdout } = await forge(["inspect", path, "--json"]);
+  assertEquals(JSON.parse(stdout).problem, null);
+});
+
+Deno.test("quantize: what cannot be done is an error of one line", async () => {
+  using folder = new TempFolder();
+  const path = folder.write("model.gguf", "old");
+  writeRandomLlama(folder.at("other"), { config: { model_type: "gemma4_text" } });
+  for (
+    const [args, code, message] of [
+      [[DEMO], 2, "OUT"],
+      [[DEMO, path], 2, "exists already; --overwrite replaces it"],
+      [[DEMO, folder.at("x.gguf"), "--type", "Q4_K"], 2, "Q4_K_M"],
+      [[folder.at("missing"), folder.at("x.gguf")], 1, "no such"],
+      [[folder.at("other"), folder.at("x.gguf")], 1, 'has the architecture "gemma4_text"'],
+    ] as const
+  ) {
+    const result = await forge(["quantize", ...args]);
+    assertEquals([result.code, result.stdout], [code, ""], result.stderr);
+    assertStringIncludes(result.stderr, message);
+  }
+  const { code, stdout } = await forge(["quantize", DEMO, path, "--overwrite", "--json"]);
+  assertEquals(code, 0);
+  const { type, types, bytes } = JSON.parse(stdout);
+  assertEquals([type, types], ["Q4_K_M", { Q8_0: 5, F32: 9, Q5_0: 24 }]);
+  assertEquals(bytes, Deno.statSync(path).size);
+});

@@ -1,0 +1,61 @@
+/** Types of published files, as llama.cpp reports them when it loads one. */
+import { assertEquals } from "@std/assert";
+import { type MixedModel, mixedTypes, type MixName } from "../../../src/formats/gguf/mixes.ts";
+
+/** Tensors of a Llama, with experts if their number is not 0. */
+function tensorsOf(layers: number, experts: number) {
+  const parts = ["attn_q", "attn_k", "attn_v", "attn_output"];
+  const mlp = ["ffn_gate", "ffn_up", "ffn_down"];
+  const matrix = (name: string) => ({ name: `${name}.weight`, shape: [4096, 4096] });
+  const all = Array.from({ length: layers }, (_, i) => [
+    ...parts.map((part) => matrix(`blk.${i}.${part}`)),
+    ...mlp.map((part) =>
+      experts === 0
+        ? matrix(`blk.${i}.${part}`)
+        : { name: `blk.${i}.${part}_exps.weight`, shape: [experts, 4096, 4096] }
+    ),
+    ...(experts === 0 ? [] : [matrix(`blk.${i}.ffn_gate_inp`)]),
+    { name: `blk.${i}.attn_norm.weight`, shape: [4096] },
+  ]).flat();
+  return [matrix("token_embd"), ...all, matrix("output")];
+}
+
+function countsOf(mix: MixName, change: Partial<MixedModel> = {}): Record<string, number> {
+  const model = { layers: 32, heads: 32, kvHeads: 8, experts: 0, hasImportance: false, ...change };
+  const types = mixedTypes(mix, model, tensorsOf(model.layers, model.experts));
+  const counts: Record<string, number> = {};
+  for (const type of types.values()) counts[type] = (counts[type] ?? 0) + 1;
+  return counts;
+}
+
+Deno.test("mixtures have the types of llama.cpp's files of 7B and 8B models", () => {
+  assertEquals(countsOf("Q4_K_M"), { Q4_K: 193, Q6_K: 33 });
+  assertEquals(countsOf("Q5_K_M"), { Q5_K: 193, Q6_K: 33 });
+  assertEquals(countsOf("Q4_K_S"), { Q4_K: 217, Q5_K: 8, Q6_K: 1 });
+  assertEquals(countsOf("Q3_K_M"), { Q3_K: 129, Q4_K: 92, Q5_K: 4, Q6_K: 1 });
+  assertEquals(countsOf("Q3_K_L"), { Q3_K: 129, Q5_K: 96, Q6_K: 1 });
+  assertEquals(countsOf("Q2_K", { kvHeads: 32 }), { Q2_K: 129, Q3_K: 96, Q6_K: 1 });
+  assertEquals(countsOf("Q2_K"), { Q2_K: 129, Q3_K: 64, Q4_K: 32, Q6_K: 1 });
+  assertEquals(countsOf("Q4_0"), { Q4_0: 225, Q6_K: 1 });
+  assertEquals(countsOf("Q4_0", { hasImportance: true }), { Q4_0: 221, Q4_1: 4, Q6_K: 1 });
+  assertEquals(countsOf("Q8_0"), { Q8_0: 226 });
+  assertEquals(countsOf("BF16"), { BF16: 226 });
+  const mixtral = countsOf("Q4_K_M", { experts: 8 });
+  assertEquals(mixtral, { Q4_K: 113, Q5_K: 32, Q6_K: 17, Q8_0: 64 });
+});
+
+Deno.test("a tied embedding has the type of an output matrix, and narrow rows other blocks", () => {
+  const model = { layers: 2, heads: 4, kvHeads: 2, experts: 0, hasImportance: false };
+  const typesOf = (mix: MixName, cols: number) => [
+    ...mixedTypes(mix, model, [
+      { name: "token_embd.weight", shape: [100, cols] },
+      { name: "blk.0.attn_q.weight", shape: [64, cols] },
+      { name: "blk.0.attn_v.weight", shape: [64, cols] },
+      { name: "blk.0.ffn_gate_inp.weight", shape: [64, cols] },
+    ]).values(),
+  ];
+  assertEquals(typesOf("Q4_K_S", 256), ["Q6_K", "Q4_K", "Q5_K"]);
+  assertEquals(typesOf("Q4_K_S", 96), ["Q8_0", "Q5_0", "Q5_1"]);
+  assertEquals(typesOf("Q3_K_S", 96), ["Q8_0", "IQ4_NL", "IQ4_NL"]);
+  assertEquals(typesOf("Q6_K", 100), ["F16", "F16", "F16"]);
+});
