@@ -149,36 +149,36 @@ export class Generation implements Task<StepResult>, Lookahead {
     const drafted = this.draft.tokens.length;
     // Before the results: one of them may end the text, and its timings include this step.
     this.#clock.tick(milliseconds, drafted > 0 ? 1 : results.length);
-    const followed = this.#takeResults(progress);
-    this.#clock.addDraft(drafted, Math.min(drafted, followed));
+    this.#clock.addDraft(drafted, 0);
+    this.#takeResults(progress, drafted);
     if (computed < prompt.length) onPrefill?.(computed, prompt.length);
   }
 
-  /**
-   * Takes the output after the tokens, and those after tokens computed ahead while they match.
-   * Returns how many matched.
-   */
-  #takeResults({ results, ahead, readLogits }: Progress<StepResult>): number {
+  /** Takes the output after the tokens, and those after tokens computed ahead while they match. */
+  #takeResults({ results, ahead, readLogits }: Progress<StepResult>, drafted: number): void {
     const first = this.tokens.length;
-    let followed = 0;
+    const countDraft = (i: number, token: number | undefined) => {
+      if (i < drafted && token === ahead[i]) this.#clock.addDraft(0, 1);
+    };
     for (const [i, result] of results.entries()) {
       // Forced tokens are appended before their outputs arrive.
       if (this.tokens.length === first + i) {
         if (result instanceof ForgeError) throw result;
-        this.#choose(
-          this.#hostSampler?.choose(readLogits(i), result, {
-            tokens: this.tokens.view(0),
-            mask: this.draft.mask()?.words,
-          }) ?? result,
-        );
+        const chosen = this.#hostSampler?.choose(readLogits(i), result, {
+          tokens: this.tokens.view(0),
+          mask: this.draft.mask()?.words,
+        }) ?? result;
+        // Before the choice, which may end the text.
+        countDraft(i, chosen.token);
+        this.#choose(chosen);
+      } else {
+        countDraft(i, this.tokens.at(first + i));
       }
       if (this.tokens.length === first + i || this.tokens.at(first + i) !== ahead[i]) break;
-      followed++;
       if (this.isEnded) break;
     }
     this.draft.clear();
     this.draft.limit = this.isEnded ? 0 : this.#request.maxTokens - this.#nTokens - 1;
-    return followed;
   }
 
   /** Fails the generation and drops pieces not taken yet. */
