@@ -1,6 +1,24 @@
 /** Gain of speculative decoding in repetitive text, and its cost elsewhere. */
+import { Random } from "../src/bench/random.ts";
 import { median } from "../src/bench/statistics.ts";
+import { SyntheticModel } from "../src/bench/synthetic/model.ts";
+import { parseSyntheticSpec } from "../src/bench/synthetic/spec.ts";
+import { Generation } from "../src/engine/generation/generation.ts";
+import type { GenerationEnd, GenerationRequest } from "../src/engine/generation/request.ts";
+import { openBackend } from "../src/engine/load/open_backend.ts";
+import { openTokenizer } from "../src/engine/load/tokenizer.ts";
+import { resolveSampling, SAMPLING_DEFAULTS } from "../src/engine/request/sampling.ts";
+import { Runner } from "../src/engine/runner.ts";
+import { Scheduler } from "../src/engine/schedule/scheduler.ts";
+import type { Prospect } from "../src/engine/speculation/draft.ts";
+import { DraftHead } from "../src/engine/speculation/draft_head.ts";
+import { DraftRates, type ModelDrafter } from "../src/engine/speculation/model_drafter.ts";
+import { Speculator } from "../src/engine/speculation/speculator.ts";
+import type { TokenList } from "../src/engine/token_list.ts";
+import { openCheckpoint } from "../src/formats/checkpoint.ts";
 import { type Completion, type GenerateOptions, load, type Model } from "../src/mod.ts";
+import { loadModel } from "../src/models/registry.ts";
+import type { Tokenizer } from "../src/tokenizer/tokenizer.ts";
 import { type BenchOptions, benchSubject, subjectPath } from "./bench_options.ts";
 
 const AT_ONCE = 8;
@@ -33,8 +51,14 @@ const CASES: Readonly<Record<string, Case>> = {
   "one token, 8 at once": { prompt: "Once", options: ALWAYS, atOnce: AT_ONCE },
 };
 
-/** Prints the tokens per second of each case without and with draft tokens, over alternating rounds. */
+/** Prints the gain of draft tokens from the text, and of those by a layer of the model. */
 export async function benchSpeculation(options: BenchOptions): Promise<void> {
+  await benchLookup(options);
+  if (options.synthetic !== undefined) await benchHead(options.synthetic, options);
+}
+
+/** Prints the tokens per second of each case without and with draft tokens, over alternating rounds. */
+async function benchLookup(options: BenchOptions): Promise<void> {
   using subject = benchSubject(options);
   const path = subjectPath(subject);
   const { threads, rounds, nGen } = options;
@@ -97,4 +121,151 @@ async function measure(
   const tokens = answers.reduce((sum, { completionTokens }) => sum + completionTokens - 1, 0);
   const longest = Math.max(...answers.map(({ timings }) => timings.decodeMs));
   return { answers, speed: tokens / longest * 1000 };
+}
+
+/** Acceptance rates that are simulated; the demo model's layer has the second one. */
+const SIMULATED = [0.7, 0.86] as const;
+
+/** No drafts from the text. */
+const NO_LOOKUP = { propose: () => ({ tokens: [], odds: [] }) };
+
+/**
+ * Prints the gain of a layer for multi-token prediction with random weights. It computes its draft
+ * tokens, which are then replaced by right ones as often as the simulated rate says.
+ */
+async function benchHead(
+  synthetic: string,
+  { threads, rounds, nGen, device }: BenchOptions,
+): Promise<void> {
+  const spec = parseSyntheticSpec(synthetic);
+  if (!("shape" in spec)) return;
+  const backend = openBackend(device === "auto" ? "cpu" : device, threads);
+  try {
+    using file = new SyntheticModel({ ...spec, hasPredictor: true }, backend);
+    const checkpoint = openCheckpoint(file.path);
+    const contextLength = nGen + 128;
+    const [plain, drafting] = await Promise.all([false, true].map(async (drafts) => {
+      const { lm } = loadModel(backend, checkpoint, { sessionLength: contextLength, drafts });
+      return await Runner.open(backend, lm, { contextLength, kvType: "F16" });
+    }));
+    const tokenizer = openTokenizer(checkpoint);
+    const generate = (runner: Runner, speculator?: Speculator) =>
+      generateTokens(runner, tokenizer, nGen, speculator);
+    const { tokens } = await generate(plain!);
+    console.log(`${spec.name}: a layer for multi-token prediction, one text`);
+    for (const rate of SIMULATED) {
+      const head = new SimulatedHead(drafting!, tokens, rate);
+      const speculator = new Speculator({ model: head, newDrafter: () => NO_LOOKUP });
+      await generate(drafting!, speculator);
+      head.milliseconds = 0;
+      const without: number[] = [], speculative: number[] = [];
+      let drafted = 0, accepted = 0;
+      for (let round = 0; round < rounds; round++) {
+        const expected = await generate(plain!);
+        const actual = await generate(drafting!, speculator);
+        if (`${actual.tokens}` !== `${expected.tokens}`) console.log("  DIFFERENT TOKENS");
+        without.push(expected.end.timings.decodeMs);
+        speculative.push(actual.end.timings.decodeMs);
+        drafted += actual.end.timings.drafted;
+        accepted += actual.end.timings.accepted;
+      }
+      const [a, b] = [median(without) / nGen, median(speculative) / nGen];
+      const perStep = rounds * nGen / (rounds * nGen - accepted);
+      console.log(
+        `  ${Math.round(100 * rate)}% accepted (simulated): ${(1000 / a).toFixed(1)} and ` +
+          `${(1000 / b).toFixed(1)} tokens/s (${(a / b).toFixed(2)}×), ` +
+          `${perStep.toFixed(2)} tokens a step; a step ${a.toFixed(2)} ms, ` +
+          `a draft token ${(head.milliseconds / Math.max(1, drafted)).toFixed(2)} ms`,
+      );
+    }
+  } finally {
+    backend.close();
+  }
+}
+
+/** A head whose draft tokens are replaced by those of a known text, some of them wrong. */
+class SimulatedHead implements ModelDrafter {
+  /** Time that the head took. */
+  milliseconds = 0;
+  readonly #head: DraftHead;
+  readonly #answer: readonly number[];
+  readonly #rate: number;
+  readonly #rates = new DraftRates();
+  readonly #random = new Random(1);
+
+  constructor(runner: Runner, answer: readonly number[], rate: number) {
+    this.#head = new DraftHead(runner);
+    this.#answer = answer;
+    this.#rate = rate;
+  }
+
+  rate(tokens: TokenList): number {
+    return this.#rates.of(tokens);
+  }
+
+  cost(texts: number): number {
+    return this.#head.cost(texts);
+  }
+
+  lag(): number {
+    return 0;
+  }
+
+  async draft(prospects: readonly Prospect[], counts: readonly number[]): Promise<void> {
+    const start = performance.now();
+    await this.#head.draft(prospects, counts);
+    this.milliseconds += performance.now() - start;
+    for (const [i, { tokens, draft }] of prospects.entries()) {
+      draft.clear();
+      const at = tokens.length - PROMPT.length;
+      for (const token of this.#answer.slice(at, at + counts[i]!)) {
+        const isRight = this.#random.uniform() < this.#rate;
+        if (!draft.add(isRight ? token : token ^ 1)) break;
+      }
+      this.#rates.made(tokens, draft.tokens);
+    }
+  }
+
+  cancel(): void {
+    this.#head.cancel();
+  }
+
+  forget(): void {}
+}
+
+const PROMPT = Int32Array.from({ length: 64 }, (_, i) => 300 + 7 * i);
+
+async function generateTokens(
+  runner: Runner,
+  tokenizer: Tokenizer,
+  maxTokens: number,
+  speculator: Speculator | undefined,
+): Promise<{ readonly tokens: readonly number[]; readonly end: GenerationEnd }> {
+  const request: GenerationRequest = {
+    prompt: PROMPT,
+    sampling: resolveSampling({ temperature: 0, seed: 1 }, SAMPLING_DEFAULTS),
+    logitBias: undefined,
+    dryBreakers: [],
+    stream: 0,
+    maxTokens,
+    stop: [],
+    endTokens: new Set(),
+    logprobs: undefined,
+    reasoningLimit: undefined,
+    constraint: undefined,
+    vocabSize: runner.vocabSize,
+    startsText: false,
+    shownTokens: new Set(),
+    signal: undefined,
+    onPrefill: undefined,
+  };
+  const scheduler = new Scheduler(runner, speculator);
+  const tokens: number[] = [];
+  for await (const { token, end } of new Generation(tokenizer, request).run(scheduler)) {
+    if (token !== undefined) tokens.push(token);
+    if (end === undefined) continue;
+    await scheduler.idle();
+    return { tokens, end };
+  }
+  throw new Error("the generation has no end");
 }

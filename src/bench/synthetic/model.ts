@@ -107,10 +107,12 @@ function cannotWrite(path: string, error: unknown): unknown {
   });
 }
 
-function modelMetadata({ name, shape }: ShapeSpec): Record<string, GgufField> {
+function modelMetadata({ name, shape, hasPredictor }: ShapeSpec): Record<string, GgufField> {
   const { architecture, headDim } = shape;
+  const nExtra = hasPredictor ? 1 : 0;
   const settings: Record<string, GgufField> = {
-    block_count: ["u32", shape.nLayers],
+    block_count: ["u32", shape.nLayers + nExtra],
+    nextn_predict_layers: ["u32", nExtra],
     context_length: ["u32", shape.contextLength],
     embedding_length: ["u32", shape.hiddenSize],
     feed_forward_length: ["u32", shape.intermediateSize],
@@ -138,7 +140,7 @@ function modelMetadata({ name, shape }: ShapeSpec): Record<string, GgufField> {
  * in_features]`.
  */
 function* modelTensors(
-  { shape, type }: ShapeSpec,
+  { shape, type, hasPredictor }: ShapeSpec,
   weights: SyntheticWeights,
 ): Generator<TensorData> {
   const { hiddenSize, intermediateSize, headDim, vocabSize, tied } = shape;
@@ -148,7 +150,12 @@ function* modelTensors(
   yield weights.matrix("token_embd.weight", tied ? headType : type, vocabSize, hiddenSize);
   yield norm("output_norm.weight", hiddenSize);
   if (!tied) yield weights.matrix("output.weight", headType, vocabSize, hiddenSize);
-  for (let layer = 0; layer < shape.nLayers; layer++) {
+  if (hasPredictor) {
+    const name = (part: string) => `blk.${shape.nLayers}.nextn.${part}.weight`;
+    for (const part of ["enorm", "hnorm", "shared_head_norm"]) yield norm(name(part), hiddenSize);
+    yield weights.matrix(name("eh_proj"), type, hiddenSize, 2 * hiddenSize);
+  }
+  for (let layer = 0; layer < shape.nLayers + (hasPredictor ? 1 : 0); layer++) {
     const name = (part: string) => `blk.${layer}.${part}.weight`;
     yield norm(name("attn_norm"), hiddenSize);
     yield weights.matrix(name("attn_q"), type, qSize, hiddenSize);

@@ -92,6 +92,8 @@ export interface ShapeSpec {
   readonly name: string;
   readonly shape: ModelShape;
   readonly type: SyntheticType;
+  /** True to add a layer for multi-token prediction. @default false */
+  readonly hasPredictor?: boolean | undefined;
 }
 
 /**
