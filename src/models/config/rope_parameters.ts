@@ -162,7 +162,9 @@ function commonSettings(config: ConfigReader): Settings {
   }
   const name = "partial_rotary_factor";
   const isUnset = config.setting(name) === null && config.default(name) === undefined;
-  const partial = isUnset ? undefined : config.setting(name);
+  // transformers ignores Bamba's setting.
+  const own = config.modelType === "bamba" ? config.default(name) : config.setting(name);
+  const partial = isUnset ? undefined : own;
   return {
     rope_theta: config.setting("rope_theta"),
     ...(partial === undefined ? {} : { partial_rotary_factor: partial }),

@@ -62,7 +62,10 @@ export const bamba: Family = {
 function bambaLayers(config: ConfigReader, nLayers: number): readonly boolean[] {
   const key: Key = ["attn_layer_indices", undefined];
   const attention = config.raw(key) ?? [];
-  if (!Array.isArray(attention)) throw config.invalid(key, attention, "a list of layers");
+  const isLayer = (index: unknown) => Number.isInteger(index) && Number(index) < nLayers;
+  if (!Array.isArray(attention) || !attention.every(isLayer)) {
+    throw config.invalid(key, attention, `a list of layers, counted from 0, of ${nLayers}`);
+  }
   return Array.from({ length: nLayers }, (_, i) => !attention.includes(i));
 }
 
@@ -187,7 +190,7 @@ function loadFalconMlp(
   bias: BiasRule,
 ): Block {
   // llama.cpp's converter leaves out the suffix of this name.
-  const suffix = weights.has(MLP_NORM) ? "weight" : "";
+  const suffix = weights.isGguf && !weights.has(MLP_NORM) ? "" : "weight";
   const norm = loadScaledRmsNorm(weights, c, MLP_NORM, m.mlpGate, suffix);
   const mlp = loadGatedMlp(weights, c, {
     names: MLP,

@@ -12,6 +12,7 @@ import dataclasses
 import json
 import math
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -43,7 +44,8 @@ SILENT = {
     "router_jitter_noise", "bos_token_id", "eos_token_id", "pad_token_id", "eod_token_id",
     "output_hidden_states", "return_dict", "chunk_size_feed_forward", "is_encoder_decoder", "id2label",
     "label2id", "problem_type", "num_mtp_layers", "vision_config", "image_token_id", "video_token_id",
-    "vision_start_token_id", "vision_end_token_id", "time_step_limit",
+    "vision_start_token_id", "vision_end_token_id", "time_step_limit", "mamba_chunk_size", "chunk_size",
+    "num_logits_to_keep", "mamba_ssm_cache_dtype", "time_step_rank", "mtp_layers_block_type",
 }
 
 
@@ -73,8 +75,19 @@ def values(name, shape):
     return (uniform(name, math.prod(shape)) * factor + offset).astype(np.float32).reshape(shape)
 
 
+# Names of models whose layers have a mixer, and the names that other decoders have for the same tensors.
+MIXERS = [
+    (r"^backbone\.embeddings\.", "model.embed_tokens."), (r"^backbone\.norm_f\.", "model.norm."), (r"^backbone\.", "model."),
+    (r"\.mixer\.([qkvo]_proj)\.", r".self_attn.\1."),
+    (r"\.mixer\.(?=(up|down)_proj\.|gate\.|experts\.|shared_experts\.|fc[12]_latent)", ".mlp."),
+    (r"\.mixer\.", ".mamba."),
+]
+
+
 def text_name(name):
-    """Returns the name of a multimodal model's tensor in a text model."""
+    """Returns the name of a multimodal model's tensor in a text model, as forge has it."""
+    for pattern, replacement in MIXERS if name.startswith("backbone.") else []:
+        name = re.sub(pattern, replacement, name)
     return name.replace("model.language_model.", "model.").replace("language_model.", "", 1)
 
 

@@ -108,6 +108,7 @@ Deno.test("models with Mamba-2: unknown layers and invalid factors are rejected"
   refusedModel(falcon({ key_multiplier: -1 }), "key_multiplier");
   const bamba = { ...MODEL, model_type: "bamba", attn_layer_indices: 1 };
   refusedModel({ config: bamba }, 'attn_layer_indices is "1"; expected a list of layers');
+  refusedModel({ config: { ...bamba, attn_layer_indices: [2] } }, "counted from 0, of 2");
 });
 
 Deno.test("a GGUF file of Bamba, which rotates parts of heads, is rejected", () => {
