@@ -155,6 +155,14 @@ export interface MoeRouteOptions {
   readonly topGroups?: number | undefined;
 }
 
+/** Experts whose matrices a weight stacks, and the value that chooses among them. */
+export interface ProductExperts {
+  readonly route: Value;
+  readonly nExperts: number;
+  /** Experts chosen for each token. */
+  readonly topK: number;
+}
+
 /** The operand of an operation: a value, a weight, a cache, a number, or a member of an enumeration. */
 export type Operand =
   | Value
@@ -178,7 +186,11 @@ export interface OperationSink {
  * a `ForgeError("device")` when the operation contradicts the operations before it.
  */
 export class Recorder {
+  /** Called with the weight and the input of each product, before their columns are reordered. */
+  onProduct?: (weight: Weight, input: Value, experts?: ProductExperts) => void;
   readonly #sink: OperationSink;
+  /** Experts chosen for each token, by the value of the route. */
+  readonly #topK = new Map<Value, number>();
 
   constructor(sink: OperationSink) {
     this.#sink = sink;
@@ -216,6 +228,7 @@ export class Recorder {
   /** `[rows, weight.rows]`: see {@linkcode MatmulOptions}. */
   matmul(x: Value, weight: Weight, options: MatmulOptions = {}): Value {
     const { bias, alpha = 1, activation = "identity", residual } = options;
+    this.onProduct?.(weight, x);
     const ordered = this.#inOrder(x, weight);
     return this.#sink.record("matmul", { x: ordered, weight, bias, alpha, activation, residual });
   }
@@ -371,7 +384,7 @@ export class Recorder {
    */
   moeRoute(logits: Value, options: MoeRouteOptions): Value {
     const { nGroups = 1, topGroups = nGroups } = options;
-    return this.#sink.record("moe_route", {
+    const route = this.#sink.record("moe_route", {
       logits,
       top_k: options.topK,
       normalize: options.normalize,
@@ -382,10 +395,13 @@ export class Recorder {
       n_groups: nGroups,
       top_groups: topGroups,
     });
+    this.#topK.set(route, options.topK);
+    return route;
   }
 
   /** Products of each token with its chosen experts, whose blocks of rows the weight stacks. */
   moeMatmul(x: Value, route: Value, weight: Weight, nExperts: number, bias?: Weight): Value {
+    this.onProduct?.(weight, x, { route, nExperts, topK: this.#topK.get(route)! });
     const ordered = this.#inOrder(x, weight, route);
     return this.#sink.record("moe_matmul", {
       x: ordered,

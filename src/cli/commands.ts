@@ -250,9 +250,14 @@ export const COMMANDS: readonly Command[] = [
       "memory",
       "attention",
       "products",
+      "importanceOutput",
       "json",
       "plot",
       "verbose",
+    ],
+    notes: [
+      "--imatrix writes the sums of the squared activations of each column of each matrix, per expert for " +
+      "mixtures, in llama.cpp's GGUF form. The text should resemble what the model is used for.",
     ],
     examples: [
       "forge perplexity -m model.gguf -f book.txt -c 512",
@@ -271,7 +276,7 @@ export const COMMANDS: readonly Command[] = [
       { ...MODEL, help: "model folder, .gguf file or hub name", required: true },
       { name: "OUT", help: "the GGUF file to write", required: true },
     ],
-    options: ["quantizedType", "replace", "threads", "json", "verbose"],
+    options: ["quantizedType", "importance", "replace", "threads", "json", "verbose"],
     notes: [
       "Types with K are mixtures: attention values, MLP outputs and the output matrix get more bits in " +
       "some layers, as in llama.cpp. Rows that are no whole number of 256 weights get a type with blocks " +
@@ -282,6 +287,8 @@ export const COMMANDS: readonly Command[] = [
     examples: [
       "forge quantize path/to/folder model-Q4_K_M.gguf",
       "forge quantize Qwen/Qwen3-0.6B qwen3-Q8_0.gguf --type Q8_0",
+      "forge perplexity -m path/to/folder -f text.txt --imatrix imatrix.gguf",
+      "forge quantize path/to/folder model-Q3_K_M.gguf --type Q3_K_M --imatrix imatrix.gguf",
     ],
   }, () => import("./commands/quantize.ts")),
   defineCommand({

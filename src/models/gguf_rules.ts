@@ -31,7 +31,7 @@ export interface TensorRows {
   readonly shape: readonly number[];
 }
 
-/** Receives what a family reads from a folder, under its names in GGUF files. */
+/** Receives what a family reads, under its names in GGUF files: settings of folders, and tensors. */
 export interface GgufSink {
   /** Receives a setting, without the prefix of the architecture. */
   setting(key: string, field: GgufField): void;

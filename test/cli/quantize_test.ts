@@ -1,6 +1,7 @@
 /** Tests `forge quantize`: its output, its errors, and files that forge runs. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
+import { readGguf } from "../../src/formats/gguf/gguf.ts";
 import { ROOT } from "../support/checkout.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
@@ -44,4 +45,22 @@ Deno.test("quantize: what cannot be done is an error of one line", async () => {
   const { type, types, bytes } = JSON.parse(stdout);
   assertEquals([type, types], ["Q4_K_M", { Q8_0: 5, F32: 9, Q5_0: 24 }]);
   assertEquals(bytes, Deno.statSync(path).size);
+});
+
+Deno.test("quantize: takes the importances that perplexity measures", async () => {
+  using folder = new TempFolder();
+  const text = folder.write("text.txt", "Once upon a time there was a little girl. ".repeat(20));
+  const matrix = folder.at("im.gguf");
+  const measure = ["perplexity", "-m", DEMO, "-f", text, "-c", "100", "--device", "cpu"];
+  const { code, stderr, stdout } = await forge([...measure, "--imatrix", matrix]);
+  assertEquals([code, stderr], [0, ""]);
+  const plain = await forge([...measure, "--kv-type", "F32"]);
+  assertEquals(stdout, plain.stdout);
+  const write = ["quantize", DEMO, "--type", "Q4_0"];
+  const path = folder.at("weighted.gguf");
+  assertEquals((await forge([...write, path, "--imatrix", matrix])).code, 0);
+  assertEquals(readGguf(path).metadata.get("quantize.imatrix.file"), matrix);
+  const wrong = await forge([...write, folder.at("x.gguf"), "--imatrix", text]);
+  assertEquals(wrong.code, 1);
+  assertStringIncludes(wrong.stderr, "cannot be read as an importance matrix");
 });

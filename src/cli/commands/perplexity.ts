@@ -1,15 +1,23 @@
 /** `forge perplexity`: measures how well a model predicts a text. */
 import { drawScores } from "../../bench/plot.ts";
 import { ForgeError } from "../../errors.ts";
-import type { Tokenizer } from "../../mod.ts";
+import { ImportanceMeter } from "../../engine/quantize/importance_meter.ts";
+import { writeImportance } from "../../formats/gguf/importance.ts";
+import type { LoadOptions, Tokenizer } from "../../mod.ts";
 import type { Context } from "../command.ts";
 import { formatRows, plural } from "../output/format.ts";
 import { withModelDefaults } from "../model/config_file.ts";
 import { resolveModel } from "../model/model_path.ts";
-import { openModel } from "../model/open_model.ts";
+import { ensureLibrary, openModel } from "../model/open_model.ts";
 import { loadOptions } from "../options/library_options.ts";
 import type { Options } from "../options/options.ts";
-import { checkPicture, writeNotes, writePicture, writeStdout } from "../output/streams.ts";
+import {
+  checkPicture,
+  checkWritable,
+  writeNotes,
+  writePicture,
+  writeStdout,
+} from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 import { describeDevice } from "../output/run_report.ts";
 import { readTextFile } from "../input/text_source.ts";
@@ -28,6 +36,7 @@ type PerplexityOptions = Options<
   | "memory"
   | "attention"
   | "products"
+  | "importanceOutput"
   | "json"
   | "plot"
 >;
@@ -48,8 +57,16 @@ export async function run(
   using progress = new Progress();
   const defaults = withModelDefaults(options, options.model);
   const settings = loadOptions({ ...defaults, ctx: options.windowSize });
-  await using model = await openModel(path, { ...settings, parallel: 1 }, progress);
-  if (context.verbose) await writeNotes(formatRows(describeDevice(model), Deno.stderr));
+  using meter = options.importanceOutput === undefined
+    ? undefined
+    : await openMeter(path, settings, options.importanceOutput, progress);
+  await using loaded = meter === undefined
+    ? await openModel(path, { ...settings, parallel: 1 }, progress)
+    : undefined;
+  const model = (meter ?? loaded)!;
+  if (context.verbose && loaded) {
+    await writeNotes(formatRows(describeDevice(loaded), Deno.stderr));
+  }
   const windowSize = Math.min(model.contextLength, options.windowSize ?? DEFAULT_WINDOW);
   const windows = cutWindows(text, model.tokenizer, windowSize);
   const scores: Float32Array[] = [];
@@ -59,12 +76,32 @@ export async function run(
   }
   progress.clear();
   const summary = summarize(scores.flatMap((of) => [...of]));
+  if (meter !== undefined) {
+    writeImportance(options.importanceOutput!, meter.importance(), {
+      dataset: options.text,
+      chunks: windows.length,
+      chunkTokens: windowSize,
+    });
+  }
   const result = { ...summary, windows: windows.length, window_size: windowSize };
   if (options.plot !== undefined) {
     await writePicture(options.plot, drawScores(scores), "forge perplexity");
   }
   await writeStdout(options.json ? `${JSON.stringify(result)}\n` : describe(result));
   return 0;
+}
+
+/** Opens a model that measures importances as it scores. */
+async function openMeter(
+  path: string,
+  settings: LoadOptions,
+  output: string,
+  progress: Progress,
+): Promise<ImportanceMeter> {
+  checkWritable(output);
+  await ensureLibrary(settings.device ?? "auto", progress);
+  const { contextLength = DEFAULT_WINDOW } = settings;
+  return await ImportanceMeter.open(path, { ...settings, contextLength });
 }
 
 /**

@@ -2,13 +2,16 @@
 import { quantize } from "../../mod.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Context } from "../command.ts";
+import { ensureLibrary } from "../model/open_model.ts";
 import { resolveModel } from "../model/model_path.ts";
 import type { Options } from "../options/options.ts";
 import { formatBytes, formatRows, plural } from "../output/format.ts";
 import { Progress } from "../output/progress.ts";
 import { writeStdout } from "../output/streams.ts";
 
-type QuantizeFlags = Options<"quantizedType" | "replace" | "threads" | "json" | "verbose">;
+type QuantizeFlags = Options<
+  "quantizedType" | "importance" | "replace" | "threads" | "json" | "verbose"
+>;
 
 const MEGA = 1e6;
 
@@ -25,10 +28,12 @@ export async function run(
   const signal = context.interruptSignal();
   const source = await resolveModel(model, signal);
   using progress = new Progress();
+  await ensureLibrary("cpu", progress);
   const { quantizedType: type = "Q4_K_M", replace, threads } = options;
   const written = await quantize(source, path, {
     type,
     threads,
+    importance: options.importance,
     overwrite: replace,
     signal,
     onProgress: (done, total) =>

@@ -10,6 +10,7 @@ import {
   Replacement,
   statPath,
 } from "../../formats/file.ts";
+import { type Importance, meanSquares, readImportance } from "../../formats/gguf/importance.ts";
 import { mixedTypes, MIXES, type MixName } from "../../formats/gguf/mixes.ts";
 import { ggufHeader, padded } from "../../formats/gguf/writer.ts";
 import { quote } from "../../formats/quote.ts";
@@ -24,6 +25,11 @@ export interface QuantizeOptions {
   readonly type: MixName;
   /** Threads that compute. @default one per core */
   readonly threads?: number | undefined;
+  /**
+   * File with the importances of columns, by `forge perplexity --imatrix` or llama-imatrix. Errors in
+   * important columns count more. @default all are equal
+   */
+  readonly importance?: string | undefined;
   /** Replaces an existing file. @default false */
   readonly overwrite?: boolean | undefined;
   /** Stops the work and removes the unfinished file. */
@@ -71,23 +77,45 @@ export async function quantize(
       throw new ForgeError("usage", `${quote(path)} exists already; --overwrite replaces it`);
     }
   }
+  const importance = options.importance === undefined
+    ? undefined
+    : readImportance(options.importance);
   await fetchLibraries();
   const device = openBackend("cpu", options.threads);
   try {
     using weights = new LazyWeights(device);
     const source = openSource(weights, checkpoint);
-    const types = mixedTypes(type, { ...source.facts, hasImportance: false }, source.tensors);
+    const types = mixedTypes(
+      type,
+      { ...source.facts, hasImportance: importance !== undefined },
+      source.tensors,
+    );
     const tensors = source.tensors.map((tensor): PlannedTensor => {
       const planned = types.get(tensor.name) ?? tensor.plainType;
       // Experts in MXFP4 are as they were trained.
       const final = tensor.stored?.type === "MXFP4" ? "MXFP4" : planned;
-      return { ...tensor, type: final, bytes: Number(tensorBytes(final, tensor.shape)) };
+      return {
+        ...tensor,
+        type: final,
+        bytes: Number(tensorBytes(final, tensor.shape)),
+        importance: importance?.get(tensor.name),
+      };
     });
+    if (importance !== undefined && !tensors.some((tensor) => tensor.importance !== undefined)) {
+      throw new ForgeError(
+        "bad_input",
+        `${quote(options.importance!)} has importances of no tensor of ${quote(model)}`,
+      );
+    }
     const header = ggufHeader({
       metadata: {
         ...source.fields,
         "general.file_type": ["u32", MIXES[type].fileType],
         "general.quantization_version": ["u32", 2],
+        ...(importance === undefined ? {} : {
+          "quantize.imatrix.file": ["string", options.importance!],
+          "quantize.imatrix.entries_count": ["u32", importance.size],
+        }),
       },
       tensors,
     });
@@ -123,6 +151,7 @@ export async function quantize(
 interface PlannedTensor extends SourceTensor {
   readonly type: TensorType;
   readonly bytes: number;
+  readonly importance: Importance | undefined;
 }
 
 const elements = ({ shape }: SourceTensor) => shape.reduce((product, size) => product * size, 1);
@@ -143,7 +172,10 @@ async function* tensorPieces(
   const cols = tensor.shape.at(-1) ?? 1;
   const rows = elements(tensor) / cols;
   const together = tensor.rowsTogether;
-  const step = Math.max(1, Math.floor(PIECE / cols / together)) * together;
+  // The matrices of experts have importances of their own.
+  const matrixRows = tensor.shape.at(-2) ?? 1;
+  const nMatrices = rows / matrixRows;
+  const most = Math.max(1, Math.floor(PIECE / cols / together)) * together;
   const inProgress: Promise<Uint8Array>[] = [];
   const counts: number[] = [];
   const next = async () => {
@@ -151,11 +183,15 @@ async function* tensorPieces(
     return [bytes, counts.shift()!] as const;
   };
   try {
-    for (let row = 0; row < rows; row += step) {
-      const nRows = Math.min(step, rows - row);
+    for (let row = 0; row < rows;) {
+      const index = Math.floor(row / matrixRows);
+      const nRows = Math.min(most, (index + 1) * matrixRows - row);
       const values = tensor.read(row, nRows);
-      inProgress.push(device.quantizeInBackground(tensor.type, nRows, cols, values));
+      const importance = tensor.importance &&
+        importanceOf(tensor, meanSquares(tensor.importance, cols, nMatrices, index));
+      inProgress.push(device.quantizeInBackground(tensor.type, nRows, cols, values, importance));
       counts.push(nRows * cols);
+      row += nRows;
       if (inProgress.length > threads) yield await next();
     }
     while (inProgress.length > 0) yield await next();
@@ -164,6 +200,18 @@ async function* tensorPieces(
     if (!(error instanceof ForgeError) || error.code !== "device") throw error;
     throw new ForgeError("bad_model", `tensor ${quote(tensor.name)}: ${error.message}`);
   }
+}
+
+/** Rejects importances for another shape. */
+function importanceOf(
+  { name, shape }: PlannedTensor,
+  found: Float32Array<ArrayBuffer> | undefined,
+): Float32Array<ArrayBuffer> {
+  if (found !== undefined) return found;
+  throw new ForgeError(
+    "bad_input",
+    `the importances of ${quote(name)} do not fit its shape [${shape}]: they are of another model`,
+  );
 }
 
 /** Yields the bytes of a tensor as they are stored. */

@@ -178,12 +178,15 @@ export function loadExperts(
       hiddenSize,
     ]);
     const down = weights.tensor(DOWN_EXPERTS, "weight", [nExperts, hiddenSize, intermediateSize]);
-    return {
+    const mapped = {
       gateUp: weights.mapWhole(gateUp, hiddenSize),
       gateUpBias: undefined,
       down: weights.mapWhole(down, intermediateSize),
       downBias: undefined,
     };
+    weights.noteExperts(mapped.gateUp, [[GATE_UP_EXPERTS[1], 2 * intermediateSize]], nExperts);
+    weights.noteExperts(mapped.down, [[DOWN_EXPERTS[1], hiddenSize]], nExperts);
+    return mapped;
   }
   const gateUpRows = [
     [[names?.gate, GATE_EXPERTS], intermediateSize],

@@ -369,7 +369,7 @@ export class WeightLoader {
   }
 
   #note([, gguf]: TensorName, suffix: Suffix, rows: TensorRows): void {
-    if (this.isGguf || gguf === undefined) return;
+    if (gguf === undefined) return;
     const own = typeof suffix === "string" ? suffix : suffix[1];
     this.#shared.sink?.tensor(`${this.#ggufPrefix}${gguf}${own === "" ? "" : "."}${own}`, rows);
   }

@@ -12,6 +12,20 @@ export const QUANTIZE_OPTIONS = {
     help: "types of the weights; the names are llama.cpp's",
     defaultText: "Q4_K_M",
   },
+  importance: {
+    flags: "--imatrix",
+    kind: "text",
+    metavar: "FILE",
+    group: "Quantising",
+    help: "importances of the weights, by forge perplexity --imatrix or llama-imatrix",
+  },
+  importanceOutput: {
+    flags: "--imatrix",
+    kind: "text",
+    metavar: "FILE",
+    group: "Output",
+    help: "write importances of the weights to this file, for forge quantize --imatrix",
+  },
   replace: {
     flags: "--overwrite",
     kind: "flag",

@@ -1,0 +1,177 @@
+/** Importances of columns: measured, written, read, and used to quantise. */
+import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { openBackend } from "../../../src/engine/load/open_backend.ts";
+import { ImportanceMeter } from "../../../src/engine/quantize/importance_meter.ts";
+import { ForgeError } from "../../../src/errors.ts";
+import {
+  type ImportanceMatrix,
+  meanSquares,
+  readImportance,
+  writeImportance,
+} from "../../../src/formats/gguf/importance.ts";
+import { float32Tensor } from "../../../src/formats/tensor_data.ts";
+import { load, openCheckpoint, quantize } from "../../../src/mod.ts";
+import { writeModelFolder } from "../../support/safetensors_writer.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
+import { writeRandomLlama } from "../../support/tiny_llama.ts";
+import { generated, generatedTensors } from "../families/generated.ts";
+import { assertClose, readJson } from "../reference_check.ts";
+
+const SHAPE = { hidden: 256, intermediate: 512, headDim: 64 };
+const TEXT = { dataset: "text.txt", chunks: 1, chunkTokens: 150 };
+
+/** Reads a tensor of a folder or file in its rows. */
+function rowsOf(path: string, name: string): Float32Array {
+  const tensor = openCheckpoint(path).tensors.get(name)!;
+  const device = openBackend("reference");
+  try {
+    const weight = device.mapWeight([{ tensor }], tensor.shape.at(-1)!);
+    return device.readWeight(weight, 0, weight.rows);
+  } finally {
+    device.close();
+  }
+}
+
+async function measure(path: string, tokens: Int32Array): Promise<ImportanceMatrix> {
+  using meter = await ImportanceMeter.open(path, { device: "cpu", contextLength: 256 });
+  const scores = await meter.score(tokens);
+  await using model = await load(path, { device: "cpu", kvType: "F32" });
+  assertClose(scores, await model.score(tokens), 1e-5);
+  return meter.importance();
+}
+
+Deno.test("the first layer's importances are the squares of the normalised embeddings", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.path, SHAPE);
+  // More than two chunks of the meter.
+  const tokens = Int32Array.from({ length: 150 }, (_, i) => 2 + (i * 7) % 90);
+  const matrix = await measure(folder.path, tokens);
+  const embedding = rowsOf(folder.path, "model.embed_tokens.weight");
+  const norm = rowsOf(folder.path, "model.layers.0.input_layernorm.weight");
+  const expected = new Float64Array(SHAPE.hidden);
+  for (const token of tokens) {
+    const row = embedding.subarray(token * SHAPE.hidden, (token + 1) * SHAPE.hidden);
+    const power = row.reduce((sum, value) => sum + value ** 2, 0) / SHAPE.hidden + 1e-5;
+    row.forEach((value, i) => expected[i]! += (value * norm[i]!) ** 2 / power);
+  }
+  for (const part of ["attn_q", "attn_k", "attn_v"]) {
+    const { sums, counts } = matrix.get(`blk.0.${part}.weight`)!;
+    assertClose(sums, expected, 1e-5);
+    assertEquals([...counts], [tokens.length]);
+  }
+  assertEquals(matrix.size, 14); // seven matrices in each of two layers
+  assertEquals(matrix.get("blk.1.ffn_down.weight")!.sums.length, SHAPE.intermediate);
+});
+
+Deno.test("importances of experts count the tokens that chose each", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.at("tokens"));
+  const { config } = generated.models.qwen2_moe!;
+  writeModelFolder(
+    folder.at("model"),
+    { "config.json": config, "tokenizer.json": readJson(folder.at("tokens", "tokenizer.json")) },
+    generatedTensors("qwen2_moe", config)
+      .map(({ name, shape, values }) => float32Tensor(name, shape, values)),
+  );
+  const tokens = Int32Array.from(generated.prompt_ids);
+  const matrix = await measure(folder.at("model"), tokens);
+  const topK = Number(config.num_experts_per_tok);
+  const router = matrix.get("blk.0.ffn_gate_inp.weight")!;
+  const gate = matrix.get("blk.0.ffn_gate_exps.weight")!;
+  const cols = router.sums.length;
+  assertEquals(gate.counts.reduce((sum, count) => sum + count, 0), topK * tokens.length);
+  // All experts together see the input of each token as often as experts are chosen.
+  const total = router.sums.map((_, i) =>
+    gate.counts.reduce((sum, _, expert) => sum + gate.sums[expert * cols + i]!, 0)
+  );
+  assertClose(total, router.sums.map((sum) => topK * sum), 1e-5);
+  const down = matrix.get("blk.0.ffn_down_exps.weight")!;
+  const width = down.sums.length / down.counts.length;
+  gate.counts.forEach((count, expert) => {
+    const own = down.sums.subarray(expert * width, (expert + 1) * width);
+    assertEquals(own.some((sum) => sum > 0), count > 0, `expert ${expert}`);
+  });
+});
+
+Deno.test("importances make the errors of important columns smaller", async () => {
+  using folder = new TempFolder();
+  const model = folder.at("model");
+  writeRandomLlama(model, SHAPE);
+  // A tokenizer that GGUF can express.
+  const demo = readJson(new URL("../../../models/demo/tokenizer.json", import.meta.url).pathname);
+  const own = readJson<object>(folder.at("model", "tokenizer.json"));
+  const { pre_tokenizer } = demo as { pre_tokenizer: unknown };
+  folder.write("model/tokenizer.json", JSON.stringify({ ...own, pre_tokenizer }));
+  const matrix = await measure(model, Int32Array.from({ length: 100 }, (_, i) => 2 + (i * 7) % 90));
+  writeImportance(folder.at("im.gguf"), matrix, TEXT);
+  const name = "blk.1.ffn_down.weight";
+  const wanted = rowsOf(model, "model.layers.1.mlp.down_proj.weight");
+  const importance = meanSquares(matrix.get(name)!, SHAPE.intermediate, 1, 0)!;
+  const errorOf = async (type: "Q4_K_S" | "Q2_K", options: { importance?: string } = {}) => {
+    const path = folder.at("out.gguf");
+    await quantize(model, path, { type, overwrite: true, ...options });
+    const values = rowsOf(path, name);
+    return wanted.reduce((sum, value, i) => {
+      return sum + importance[i % importance.length]! * (value - values[i]!) ** 2;
+    }, 0);
+  };
+  for (const type of ["Q4_K_S", "Q2_K"] as const) {
+    const [plain, weighted] = [
+      await errorOf(type),
+      await errorOf(type, { importance: folder.at("im.gguf") }),
+    ];
+    assert(weighted < 0.98 * plain, `${type}: ${weighted} with importances, ${plain} without`);
+  }
+  const { metadata } = openCheckpoint(folder.at("out.gguf"));
+  assertEquals(metadata!.get("quantize.imatrix.entries_count"), 14);
+
+  const narrow = new Map([[name, { sums: new Float32Array(8), counts: new Float32Array([1]) }]]);
+  writeImportance(folder.at("narrow.gguf"), narrow, TEXT);
+  const other = () => errorOf("Q2_K", { importance: folder.at("narrow.gguf") });
+  await assertRejects(
+    other,
+    ForgeError,
+    "do not fit its shape [256,512]: they are of another model",
+  );
+});
+
+/** Encodes the older form of llama.cpp's files. */
+function binaryForm(entries: readonly (readonly [name: string, calls: number, sums: number[]])[]) {
+  const int = (value: number) => new Uint8Array(Int32Array.of(value).buffer);
+  const parts = entries.flatMap(([name, calls, sums]) => {
+    const text = new TextEncoder().encode(name);
+    const values = new Uint8Array(Float32Array.from(sums).buffer);
+    return [int(text.length), text, int(calls), int(sums.length), values];
+  });
+  const trailer = [int(3), int(8), new TextEncoder().encode("text.txt")];
+  return new Uint8Array([int(entries.length), ...parts, ...trailer].flatMap((part) => [...part]));
+}
+
+Deno.test("files of importances are read in both forms", () => {
+  using folder = new TempFolder();
+  const matrix = new Map([
+    ["blk.0.ffn_up.weight", { sums: Float32Array.of(1, 4), counts: Float32Array.of(2) }],
+    ["blk.0.ffn_up_exps.weight", {
+      sums: Float32Array.of(1, 2, 0, 0),
+      counts: Float32Array.of(4, 0),
+    }],
+  ]);
+  writeImportance(folder.at("im.gguf"), matrix, TEXT);
+  const read = readImportance(folder.at("im.gguf"));
+  assertEquals(new Map(read), matrix);
+  const experts = read.get("blk.0.ffn_up_exps.weight")!;
+  assertEquals([...meanSquares(experts, 2, 2, 0)!], [0.25, 0.5]);
+  assertEquals([...meanSquares(experts, 2, 2, 1)!], [1, 1]);
+  assertEquals(meanSquares(experts, 3, 2, 1), undefined);
+
+  const bytes = binaryForm([["blk.0.ffn_up.weight", 2, [1, 4]]]);
+  const old = readImportance(folder.write("im.dat", bytes)).get("blk.0.ffn_up.weight")!;
+  assertEquals([...meanSquares(old, 2, 1, 0)!], [0.5, 2]);
+
+  const bad = (content: Uint8Array<ArrayBuffer> | string) => () =>
+    readImportance(folder.write("bad", content));
+  assertThrows(bad("some text that is no matrix"), ForgeError, "not an importance matrix");
+  assertThrows(bad(bytes.slice(0, 40)), ForgeError, "cut short");
+  assertThrows(bad(binaryForm([["a", 1, [NaN]]])), ForgeError, "negative or not finite");
+  assertThrows(() => readImportance(folder.at("missing")), ForgeError, "missing");
+});
