@@ -13,6 +13,8 @@ import {
   pack,
   type WrittenPackage,
 } from "../../ffi/build/release/pack_npm.ts";
+import { buildLibraries } from "../../ffi/build/build.ts";
+import { compileOneFile } from "../../ffi/build/release/compile.ts";
 import { prepareRelease } from "../../ffi/build/release/release.ts";
 import { writeSyntheticModel } from "../../src/bench/synthetic/model.ts";
 import type { ModelShape } from "../../src/bench/synthetic/shapes.ts";
@@ -206,7 +208,7 @@ Deno.test({
       const sizes = registry.packages.map((each) => `${basename(each.path)} ${each.bytes}`);
       console.log(`${sizes.join(", ")}: ${(bytes / 1e6).toFixed(2)} MB together`);
       assertEquals(registry.packages.length, 2);
-      assert(bytes < 6e6);
+      for (const { name, bytes } of registry.packages) assert(bytes < 6e6, name);
     });
     await t.step("a release has checksums, contents and installers", async () => {
       const release = registry.folder.at("release");
@@ -384,6 +386,52 @@ Deno.test({
       );
       assertEquals(stderr.trim().split("\n").length, 1);
     });
+  },
+});
+
+/** True if a file contains the bytes of another. */
+function contains(path: string, part: string): boolean {
+  // Latin-1 has a character for every byte.
+  const latin1 = (file: string) => new TextDecoder("latin1").decode(Deno.readFileSync(file));
+  return latin1(path).includes(latin1(part));
+}
+
+Deno.test({
+  name: "one file: contains the libraries, the model, the page and the sources",
+  ignore: Deno.build.os === "windows",
+  async fn() {
+    using folder = new TempFolder();
+    // The runtime is not a package of any registry. Deno itself stands in for it, and cannot run the
+    // contents, which are appended to it.
+    const before = Deno.env.get("DENORT_BIN");
+    Deno.env.set("DENORT_BIN", before ?? Deno.execPath());
+    try {
+      const platform = hostPlatform();
+      const options = { root: ROOT, platform, output: folder.path, log: () => {} };
+      const file = await compileOneFile({ ...options, only: ["cpu"] });
+      const added = Deno.statSync(file).size - Deno.statSync(Deno.env.get("DENORT_BIN")!).size;
+      console.log(`forge adds ${(added / 1e6).toFixed(1)} MB to the runtime of Deno`);
+      const { libraries } = await buildLibraries({ root: ROOT, only: ["cpu"] });
+      const demo = join(ROOT, "models", "demo");
+      const page = join(ROOT, "src", "serve", "page");
+      for (
+        const part of [
+          ...libraries.map(({ path }) => path),
+          join(demo, "model.safetensors"),
+          join(page, "index.html"),
+          join(page, "main.ts"),
+        ]
+      ) {
+        assert(contains(file, part), part);
+      }
+      if (before === undefined) return;
+      const { success, stdout } = await new Deno.Command(file, { args: PROMPT }).output();
+      assert(success);
+      assertEquals(new TextDecoder().decode(stdout), (await forge(PROMPT)).stdout);
+    } finally {
+      if (before === undefined) Deno.env.delete("DENORT_BIN");
+      else Deno.env.set("DENORT_BIN", before);
+    }
   },
 });
 

@@ -166,7 +166,8 @@ async function commitOf(root: string): Promise<string> {
   return `${await git("rev-parse", "--short=10", "HEAD")}${isChanged ? "+" : ""}`;
 }
 
-async function mainPackage(root: string): Promise<TarEntry[]> {
+/** Returns the files of the main package. */
+export async function mainPackage(root: string): Promise<TarEntry[]> {
   const config = withoutTests(Deno.readTextFileSync(join(root, "deno.json")));
   const { imports: _, tasks: __, ...kept } = config;
   const entries = [

@@ -18,7 +18,7 @@ interface ReleaseFile {
 
 /** Options of `prepareRelease`. */
 interface ReleaseOptions {
-  /** Folder with `*.tar.gz`, and the npm packages in `npm/`; receives the files of the release. */
+  /** Folder with archives and programs, and the npm packages in `npm/`; receives the other files. */
   readonly folder: string;
   /** Address of the folder that the release is downloaded from, for the installers. */
   readonly address: string;
@@ -26,9 +26,9 @@ interface ReleaseOptions {
   readonly tag?: string | undefined;
 }
 
-function filesIn(folder: string, ending: string): string[] {
-  return Array.from(Deno.readDirSync(folder), ({ name }) => join(folder, name))
-    .filter((path) => path.endsWith(ending)).sort();
+function filesIn(folder: string, pattern: RegExp): string[] {
+  return Array.from(Deno.readDirSync(folder), ({ name }) => name)
+    .filter((name) => pattern.test(name)).sort().map((name) => join(folder, name));
 }
 
 /** Reads package.json of a packed package: the entries of the archive are sorted by name. */
@@ -127,9 +127,9 @@ function billOfMaterials(files: readonly ReleaseFile[], time: string): unknown {
  * @throws {ForgeError} `not_found` for a missing package, `usage` for another version
  */
 export function prepareRelease({ folder, address, tag }: ReleaseOptions): void {
-  const packages = filesIn(join(folder, "npm"), ".tgz");
+  const packages = filesIn(join(folder, "npm"), /\.tgz$/);
   checkPackages(packages, tag);
-  const files = [...filesIn(folder, ".tar.gz"), ...packages]
+  const files = [...filesIn(folder, /^forge-\w+-\w+(\.tar\.gz|\.exe)?$/), ...packages]
     .map((path) => ({ path, sha256: sha256(path) }));
   const write = (name: string, text: string) => Deno.writeTextFileSync(join(folder, name), text);
   write(
