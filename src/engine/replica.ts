@@ -1,7 +1,8 @@
 import type { Backend, Meter } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
-import type { Checkpoint } from "../formats/checkpoint.ts";
+import { type Checkpoint, openCheckpoint } from "../formats/checkpoint.ts";
 import type { CausalLm } from "../models/causal_lm.ts";
+import { isEagleHead } from "../models/parts/eagle_head.ts";
 import { loadModel } from "../models/registry.ts";
 import type { WeightLoader } from "../models/weights/weight_loader.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
@@ -70,10 +71,13 @@ export class Replica {
     readTokenizer: () => Promise<Tokenizer>,
   ): Promise<Replica> {
     const asked = options.contextLength;
+    const { draftModel } = options;
     const savesStates = draftsTokens(options, backend);
+    const drafter = draftModel === undefined ? undefined : openCheckpoint(draftModel);
     const { lm, weights } = loadModel(backend, checkpoint, {
       sessionLength: asked ?? DEFAULT_CONTEXT,
-      drafts: savesStates && options.draftModel === undefined,
+      drafts: savesStates && drafter === undefined,
+      draftHead: drafter !== undefined && isEagleHead(drafter) ? drafter : undefined,
     });
     const contextLength = resolveContext(asked, lm.contextLength);
     const maxSequences = resolveParallel(options.parallel);

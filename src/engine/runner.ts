@@ -128,6 +128,8 @@ export class Runner {
   readonly vocabSize: number;
   /** True if the model has an output matrix; without one, it can only embed texts. */
   readonly hasHead: boolean;
+  /** Token of each logit of the head that drafts tokens; `undefined` if they are the model's. */
+  readonly draftTokens: Int32Array | undefined;
   /** True if tokens see later ones: all tokens of a text are in one chunk. */
   readonly isBidirectional: boolean;
   readonly kvType: KvType;
@@ -154,6 +156,7 @@ export class Runner {
     this.contextLength = options.contextLength;
     this.vocabSize = lm.vocabSize;
     this.hasHead = lm.hasHead;
+    this.draftTokens = lm.draftTokens;
     this.isBidirectional = lm.isBidirectional ?? false;
     this.kvType = options.kvType;
     this.limits = limits;
@@ -194,7 +197,12 @@ export class Runner {
       : await record(backend, sampled, limits.maxTop, (recorder) => forward(recorder, kv, states));
     const drafted = { ...sampled, maxTokens: maxSequences, maxOutputs: maxSequences };
     const drafting = draft &&
-      (await record(backend, drafted, limits.maxTop, (recorder) => draft(recorder, kv))).step;
+      (await record(
+        backend,
+        drafted,
+        Math.min(limits.maxTop, lm.draftTokens?.length ?? lm.vocabSize),
+        (recorder) => draft(recorder, kv),
+      )).step;
     const hidden = new HiddenStep(lm.hiddenSize, () => {
       const recorder = backend.record({ maxTokens, maxOutputs: maxTokens, maxSequences, maxPages });
       return { recorder, value: lm.hidden(recorder, kv, states) };

@@ -73,6 +73,8 @@ export interface CausalLm {
    * computed. Models without such a head lack it.
    */
   draft?: ((recorder: Recorder, kv: readonly KvCache[]) => Value) | undefined;
+  /** Token of each column of the logits of {@linkcode draft}. @default those of the model */
+  readonly draftTokens?: Int32Array | undefined;
 }
 
 /** Pooling of hidden states: the last token's, the mean of all, or the first token's. */
@@ -106,6 +108,8 @@ export interface ModelOptions {
   readonly sessionLength?: number | undefined;
   /** True to load the head for multi-token prediction, if the files have one. @default false */
   readonly drafts?: boolean | undefined;
+  /** Head in files of its own that drafts tokens, in place of the model's. @default none */
+  readonly draftHead?: Checkpoint | undefined;
   /** Receives what is read from a folder, under the names of GGUF files. @default none */
   readonly sink?: GgufSink | undefined;
 }
@@ -121,16 +125,19 @@ export class ModelSource {
   readonly sessionLength: number | undefined;
   /** True to load the head for multi-token prediction, if the files have one. */
   readonly drafts: boolean;
+  /** Head in files of its own that drafts tokens, if any. */
+  readonly draftHead: Checkpoint | undefined;
 
   constructor(
     backend: Backend,
     checkpoint: Checkpoint,
-    { sessionLength, drafts = false, sink }: ModelOptions = {},
+    { sessionLength, drafts = false, draftHead, sink }: ModelOptions = {},
   ) {
     this.config = new ConfigReader(checkpoint, undefined, sink);
     this.weights = WeightLoader.for(backend, checkpoint, sink);
     this.sessionLength = sessionLength;
     this.drafts = drafts;
+    this.draftHead = draftHead;
   }
 }
 

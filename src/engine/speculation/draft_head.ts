@@ -1,3 +1,4 @@
+import type { OutputRequest, StepResult } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Chunk, Runner } from "../runner.ts";
 import type { TokenList } from "../token_list.ts";
@@ -6,7 +7,7 @@ import { DraftRates, type ModelDrafter } from "./model_drafter.ts";
 import { StepCosts } from "./step_costs.ts";
 
 /** Part of a runner that a head uses. */
-type HeadRunner = Pick<Runner, "contextLength" | "draft" | "cancel">;
+type HeadRunner = Pick<Runner, "contextLength" | "vocabSize" | "draftTokens" | "draft" | "cancel">;
 
 /** The first run of a step takes longer: it prepares weights. */
 const UNMEASURED_RUNS = 1;
@@ -26,10 +27,13 @@ export class DraftHead implements ModelDrafter {
   readonly #runner: HeadRunner;
   readonly #rates = new DraftRates();
   readonly #costs = new StepCosts();
+  readonly #vocabulary: ReducedVocabulary | undefined;
   #nRuns = 0;
 
   constructor(runner: HeadRunner) {
     this.#runner = runner;
+    const { draftTokens, vocabSize } = runner;
+    this.#vocabulary = draftTokens && new ReducedVocabulary(draftTokens, vocabSize);
   }
 
   rate(tokens: TokenList): number {
@@ -50,7 +54,9 @@ export class DraftHead implements ModelDrafter {
     const drafted = prospects
       .map((prospect, i) => ({ prospect, count: counts[i]! }))
       .filter((text) => this.#canDraft(text));
-    if (drafted.some(({ prospect: { draft } }) => draft.mask() !== undefined)) {
+    const isMasked = drafted.some(({ prospect: { draft } }) => draft.mask() !== undefined);
+    // A run of several steps takes no masks, and reads the tokens that it chose.
+    if (isMasked || this.#vocabulary !== undefined) {
       for (let open: readonly Drafted[] = drafted; open.length > 0;) {
         open = await this.#draftNext(open);
       }
@@ -105,17 +111,74 @@ export class DraftHead implements ModelDrafter {
 
   async #run(texts: readonly Drafted[], nSteps: number) {
     const start = performance.now();
-    const results = await this.#runner.draft(texts.map(nextChunk), nSteps);
+    const results = await this.#runner.draft(
+      texts.map((text) => nextChunk(text, this.#vocabulary)),
+      nSteps,
+    );
     if (++this.#nRuns > UNMEASURED_RUNS) {
       this.#costs.measure(texts.length, (performance.now() - start) / nSteps);
     }
-    return results;
+    return this.#vocabulary?.results(results) ?? results;
   }
 }
 
 /** Returns the last token of a text and its draft. */
-function nextChunk({ prospect: { tokens, draft, table, next } }: Drafted): Chunk {
+function nextChunk(
+  { prospect: { tokens, draft, table, next } }: Drafted,
+  vocabulary: ReducedVocabulary | undefined,
+): Chunk {
   const last = draft.tokens.at(-1) ?? tokens.at(tokens.length - 1)!;
   const start = tokens.length + draft.tokens.length - 1;
-  return { table, tokens: [last], start, outputs: [{ ...next(), nTop: 0, row: 0 }] };
+  const request = { ...next(), nTop: 0, row: 0 };
+  return { table, tokens: [last], start, outputs: [vocabulary?.request(request) ?? request] };
+}
+
+/** Vocabulary of a head that drafts only some of the model's tokens. */
+class ReducedVocabulary {
+  readonly #tokens: Int32Array;
+  /** Index of each of the model's tokens, -1 if the head lacks it. */
+  readonly #ids: Int32Array;
+
+  /** @param tokens the model's token of each of the head's */
+  constructor(tokens: Int32Array, vocabSize: number) {
+    this.#tokens = tokens;
+    this.#ids = new Int32Array(vocabSize).fill(-1);
+    tokens.forEach((token, id) => this.#ids[token] = id);
+  }
+
+  /** Adapts a request to the head's tokens. */
+  request(request: OutputRequest): OutputRequest {
+    const { sampling, history, fillMask } = request;
+    const { bias, mask } = sampling;
+    const idOf = (token: number) => this.#ids[token] ?? -1;
+    const own = bias && new Map(
+      [...bias].map(([token, value]) => [idOf(token), value] as const).filter(([id]) => id >= 0),
+    );
+    const words = mask && new Uint32Array(Math.ceil(this.#tokens.length / 32));
+    const copy = () => {
+      words!.fill(0);
+      for (const [id, token] of this.#tokens.entries()) {
+        if (mask![token >> 5]! >> (token & 31) & 1) words![id >> 5]! |= 1 << (id & 31);
+      }
+    };
+    if (mask !== undefined && fillMask === undefined) copy();
+    return {
+      ...request,
+      history: Int32Array.from(history, idOf).filter((id) => id >= 0),
+      sampling: { ...sampling, bias: own, mask: words },
+      fillMask: fillMask && (() => {
+        fillMask();
+        copy();
+      }),
+    };
+  }
+
+  /** Returns results with the model's tokens. */
+  results(results: readonly StepResult[][]): StepResult[][] {
+    return results.map((of) =>
+      of.map((result) =>
+        result instanceof ForgeError ? result : { ...result, token: this.#tokens[result.token]! }
+      )
+    );
+  }
 }

@@ -50,7 +50,7 @@ export async function openSpeculator(
   }
   if (!draftsTokens(options, target.backend)) return { speculator: undefined, memory: NO_MEMORY };
   const length = typeof speculate === "number" ? speculate : undefined;
-  if (draftModel === undefined) {
+  if (draftModel === undefined || target.runner.hasDraftHead) {
     const model = target.runner.hasDraftHead ? new DraftHead(target.runner) : undefined;
     return { speculator: new Speculator({ length, model }), memory: NO_MEMORY };
   }

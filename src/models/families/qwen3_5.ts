@@ -60,7 +60,8 @@ function loadHybrid(
   // llama.cpp's converter adds the 1 when it writes the file.
   const norm = { weightOffset: config.isGguf ? 0 : 1 };
   const isLinear = linearLayers(config, c.nLayers);
-  const indexOf = indexAmongKind(isLinear);
+  // The layer for multi-token prediction follows the model's own.
+  const indexOf = indexAmongKind([...isLinear, false]);
 
   return preNormDecoder(source, c, {
     norm,

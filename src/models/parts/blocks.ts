@@ -105,6 +105,8 @@ export interface AttentionParts {
    * @default false
    */
   readonly hasOutputGate?: boolean | undefined;
+  /** Columns of the input. @default the hidden size */
+  readonly inputSize?: number | undefined;
   /** @default the usual ones */
   readonly names?: AttentionNames | undefined;
 }
@@ -138,13 +140,13 @@ export function loadAttention(
   parts: AttentionParts,
 ): Block {
   const { nHeads, nKvHeads, headDim, hiddenSize } = c;
-  const { names = NAMES } = parts;
+  const { names = NAMES, inputSize = hiddenSize } = parts;
   const qSize = nHeads * headDim;
   const kvSize = nKvHeads * headDim;
   const heads = [[Q, qSize], [K, kvSize], [V, kvSize]] as const;
   const { qkv, gate } = parts.hasOutputGate
     ? loadGatedQkv(weights, c)
-    : { qkv: loadQkv(weights, heads, hiddenSize), gate: undefined };
+    : { qkv: loadQkv(weights, heads, inputSize), gate: undefined };
   const qkvBias = weights.has(QKV)
     ? loadBias(weights, QKV, qSize + 2 * kvSize, parts.bias)
     : hasBias(weights, Q, parts.bias)

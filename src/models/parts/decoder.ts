@@ -15,6 +15,7 @@ import type { ConfigReader } from "../config/config_reader.ts";
 import type { DecoderConfig } from "../config/decoder_config.ts";
 import { loadProjection, loadScore } from "./classifier.ts";
 import { type DraftHead, loadDraftHead } from "./draft_head.ts";
+import { loadEagleHead } from "./eagle_head.ts";
 import { type HeadParts, loadEmbedding, loadHead } from "./embedding.ts";
 import { readRope, type Rope } from "./rope.ts";
 import type { RopeLayers } from "../config/rope_parameters.ts";
@@ -219,13 +220,17 @@ export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: Decode
   const kvLayers = parts.kvLayers ?? layers.map(() => kvShape(c));
   const embed = ({ recorder }: ForwardPass) =>
     recorder.embed(embedding.weight, parts.embeddingScale);
-  const draftHead = parts.predictor &&
-    loadDraftHead(source, c, { ...parts.predictor, kvLayers, embed, loadNorm });
+  const { vocabSize } = embedding;
+  const draftHead = source.draftHead !== undefined
+    ? loadEagleHead(source, source.draftHead, { config: c, vocabSize, kvLayers, embed })
+    : parts.predictor &&
+      loadDraftHead(source, c, { ...parts.predictor, kvLayers, embed, loadNorm });
   const hidden = (pass: ForwardPass, head?: DraftHead): Value => {
     let h = embed(pass);
     parts.begin?.(pass, h);
-    for (const layer of layers) h = layer(pass, h);
-    head?.keep(pass, finalNorm(pass, h));
+    const inputs = [h];
+    for (const layer of layers) inputs.push(h = layer(pass, h));
+    head?.keep(pass, head.captures?.map((layer) => inputs[layer]!) ?? [finalNorm(pass, h)]);
     return finalNorm(pass, pass.recorder.gatherOutputs(h));
   };
 
@@ -246,8 +251,10 @@ export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: Decode
     hidden: (recorder, kv, states) => hidden(new ForwardPass(recorder, kv, states, weights)),
     draft: draftHead && ((recorder, kv) => {
       const pass = new ForwardPass(recorder, kv, [], weights);
-      return head.logits(pass, recorder.gatherOutputs(draftHead.draft(pass)));
+      const logits = draftHead.logits ?? head.logits;
+      return logits(pass, recorder.gatherOutputs(draftHead.draft(pass)));
     }),
+    draftTokens: draftHead?.tokens,
   };
 }
 

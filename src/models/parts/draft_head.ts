@@ -68,10 +68,20 @@ interface DraftHeadParts {
 export interface DraftHead {
   /** Its KV caches: those of its attention, then that of hidden states. */
   readonly kvLayers: readonly LayerKvShape[];
-  /** Records what a step of the model keeps for the head. @param hidden states of all tokens */
-  readonly keep: (pass: ForwardPass, hidden: Value) => void;
+  /**
+   * Layers of the model whose inputs it reads; the number of layers stands for the last output.
+   *
+   * @default the output of the model's last norm
+   */
+  readonly captures?: readonly number[] | undefined;
+  /** Records what a step of the model keeps for the head. @param states of all tokens */
+  readonly keep: (pass: ForwardPass, states: readonly Value[]) => void;
   /** Records a step of the head, and returns its hidden states, `[tokens, hiddenSize]`. */
   readonly draft: (pass: ForwardPass) => Value;
+  /** Maps hidden states to logits. @default the model's output matrix */
+  readonly logits?: ((pass: ForwardPass, hidden: Value) => Value) | undefined;
+  /** Ids in the model's vocabulary of the tokens that have logits. @default the same ids */
+  readonly tokens?: Int32Array | undefined;
 }
 
 /**
@@ -100,6 +110,8 @@ export function loadDraftHead(
   const layer = weights.under(layout.layer(c.nLayers));
   const inputNorm = parts.loadNorm(layer, parts.inputNorm);
   const attention = parts.attention(layer, c.nLayers);
+  const { append } = attention;
+  if (append === undefined) return undefined;
   const mlpNorm = parts.loadNorm(layer, parts.mlpNorm);
   const mlp = parts.mlp(layer, c.nLayers);
   const kept = parts.kvLayers.length + 1;
@@ -115,9 +127,9 @@ export function loadDraftHead(
   };
   return {
     kvLayers: [parts.kvLayers.at(-1)!, hiddenShape(hiddenSize)],
-    keep: (pass, hidden) => {
+    keep: (pass, [hidden]) => {
       const h = begin(pass, pass.recorder.previousRows(hidden, pass.kv[kept]!));
-      attention.append!(pass, inputNorm(pass, h));
+      append(pass, inputNorm(pass, h));
     },
     draft: (pass) => {
       let h = begin(pass, pass.recorder.previousRows(undefined, pass.kv[kept]!));
@@ -133,7 +145,7 @@ export function loadDraftHead(
 const MOST_DIMS = 4096;
 
 /** Returns a cache of hidden states: keys of as few heads as hold them, without values. */
-function hiddenShape(hiddenSize: number): LayerKvShape {
+export function hiddenShape(hiddenSize: number): LayerKvShape {
   let nKvHeads = Math.ceil(hiddenSize / MOST_DIMS);
   while (hiddenSize % nKvHeads !== 0) nKvHeads++;
   const dim = hiddenSize / nKvHeads;

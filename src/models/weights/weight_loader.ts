@@ -85,6 +85,13 @@ export class WeightLoader {
     return new WeightLoader(this.backend, this.#checkpoint, huggingFace, gguf, this.#shared);
   }
 
+  /** Returns a loader for other files, whose weights count as those of this one. */
+  of(checkpoint: Checkpoint): WeightLoader {
+    const { mapped } = this.#shared;
+    const shared = { used: new Set<string>(), layers: new Set<string>(), mapped, sink: undefined };
+    return new WeightLoader(this.backend, checkpoint, "", "", shared);
+  }
+
   /** Names of the tensors that were not requested. */
   unusedTensors(): string[] {
     return [...this.#checkpoint.tensors.keys()].filter((name) => !this.#shared.used.has(name));

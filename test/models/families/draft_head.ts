@@ -28,24 +28,29 @@ export function writeFolder(
   writeModelFolder(path, { "config.json": config }, data);
 }
 
-/** Runs `use` with a runner of a model with its head, with F32 caches. */
+/** Runs `use` with a runner of a model with its head, or another one, with F32 caches. */
 export async function withRunner<T>(
   path: string,
   use: (runner: Runner) => Promise<T>,
+  head?: string,
 ): Promise<T> {
   const backend = openBackend("reference", 1);
   try {
-    const { lm } = loadModel(backend, openCheckpoint(path), { drafts: true });
+    const draftHead = head === undefined ? undefined : openCheckpoint(head);
+    const { lm } = loadModel(backend, openCheckpoint(path), { drafts: true, draftHead });
     return await use(await Runner.open(backend, lm, { contextLength: 64, kvType: "F32" }));
   } finally {
     backend.close();
   }
 }
 
-/** Drafts tokens after the prompt, greedily; returns the log-probabilities of the best of each. */
-export async function draftAfterPrompt(runner: Runner): Promise<TokenLogprob[][]> {
+/** Drafts tokens after a prompt, greedily; returns the log-probabilities of the best of each. */
+export async function draftAfterPrompt(
+  runner: Runner,
+  prompt: readonly number[] = PROMPT,
+): Promise<TokenLogprob[][]> {
   using table = runner.newSequence();
-  const known = PROMPT.slice(0, -1);
+  const known = prompt.slice(0, -1);
   const chunk = (tokens: readonly number[], start: number): Chunk => {
     return { table, tokens, start, outputs: [{ ...UNSAMPLED, forcedToken: undefined, row: 0 }] };
   };
@@ -53,7 +58,7 @@ export async function draftAfterPrompt(runner: Runner): Promise<TokenLogprob[][]
   await runner.run([chunk(known.slice(0, 4), 0)]);
   await runner.run([chunk(known.slice(4), 4)]);
   const tops: TokenLogprob[][] = [];
-  let token = PROMPT.at(-1)!;
+  let token = prompt.at(-1)!;
   for (let i = 0; i < DRAFTS; i++) {
     const { outputs: [output], ...rest } = chunk([token], known.length + i);
     const [[result] = []] = await runner.draft(
@@ -61,8 +66,9 @@ export async function draftAfterPrompt(runner: Runner): Promise<TokenLogprob[][]
       1,
     );
     assert(result !== undefined && !(result instanceof ForgeError));
-    tops.push([...result.top]);
-    token = result.token;
+    const tokenOf = (id: number) => runner.draftTokens?.[id] ?? id;
+    tops.push(result.top.map(({ token, logprob }) => ({ token: tokenOf(token), logprob })));
+    token = tokenOf(result.token);
   }
   return tops;
 }

@@ -770,7 +770,9 @@ function check(
     if (draftsAs === undefined) return;
     writeFolder(folder.at("folder"), published.models[model]!.config, draftsAs());
     const [actual, expected] = await Promise.all(
-      [path, folder.at("folder")].map((path) => withRunner(path, draftAfterPrompt)),
+      [path, folder.at("folder")].map((path) =>
+        withRunner(path, (runner) => draftAfterPrompt(runner))
+      ),
     );
     for (const [i, top] of actual!.entries()) {
       assertEquals(top.map(({ token }) => token), expected![i]!.map(({ token }) => token));

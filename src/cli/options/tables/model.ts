@@ -165,6 +165,6 @@ export const MODEL_OPTIONS = {
     kind: "text",
     metavar: "MODEL",
     group: "Model",
-    help: "smaller model with the same vocabulary, for draft tokens",
+    help: "smaller model with the same vocabulary, or EAGLE-3 head, for draft tokens",
   },
 } as const satisfies Record<string, OptionSpec>;
