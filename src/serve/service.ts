@@ -164,11 +164,9 @@ class Admission {
       );
     }
     this.#inProgress += answers;
-    let entered = answers;
     return {
       [Symbol.dispose]: () => {
-        this.#inProgress -= entered;
-        entered = 0;
+        this.#inProgress -= answers;
       },
     };
   }

@@ -28,6 +28,8 @@ const ATTENTION: KernelCheck = {
     "decode_attention_of_a_batch",
     "decode_attention_q8_in_a_window",
     "decode_attention_with_sinks",
+    "decode_attention_bf16_of_many_heads",
+    "decode_attention_q8_of_draft_tokens_with_all_options",
     "attention_over_pages_beyond_4_gib",
   ],
   kernels: ["prefill_attention.metal", "batched_decode_attention.metal"],
@@ -44,6 +46,11 @@ const PRODUCTS: KernelCheck = {
   ],
   kernels: ["matvec.metal", "gemm.metal", "embed.metal"],
   instances: "Format",
+};
+const OVERRUNS: KernelCheck = {
+  ...PRODUCTS,
+  kernelTests: ["matvec_of_odd_columns", "gemm_of_odd_columns", "gemm_of_every_fast_format"],
+  mode: "asan",
 };
 const GROUPS: KernelCheck = {
   kernelTests: ["moe_group_covers_every_pair_once", "moe_group_of_the_last_experts"],
@@ -166,12 +173,6 @@ export const METAL: readonly Mutant[] = [
   ...group(
     PRODUCTS,
     [
-      "columns-past-the-end",
-      "kernels/metal/matvec.h",
-      "k + 3 < cols ? x[k + 3] : 0.0f",
-      "k + 2 < cols ? x[k + 3] : 0.0f",
-    ],
-    [
       "minimum-of-a-format",
       "kernels/metal/matvec.h",
       "sums.products[i][t] += F::kHasMin ? scaled - F::min(c[i], r) * x_sums[t] : scaled;",
@@ -182,6 +183,15 @@ export const METAL: readonly Mutant[] = [
       "kernels/metal/gemm.h",
       "device const u8* from = w.row(min(first_row + row, w.count - 1));",
       "device const u8* from = w.row(min(first_row + row, w.count));",
+    ],
+  ),
+  ...group(
+    OVERRUNS,
+    [
+      "columns-past-the-end",
+      "kernels/metal/matvec.h",
+      "k + 3 < cols ? x[k + 3] : 0.0f",
+      "k + 2 < cols ? x[k + 3] : 0.0f",
     ],
     [
       "token-that-is-not-there",

@@ -496,7 +496,7 @@ export const TYPESCRIPT: readonly Mutant[] = [
       "this.#inProgress += 1;",
       "load",
     ],
-    ["end-is-reported-twice", "service", "entered = 0;", "", "load"],
+    ["places-are-kept", "service", "this.#inProgress -= answers;", "", "load"],
     [
       "prompts-count-once",
       "openai/response",

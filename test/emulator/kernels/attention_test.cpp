@@ -234,6 +234,8 @@ TEST(decode_attention_of_wide_heads) {
 }
 TEST(decode_attention_with_sinks) {
   check_decode({1, 64, 8, 1, 16, 128, 0, true}, {{400, 1}, {3, 1}}, 1);
+  // Few positions on either side of a split, so that the sink has a large part.
+  check_decode({1, 64, 8, 1, 16, 6, 0, true}, {{259, 1}}, 1);
 }
 TEST(decode_attention_of_several_queries) {
   check_decode({1, 32, 6, 2, 8, 0, 0, false}, {{280, 16}, {40, 3}, {5, 5}}, 16);
