@@ -196,6 +196,7 @@ flash_attn_params PlanBuilder::flash_params(const AttentionOp& op, const RunAddr
 void PlanBuilder::emit_flash_attention(const AttentionOp& op, const AttentionKernels& kernels) {
   const bool decodes = kernels.decode == AttentionKernel::flash && shape_.decode_runs > 0;
   const bool prefills = kernels.prefill == AttentionKernel::flash && shape_.prefill_runs > 0;
+  if (!decodes && !prefills) return;
   const CudaKv& kv = CudaKv::of(op.kv);
   const uint32_t n = op.n_heads * kv.shape.k_head_dim;
   const DevicePointer q = scratch(uint64_t{shape_.tokens} * n * 2);
