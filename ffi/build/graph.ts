@@ -124,7 +124,13 @@ interface Context {
   readonly objectFolder: string;
 }
 
-function variantCompileFlags(variant: Variant): string[] {
+/** Makes sanitized code call the checks of accesses, which halves the time of compilation. */
+function outlinedChecks({ identity }: Compiler): string[] {
+  const option = "asan-instrumentation-with-call-threshold=0";
+  return identity.includes("clang") ? ["-mllvm", `-${option}`] : ["--param", option];
+}
+
+function variantCompileFlags(variant: Variant, compiler: Compiler): string[] {
   const flags: string[] = [];
   if (variant.debug) flags.push("-Og", "-g", "-D_GLIBCXX_ASSERTIONS");
   else if (variant.sanitizers.length === 0) flags.push("-DNDEBUG", "-ffunction-sections");
@@ -136,6 +142,7 @@ function variantCompileFlags(variant: Variant): string[] {
       "-fno-sanitize-recover=all",
       "-fno-omit-frame-pointer",
       "-g",
+      ...(variant.sanitizers.includes("address") ? outlinedChecks(compiler) : []),
     );
   }
   return flags;
@@ -185,7 +192,7 @@ function compileStep(context: Context, bundle: readonly string[], target?: Kerne
       ...commonCompileFlags,
       ...systemFlags[platform.os],
       ...library.compileFlags,
-      ...variantCompileFlags(variant),
+      ...variantCompileFlags(variant, compiler),
       ...(target === undefined ? [] : [...target.flags, `-DFORGE_TARGET=${target.name}`]),
       ...bundle.slice(0, -1).flatMap((source) => ["-include", source]),
       "-c",
