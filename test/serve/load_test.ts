@@ -24,9 +24,10 @@ async function readSome(response: Response, bytes: number) {
 
 /** Waits until a number of answers are in flight. */
 async function waitForAnswers(client: Client, count: number): Promise<void> {
-  for (;;) {
+  for (const end = performance.now() + 30_000;;) {
     const { answers } = await (await client.get("/health")).json();
     if (answers === count) return;
+    assert(performance.now() < end, `${answers} answers are in progress instead of ${count}`);
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }
