@@ -189,6 +189,11 @@ export class Model implements AsyncDisposable {
     return this.#replicas.map(({ backend }) => backend.info);
   }
 
+  /** Number of replicas whose devices have not failed. */
+  get workingReplicas(): number {
+    return this.#replicas.filter(({ scheduler }) => !scheduler.isClosed).length;
+  }
+
   /** Positions of the KV caches of all replicas, and those that are free. */
   get kvTokens(): { readonly total: number; readonly free: number } {
     const pages = this.#working.map(({ runner }) => runner.pages);

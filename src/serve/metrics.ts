@@ -80,6 +80,11 @@ export class Metrics {
     const caches = models.loaded.map(({ model }) => model.kvTokens);
     const total = caches.reduce((sum, cache) => sum + cache.total, 0);
     const free = caches.reduce((sum, cache) => sum + cache.free, 0);
+    const working = models.loaded.reduce((sum, { model }) => sum + model.workingReplicas, 0);
+    const replicas = [
+      working,
+      models.loaded.reduce((sum, { model }) => sum + model.devices.length, -working),
+    ];
     const metric = (name: string, type: string, help: string, lines: readonly string[]) =>
       `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join("\n")}\n`;
     const plain = (name: string, type: string, help: string, value: number) =>
@@ -98,6 +103,12 @@ export class Metrics {
         "gauge",
         "Models in memory.",
         caches.length,
+      ),
+      metric(
+        "forge_replicas",
+        "gauge",
+        "Replicas of loaded models, by whether their devices work.",
+        ["working", "lost"].map((state, i) => `forge_replicas{state="${state}"} ${replicas[i]}`),
       ),
       plain("forge_answers", "gauge", "Answers computed or queued.", admission.inProgress),
       plain(

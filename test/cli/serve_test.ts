@@ -123,6 +123,8 @@ Deno.test("serve: replicas answer as one model does", async () => {
   assertEquals(answers[1], alone.stdout);
   assertEquals(new Set(answers).size, prompts.length);
   assertEquals((await (await fetch(`${server.url}/props`)).json()).total_slots, 64);
+  const metrics = await (await fetch(`${server.url}/metrics`)).text();
+  assertStringIncludes(metrics, 'forge_replicas{state="working"} 2\n');
 });
 
 Deno.test("serve: Ctrl-C lets answers finish, a second Ctrl-C cancels them", async () => {

@@ -12,6 +12,13 @@ import { MODELS } from "../../bench/gpu_model/models.ts";
 import { H100, H200 } from "../../bench/gpu_model/nvidia.ts";
 import { type Prediction, predictSteps } from "../../bench/gpu_model/predictions.ts";
 import { drawRoofline } from "../../bench/gpu_model/roofline.ts";
+import {
+  allReduceTime,
+  NVLINK,
+  PCIE,
+  predictDivided,
+} from "../../bench/gpu_model/tensor_parallel.ts";
+import { SHAPES } from "../../src/bench/synthetic/shapes.ts";
 import { emulatedGpuUnavailable } from "./emulated_gpu.ts";
 
 const ignore = emulatedGpuUnavailable() !== undefined;
@@ -65,6 +72,31 @@ Deno.test({
     const picture = drawRoofline(H100, [{ name: "1B <Q4_0>", launches: slow[0]!.launches }]);
     assertStringIncludes(picture, "1B &lt;Q4_0&gt;");
     assert(!/NaN|Infinity/.test(picture));
+  },
+});
+
+Deno.test({
+  name: "the model adds the all-reduces of a model that GPUs divide",
+  ignore,
+  fn: async () => {
+    const compiler = await KernelCompiler.open();
+    if (typeof compiler === "string") return console.error(`skipping: ${compiler}`);
+    using _ = compiler;
+    const shape = SHAPES["smollm2-135m"]!;
+    const divided = await predictDivided(compiler, NO_LIBRARIES, { name: "tiny", shape }, [3]);
+    assertEquals(divided.map(({ link, batch }) => [link, batch]), [
+      ["NVLink", 1],
+      ["PCIe", 1],
+      ["NVLink", 64],
+      ["PCIe", 64],
+    ]);
+    const [fast, slow] = divided.map((one) => one.time_us - one.all_reduce_us);
+    assertEquals(fast!.toFixed(3), slow!.toFixed(3));
+    for (const { time_us, all_reduce_us, share, link } of divided) {
+      // 61 of the hidden states, one of the best tokens.
+      const least = 62 * allReduceTime(0, 3, link === "PCIe" ? PCIE : NVLINK);
+      assert(all_reduce_us > least && all_reduce_us < time_us && share > 0 && share < 1);
+    }
   },
 });
 

@@ -410,6 +410,8 @@ Deno.test("serve: metrics count what was asked and answered", async () => {
   assertEquals(value("forge_kv_tokens_in_use"), 0);
   assert(value("forge_kv_tokens") > 0);
   assertEquals(value("forge_answers"), 0);
+  assertEquals(value('forge_replicas{state="working"}'), 1);
+  assertEquals(value('forge_replicas{state="lost"}'), 0);
   const slots = await (await client.get("/slots")).json();
   assertEquals(slots.map(({ is_processing }: { is_processing: boolean }) => is_processing), [
     false,

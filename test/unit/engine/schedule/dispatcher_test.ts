@@ -61,6 +61,11 @@ class Replicas {
     for (const scheduler of this.#schedulers) scheduler.close(error);
   }
 
+  /** True for each replica that takes no more tasks. */
+  get closed(): boolean[] {
+    return this.#schedulers.map(({ isClosed }) => isClosed);
+  }
+
   /** Number of runs of each replica. */
   get runs(): number[] {
     return this.runners.map(({ runs }) => runs.length);
@@ -176,7 +181,7 @@ Deno.test("the last replica keeps its tasks, which fail as without others", asyn
   const replicas = new Replicas(ids(0, 2).map(() => ({ nPages: 40 })));
   replicas.failFrom(0, 2);
   assertEquals(await replicas.generate([1, 2], 5), fakeAnswer([1, 2], 5));
-  assertEquals(replicas.lost, [0]);
+  assertEquals([replicas.lost, replicas.closed], [[0], [true, false]]);
   replicas.failFrom(1, 1);
   await assertRejects(() => replicas.generate([5], 2), ForgeError, "replica 1 is gone");
   replicas.failFrom(1, 1000);
