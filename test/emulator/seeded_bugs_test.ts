@@ -59,7 +59,7 @@ const bugs: readonly SeededBug[] = [
   {
     bug: "rows beyond the last are read",
     file: "matvec.cuh",
-    change: ["min(share.first_row + i, w.count - 1)", "(share.first_row + i)"],
+    change: ["min(share.first_row + i, w.rows - 1)", "(share.first_row + i)"],
     kernels: ["matvec.cu"],
     test: "matvec_of_odd_columns",
     mode: "asan",
@@ -141,8 +141,8 @@ const bugs: readonly SeededBug[] = [
   },
   {
     bug: "tokens of an expert are taken for the pairs' own rows of x",
-    file: "grouped_gemm.cu",
-    change: ["own[i] / top_k : own[i]", "own[i] : own[i]"],
+    file: "moe.cuh",
+    change: ["pair / e.top_k : pair;", "pair : pair;"],
     kernels: ["grouped_gemm.cu", "convert_rows.cu", "moe_group.cu"],
     test: "grouped_gemm_of_odd_columns",
     mode: "asan",
