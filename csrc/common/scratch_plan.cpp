@@ -35,6 +35,10 @@ ScratchPlan plan_scratch(const Program& program, uint64_t alignment) {
           }
         },
         program.ops[i]);
+    // GPUs compute a norm in the product that reads it.
+    const auto* product = std::get_if<MatmulOp>(&program.ops[i]);
+    const auto* norm = i > 0 ? std::get_if<RmsNormOp>(&program.ops[i - 1]) : nullptr;
+    if (product && norm && product->x == norm->out) last_use[norm->x - 1] = i;
   }
   for (size_t v = 0; v < n_values; ++v) {
     if (program.values[v].keep) last_use[v] = program.ops.size();

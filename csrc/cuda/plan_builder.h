@@ -20,6 +20,7 @@ using RunAddresses = forge::RunAddresses<DevicePointer>;
 using PlanRequest = forge::PlanRequest<DevicePointer>;
 using LaunchPlan = forge::LaunchPlan<PlanEntry>;
 using WeightRows = cuda_args::WeightRows<DevicePointer>;
+using InputNorm = cuda_args::InputNorm<DevicePointer>;
 using ProductRows = cuda_args::ProductRows<DevicePointer>;
 using ProductOperands = cuda_args::ProductOperands<DevicePointer>;
 using Epilogue = cuda_args::Epilogue<DevicePointer>;
@@ -76,19 +77,26 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
 
   // The product with the rows of a weight that have one type, from `first_row` on.
   struct Product {
-    DevicePointer out, x;  // in F32
+    DevicePointer out;
+    ProductRows x;  // in F32
     WeightType type;
     uint64_t first_row;
     WeightRows weight;
     Epilogue epilogue;
   };
   using RowGroup = forge::RowGroup<DevicePointer>;
-  std::vector<Product> products_of(const MatmulOp& op) const;
+  // Emits a product of x, or, of the norm before it, of the norm's x.
+  void emit_product(const MatmulOp& op, const RmsNormOp* norm);
+  // Emits a norm and the product that follows it, whose kernels compute the norm; returns false if
+  // they cannot.
+  bool emit_norm_with_product(const RmsNormOp& op);
+  ProductRows product_rows(const MatmulOp& op, const RmsNormOp* norm) const;
+  std::vector<Product> products_of(const MatmulOp& op, const RmsNormOp* norm) const;
   WeightRows weight_rows(DevicePointer data, uint64_t row_bytes, uint64_t rows,
                          uint64_t cols) const;
   // Emits one launch for a product computed by matvec and the gated unit after it; returns false
   // if they cannot be fused.
-  bool emit_gated_product(const MatmulOp& op, const RowGroup& rows);
+  bool emit_gated_product(const MatmulOp& op, const RmsNormOp* norm, const RowGroup& rows);
   void emit_matvec(const Product& product, const RowGroup& rows);
   void emit_decode_gemm(const Product& product, const RowGroup& rows);
   // Tile for a weight, or for experts, which share the columns of a row with no other block.
@@ -97,8 +105,8 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   ProductTile expert_tile(uint32_t tokens, uint64_t cols, const WeightFormat& format) const;
   ColumnSplit column_split(const ProductTile& tile, const Grid& grid);
   // x as a decode product with this tile reads it: as it is for one token, else as half_rows.
-  ProductRows decode_rows(WeightType type, DevicePointer x, uint32_t cols, const RowGroup& rows,
-                          const ProductTile& tile, uint32_t pieces = 1);
+  ProductRows decode_rows(WeightType type, const ProductRows& x, uint32_t cols,
+                          const RowGroup& rows, const ProductTile& tile, uint32_t pieces = 1);
   void emit_gemm(const Product& product, const RowGroup& rows);
   // Emits a product by cuBLASLt; returns false if it is missing or slower.
   bool emit_library_product(const Product& product, const RowGroup& rows);
@@ -107,8 +115,8 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   // Converts rows once for all parts of a weight, that is, until the next call of begin_half_rows.
   // A row of x may be several rows of the product, its `pieces`.
   void begin_half_rows();
-  ProductRows half_rows(WeightType type, DevicePointer x, uint32_t cols, const RowGroup& rows,
-                        uint32_t pieces = 1);
+  ProductRows half_rows(WeightType type, const ProductRows& x, uint32_t cols,
+                        const RowGroup& rows, uint32_t pieces = 1);
   uint32_t matvec_split(uint64_t rows, uint64_t cols) const;
 
   // A product of each row with `top_k` of the equal blocks of a weight's rows: those that a
@@ -169,7 +177,7 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
 
 // Rows of x in F32.
 inline ProductRows float_rows(DevicePointer x) {
-  return {.data = x, .scale = 0, .padded_cols = 0};
+  return {.data = x, .scale = 0, .norm = {}, .padded_cols = 0};
 }
 // True if tensor cores multiply a weight of this type in BF16, false if in F16.
 bool multiplies_as_bf16(WeightType type);

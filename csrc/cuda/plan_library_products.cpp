@@ -102,8 +102,8 @@ bool PlanBuilder::emit_library_product(const Product& p, const RowGroup& rows) {
                                out + tile.first_row * sizeof(float), half.data,
                                unpacks ? unpacked : p.weight.data, workspace);
   }
-  // F16 rows may have been scaled.
-  if (!in_place || !shape.is_bf16 || !is_bare(p.epilogue)) {
+  // Rows in F16 and rows with a norm have scales.
+  if (!in_place || !shape.is_bf16 || p.x.norm.weight || !is_bare(p.epilogue)) {
     launch("epilogue.cu", "epilogue", {divide_up(p.weight.rows, kEpilogueCols), rows.max_rows},
            256, 0,
            cuda_args::LibraryProduct<DevicePointer>{

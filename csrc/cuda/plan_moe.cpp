@@ -99,7 +99,7 @@ void PlanBuilder::emit_grouped_decode_gemm(const GroupedProduct& p, const RowGro
   // Experts rarely have more than eight tokens of a decode step.
   const ProductTile tile = expert_tile(std::min(rows.max_rows, 8u), n_cols, weight_format(type));
   begin_half_rows();
-  const ProductRows x = decode_rows(type, value(p.x), n_cols, rows, tile, pieces_of(p));
+  const ProductRows x = decode_rows(type, float_rows(value(p.x)), n_cols, rows, tile, pieces_of(p));
   const RouteGroups& groups = groups_of(p, rows, tile.tokens);
   const ProductOperands operands = grouped_operands(p, rows, x);
   const Grid grid{divide_up(operands.weight.rows, tile.rows), groups.max_tiles};
@@ -111,7 +111,7 @@ void PlanBuilder::emit_grouped_gemm(const GroupedProduct& p, const RowGroup& row
   const WeightType type = unified(p.weight).type;
   const auto n_cols = static_cast<uint32_t>(p.weight.cols);
   begin_half_rows();
-  const ProductRows x = half_rows(type, value(p.x), n_cols, rows, pieces_of(p));
+  const ProductRows x = half_rows(type, float_rows(value(p.x)), n_cols, rows, pieces_of(p));
   const RouteGroups& groups = groups_of(p, rows, kGemmTokens);
   const ProductOperands operands = grouped_operands(p, rows, x);
   const Grid grid{divide_up(operands.weight.rows, kGemmRows), groups.max_tiles};

@@ -102,10 +102,28 @@ std::string half_instance(const char* kernel, WeightType type) {
   return std::string(kernel) + "<" + weight_format(type).name + ", " + half_of(type) + ">";
 }
 
-void PlanBuilder::emit(const MatmulOp& op) {
+void PlanBuilder::emit(const MatmulOp& op) { emit_product(op, nullptr); }
+
+bool PlanBuilder::emit_norm_with_product(const RmsNormOp& op) {
+  // All conditions are the same for every run: the order of sums must not depend on other rows.
+  const auto* product = next_op<MatmulOp>();
+  if (!product || product->x != op.out || op.residual != 0) return false;
+  if (op.weight->cols != cols(op.x)) return false;
+  // No other reader of the norm.
+  if (product->residual == op.out || !program_.is_read_once(op.out)) return false;
+  // The result is planned to live after the norm's input, so it may have the same memory.
+  if (!are_apart(program_, values_, product->out, op.x)) return false;
+  const auto is_rounded = [](const DevicePart& part) { return part.type != WeightType::F32; };
+  if (!std::ranges::all_of(cuda_weight(*product->weight).device_parts(), is_rounded)) return false;
+  compute_with_next();
+  emit_product(*product, &op);
+  return true;
+}
+
+void PlanBuilder::emit_product(const MatmulOp& op, const RmsNormOp* norm) {
   const auto [all, decode, prefill] = row_groups(op.x);
-  if (prefill.max_rows == 0 && emit_gated_product(op, decode)) return;
-  const std::vector<Product> products = products_of(op);
+  if (prefill.max_rows == 0 && emit_gated_product(op, norm, decode)) return;
+  const std::vector<Product> products = products_of(op, norm);
   for (const Product& p : products) {
     if (p.type == WeightType::F32) emit_matvec(p, all);
   }
@@ -124,7 +142,8 @@ void PlanBuilder::emit(const MatmulOp& op) {
   }
 }
 
-bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RowGroup& rows) {
+bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RmsNormOp* norm,
+                                     const RowGroup& rows) {
   const auto* glu = device_.device().fuses_operations() ? next_op<GluOp>() : nullptr;
   const uint32_t width = glu ? glu->width : 0;
   if (!glu || glu->x != op.out || cols(op.out) != 2 * width) return false;
@@ -137,13 +156,13 @@ bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RowGroup& rows) {
   const ProductTile tile = product_tile(rows.max_rows, 2 * uint64_t{width}, weight.cols, format);
   if (tile.token_tiles > 1) return false;
   // The result is planned to live after x, so it may have the same memory.
-  if (!are_apart(program_, values_, glu->out, op.x)) return false;
+  if (!are_apart(program_, values_, glu->out, norm ? norm->x : op.x)) return false;
   const WeightRows matrix =
       weight_rows(weight.matrix.at(part.offset), part.row_bytes, part.rows, weight.cols);
   begin_half_rows();
   const ProductOperands operands = {
       .out = value(glu->out),
-      .x = decode_rows(part.type, value(op.x), matrix.cols, rows, tile),
+      .x = decode_rows(part.type, product_rows(op, norm), matrix.cols, rows, tile),
       .weight = matrix,
       .set = rows.set};
   // A tile has rows of the gate and as many of `up`.
@@ -154,14 +173,22 @@ bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RowGroup& rows) {
   return true;
 }
 
-std::vector<PlanBuilder::Product> PlanBuilder::products_of(const MatmulOp& op) const {
+ProductRows PlanBuilder::product_rows(const MatmulOp& op, const RmsNormOp* norm) const {
+  if (!norm) return float_rows(value(op.x));
+  ProductRows x = float_rows(value(norm->x));
+  x.norm = {.weight = floats_of(norm->weight), .eps = norm->eps, .offset = norm->weight_offset};
+  return x;
+}
+
+std::vector<PlanBuilder::Product> PlanBuilder::products_of(const MatmulOp& op,
+                                                           const RmsNormOp* norm) const {
   const CudaWeight& weight = cuda_weight(*op.weight);
   std::vector<Product> products;
   for (const DevicePart& part : weight.device_parts()) {
     const DevicePointer skip = part.first_row * sizeof(float);
     const DevicePointer bias = floats_of(op.bias), residual = value(op.residual);
     products.push_back({.out = value(op.out) + skip,
-                        .x = value(op.x),
+                        .x = product_rows(op, norm),
                         .type = part.type,
                         .first_row = part.first_row,
                         .weight = weight_rows(weight.matrix.at(part.offset), part.row_bytes,
@@ -201,7 +228,7 @@ void PlanBuilder::emit_matvec(const Product& p, const RowGroup& rows) {
   const Grid grid{divide_up(p.weight.rows, 8 / split * kWarpRows),
                   divide_up(rows.max_rows, tokens)};
   launch("matvec.cu", "matvec<" + std::to_string(tokens) + ">", grid, 256, 0,
-         ProductOperands{.out = p.out, .x = float_rows(p.x), .weight = p.weight, .set = rows.set},
+         ProductOperands{.out = p.out, .x = p.x, .weight = p.weight, .set = rows.set},
          p.epilogue, split);
 }
 
@@ -210,7 +237,7 @@ void PlanBuilder::begin_half_rows() {
   half_rows_.clear();
 }
 
-ProductRows PlanBuilder::half_rows(WeightType type, DevicePointer x, uint32_t cols,
+ProductRows PlanBuilder::half_rows(WeightType type, const ProductRows& x, uint32_t cols,
                                    const RowGroup& rows, uint32_t pieces) {
   const std::string element = half_of(type);
   const auto known = half_rows_.find(element);
@@ -219,11 +246,13 @@ ProductRows PlanBuilder::half_rows(WeightType type, DevicePointer x, uint32_t co
   const uint64_t n_rows = uint64_t{rows.max_rows} * pieces;
   const ProductRows half = {.data = scratch(n_rows * padded * 2),
                             .scale = scratch(n_rows * sizeof(float)),
+                            .norm = {},
                             .padded_cols = padded};
   launch("convert_rows.cu", "convert_rows<" + element + ">", {rows.max_rows, pieces}, 256, 0,
          cuda_args::ConvertRows<DevicePointer>{.out = half.data,
                                                .scale = half.scale,
-                                               .x = x,
+                                               .x = x.data,
+                                               .norm = x.norm,
                                                .set = rows.set,
                                                .cols = cols,
                                                .padded_cols = padded});
@@ -231,10 +260,10 @@ ProductRows PlanBuilder::half_rows(WeightType type, DevicePointer x, uint32_t co
   return half;
 }
 
-ProductRows PlanBuilder::decode_rows(WeightType type, DevicePointer x, uint32_t cols,
+ProductRows PlanBuilder::decode_rows(WeightType type, const ProductRows& x, uint32_t cols,
                                      const RowGroup& rows, const ProductTile& tile,
                                      uint32_t pieces) {
-  if (tile.token_tiles == 0) return float_rows(x);
+  if (tile.token_tiles == 0) return x;
   return half_rows(type, x, cols, rows, pieces);
 }
 

@@ -29,9 +29,10 @@ UniformRows<DevicePointer> PlanBuilder::uniform_rows(const WeightRef& weight) co
 }
 
 void PlanBuilder::emit(const RmsNormOp& op) {
-  const RmsNormOp* next = device_.device().fuses_operations() ? second_norm(op) : nullptr;
+  if (!device_.device().fuses_operations()) return emit_norm(op);
+  const RmsNormOp* next = second_norm(op);
   if (next && kept_row_bytes(cols(op.x)) <= kMostNormShared) return emit_two_norms(op, *next);
-  emit_norm(op);
+  if (!emit_norm_with_product(op)) emit_norm(op);
 }
 
 void PlanBuilder::emit(const GatedDeltaRuleOp& op) {

@@ -120,7 +120,7 @@ class Planner {
   LaunchPlan<Entry> plan_with(const Emit& emit) {
     for (op_index_ = 0; op_index_ < program_.ops.size(); ++op_index_) {
       scratch_used_ = 0;
-      const size_t op_index = op_index_;  // which a fused operation advances
+      reported_op_ = op_index_;
       const bool is_sampling = std::holds_alternative<SampleOp>(program_.ops[op_index_]);
       std::visit(
           [&](const auto& op) {
@@ -128,7 +128,7 @@ class Planner {
             if (op.out == 0 ? shape_.outputs > 0 : max_rows(op.out) > 0) emit(op);
           },
           program_.ops[op_index_]);
-      plan_.operations.resize(plan_.entries.size(), op_index);
+      plan_.operations.resize(plan_.entries.size(), reported_op_);
       if (!is_sampling) plan_.sampling_begin = plan_.entries.size();
     }
     return std::move(plan_);
@@ -139,6 +139,13 @@ class Planner {
   const Op* next_op() const {
     const bool is_last = op_index_ + 1 >= program_.ops.size();
     return is_last ? nullptr : std::get_if<Op>(&program_.ops[op_index_ + 1]);
+  }
+
+  // Goes on to the next operation, whose launches also compute this one. Profiles report them as the
+  // next operation.
+  void compute_with_next() {
+    plan_.operations.resize(plan_.entries.size(), op_index_);
+    reported_op_ = ++op_index_;
   }
 
   // Returns the norm that follows a norm with a residual if one kernel can compute both, else null.
@@ -243,7 +250,8 @@ class Planner {
   const InputAddresses<Address> inputs_;
   LaunchPlan<Entry> plan_;
   uint64_t scratch_used_ = 0;
-  size_t op_index_ = 0;  // of the current operation
+  size_t op_index_ = 0;     // of the current operation
+  size_t reported_op_ = 0;  // of the operation that profiles name for the current launches
 
  private:
   // Allocates memory that lasts until other pairs are grouped.

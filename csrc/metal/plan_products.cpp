@@ -37,7 +37,7 @@ bool PlanBuilder::emit_norm_with_product(const RmsNormOp& op) {
   // All conditions are the same for every run: the kernel of a row must not depend on other rows.
   const auto [all, decode, prefill] = row_groups(op.x);
   if (prefill.max_rows > 0) emit_norm(op);
-  ++op_index_;
+  compute_with_next();
   if (prefill.max_rows == 0 && emit_gated_product(*product, &op, decode)) return true;
   for (const Product& part : products_of(*product)) {
     if (decode.max_rows > 0) emit_matvec(part, value(op.x), &op, decode);

@@ -37,9 +37,13 @@ KERNEL_STRUCT(RowSet, READS(u32) count; READS(u32) list;)
 KERNEL_STRUCT(WeightRows,
               READS(u8) data; READS(u64) codebooks; u64 row_stride; u32 rows; u32 cols;)
 
-// Rows of x as a product reads them: rows of F32, or rows of convert_rows, padded_cols 16-bit floats
-// each, with their scale.
-KERNEL_STRUCT(ProductRows, READS(void) data; READS(float) scale; u32 padded_cols;)
+// The RMSNorm of rows of x, x / rms(x, eps) * (weight + offset), or none if the weight is null.
+KERNEL_STRUCT(InputNorm, READS(float) weight; float eps; float offset;)
+
+// Rows of x as a product reads them: rows of F32 before their norm, or rows of convert_rows,
+// padded_cols 16-bit floats each, with the scales of their products.
+KERNEL_STRUCT(ProductRows,
+              READS(void) data; READS(float) scale; PART(InputNorm) norm; u32 padded_cols;)
 
 // The operands that all products have. F32 rows of x and rows of out are those of the set; converted
 // rows of x are numbered as they are in the set.
@@ -71,8 +75,8 @@ KERNEL_STRUCT(RepackRows,
 // out [rows of the set, pieces, padded_cols] of 16-bit floats, scale [rows of the set, pieces],
 // x [.., pieces, cols].
 KERNEL_STRUCT(ConvertRows,
-              WRITES(void) out; WRITES(float) scale; READS(float) x; PART(RowSet) set; u32 cols;
-              u32 padded_cols;)
+              WRITES(void) out; WRITES(float) scale; READS(float) x; PART(InputNorm) norm;
+              PART(RowSet) set; u32 cols; u32 padded_cols;)
 
 // out [weight.rows, padded_cols]
 KERNEL_STRUCT(Dequantize, WRITES(void) out; PART(WeightRows) weight; u32 padded_cols;)

@@ -1,7 +1,6 @@
 #pragma once
 
-// The activations of csrc/forge.h, the epilogue of a product, and the scale of rows rounded to 16
-// bits.
+// The activations of csrc/forge.h, and the epilogue of a product.
 
 #include "prelude.cuh"
 
@@ -35,20 +34,3 @@ DEVICE void store_product(float* out, const Epilogue& e, float product, u32 toke
   const float value = e.alpha * activate(e.activation, biased);
   out[at] = e.residual ? e.residual[at] + value : value;
 }
-
-// True if rows of a type are scaled.
-template <class T>
-constexpr bool kScalesRows = true;
-template <>
-constexpr bool kScalesRows<bf16> = false;
-
-// The power of two that a row is divided by before it is rounded, given its largest |x|: F16 has few
-// exponents, so the row is moved into [16384, 32768), from where its smallest numbers lose least.
-// Sums are in F32.
-DEVICE float divisor_of_row(f16, float largest) {
-  if (!(largest > 0 && largest < FORGE_INFINITY)) return 1.0f;
-  // From the exponent bits alone; the smallest divisor is 2^-126.
-  const u32 exponent = max(__float_as_uint(largest) >> 23, 15u);
-  return __uint_as_float((exponent - 14) << 23);
-}
-DEVICE float divisor_of_row(bf16, float) { return 1.0f; }

@@ -1,34 +1,27 @@
-// Converts activations to 16-bit floats for products on tensor cores: out = x / scale, rounded.
+// Converts rows of x for products on tensor cores (rounded_rows.cuh), normalized if they have a norm.
 //
 //   out is zero beyond cols
-//   grid: (rows, pieces per row); block: whole warps, at most 1024 threads
+//   grid: (rows, pieces per row); block 256
 //
-// A piece is divided by the power of two that moves it into the range of F16 (activation.cuh), which
-// changes no digit; the product is multiplied by it afterwards. Pieces are padded so that products
-// need no bounds checks along K.
+// Pieces are padded so that products need no bounds checks along K.
 
-#include "activation.cuh"
+#include "rounded_rows.cuh"
 #include "row_set.cuh"
-#include "warp.cuh"
 
 template <class T>
-KERNEL convert_rows(ConvertRows a) {
+__global__ void __launch_bounds__(kRowThreads) convert_rows(ConvertRows a) {
   wait_for_previous_kernel();
-  SHARED(float, partial, [kWarp]);
   if (blockIdx.x >= *a.set.count) return;
   const u64 row = u64(blockIdx.x) * gridDim.y + blockIdx.y;
   const float* from = a.x + (u64(row_of_set(a.set, blockIdx.x)) * gridDim.y + blockIdx.y) * a.cols;
-  T* to = static_cast<T*>(a.out) + row * a.padded_cols;
+  const u32 units = a.padded_cols / 8;
+  uint4* to = static_cast<uint4*>(a.out) + row * units;
 
-  float largest = 0;
-  for (u32 i = threadIdx.x; i < a.cols; i += blockDim.x) largest = fmaxf(largest, fabsf(from[i]));
-  const float divisor = divisor_of_row(T{}, block_max(largest, partial));
-  const float factor = 1.0f / divisor;
-
-  for (u32 i = threadIdx.x; i < a.padded_cols; i += blockDim.x) {
-    convert(i < a.cols ? from[i] * factor : 0.0f, to[i]);
+  const RowScale scale = scale_of_row(T{}, from, a.norm, a.cols);
+  for (u32 unit = threadIdx.x; unit < units; unit += kRowThreads) {
+    to[unit] = rounded_unit(T{}, from, a.norm, unit, a.cols, scale.factor);
   }
-  if (threadIdx.x == 0) a.scale[row] = divisor;
+  if (threadIdx.x == 0) a.scale[row] = scale.product;
 }
 
 INSTANCE(convert_rows<f16>)

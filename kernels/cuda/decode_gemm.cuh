@@ -24,10 +24,10 @@
 #include "activation.cuh"
 #include "blocks.cuh"
 #include "ptx.cuh"
+#include "rounded_rows.cuh"
 #include "row_set.cuh"
-#include "warp.cuh"
 
-constexpr u32 kThreads = 256, kSlices = 4, kRowWarps = 2, kSpan = 128, kSpanUnits = kSpan / 8;
+constexpr u32 kThreads = kRowThreads, kSlices = 4, kRowWarps = 2, kSpan = 128, kSpanUnits = kSpan / 8;
 
 // The tile of a block: 8 * token_tiles tokens, or a single one if token_tiles is 0.
 template <u32 token_tiles>
@@ -135,51 +135,15 @@ DEVICE void multiply_step(float (&sums)[row_tiles][token_tiles][4],
   }
 }
 
-// Returns columns first .. first + 7 of a row; zeros beyond the last.
-DEVICE void load_eight(const float* x, u32 first, u32 cols, float (&v)[8]) {
-  if (cols % 4 == 0) {
-#pragma unroll
-    for (u32 i = 0; i < 8; i += 4) {
-      const float4 four = first + i < cols ? *reinterpret_cast<const float4*>(x + first + i)
-                                           : make_float4(0, 0, 0, 0);
-      v[i] = four.x;
-      v[i + 1] = four.y;
-      v[i + 2] = four.z;
-      v[i + 3] = four.w;
-    }
-    return;
-  }
-#pragma unroll
-  for (u32 i = 0; i < 8; ++i) v[i] = first + i < cols ? x[first + i] : 0.0f;
-}
-
-// Rounds units first .. end - 1 of a row of x to shared memory as convert_rows does, and returns the
-// divisor of the row.
+// Rounds units first .. end - 1 of a row of x to shared memory, and returns the scale of the product.
 template <class F, class T>
-DEVICE float round_row(T type, uint4* to, const float* x, u32 cols, u32 first, u32 end) {
-  SHARED(float, partial, [kWarp]);
-  float divisor = 1.0f;
-  if constexpr (kScalesRows<T>) {
-    float largest = 0;
-    for (u32 unit = threadIdx.x; unit * 8 < cols; unit += kThreads) {
-      float v[8];
-      load_eight(x, unit * 8, cols, v);
-#pragma unroll
-      for (u32 i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(v[i]));
-    }
-    divisor = divisor_of_row(type, block_max(largest, partial));
-  }
-  const float factor = 1.0f / divisor;
+DEVICE float round_row(T type, uint4* to, const float* x, const InputNorm& norm, u32 cols,
+                       u32 first, u32 end) {
+  const RowScale scale = scale_of_row(type, x, norm, cols);
   for (u32 unit = first + threadIdx.x; unit < end; unit += kThreads) {
-    float v[8];
-    load_eight(x, unit * 8, cols, v);
-    to[unit_place<F>(0, unit) - first] =
-        make_uint4(pack_as(type, v[0] * factor, v[1] * factor),
-                   pack_as(type, v[2] * factor, v[3] * factor),
-                   pack_as(type, v[4] * factor, v[5] * factor),
-                   pack_as(type, v[6] * factor, v[7] * factor));
+    to[unit_place<F>(0, unit) - first] = rounded_unit(type, x, norm, unit, cols, scale.factor);
   }
-  return divisor;
+  return scale.product;
 }
 
 // The spans of a warp's slice, and those of its block.
@@ -209,7 +173,7 @@ struct TileSums {
   using Tile = DecodeTile<token_tiles>;
   static constexpr u32 kPart = Tile::kTokens * Tile::kSumStride;
   const float* slices;  // [kSlices][tokens][kSumStride], in shared memory
-  float divisor;        // of the single token
+  float scale;          // of the single token
   const float* blocks = nullptr;  // [gridDim.z][tokens][kSumStride], once complete
 
   DEVICE_MEMBER float at(u32 row, u32 token) const {
@@ -272,10 +236,11 @@ struct DecodeProduct {
   }
 
   // One token, whose row of x is in F32. `memory`: the block's dynamic shared memory.
-  DEVICE_MEMBER TileSums<token_tiles> multiply_row(void* memory, const float* x) {
+  DEVICE_MEMBER TileSums<token_tiles> multiply_row(void* memory, const float* x,
+                                                   const InputNorm& norm) {
     uint4* row = static_cast<uint4*>(memory);
-    const float divisor =
-        round_row<F>(T{}, row, x, weights.cols, spans.first_of_block * kSpanUnits,
+    const float scale =
+        round_row<F>(T{}, row, x, norm, weights.cols, spans.first_of_block * kSpanUnits,
                      spans.end_of_block * kSpanUnits);
     __syncthreads();
     float sums[kRowTiles][kTokenTiles][4] = {};
@@ -286,7 +251,7 @@ struct DecodeProduct {
         add_span(sums, a, span + a, row + (span + a - spans.first_of_block) * kSpanUnits);
       }
     }
-    return leave(memory, sums, divisor);
+    return leave(memory, sums, scale);
   }
 
   // `count` tokens, whose rows of T are row_of(0), row_of(1), ..., of padded_cols.
@@ -359,7 +324,7 @@ struct DecodeProduct {
 
   // Passes sums through shared memory, so that neighbouring threads store neighbouring rows.
   static DEVICE_MEMBER TileSums<token_tiles> leave(
-      void* memory, const float (&sums)[kRowTiles][kTokenTiles][4], float divisor) {
+      void* memory, const float (&sums)[kRowTiles][kTokenTiles][4], float scale) {
     float* partial = static_cast<float*>(memory);
     const u32 g = lane_id() / 4, t = lane_id() % 4, slice = warp_id() / kRowWarps;
     __syncthreads();
@@ -378,7 +343,7 @@ struct DecodeProduct {
       }
     }
     __syncthreads();
-    return {partial, divisor};
+    return {partial, scale};
   }
 };
 
@@ -399,8 +364,9 @@ DEVICE void multiply_tile(void* memory, const ProductOperands& a, const ColumnSp
   const u32 n_tokens = min(count - first_token, Tile::kTokens);
   TileSums<token_tiles> sums;
   if constexpr (Tile::kOne) {
-    const u64 row = row_of_set(a.set, first_token);
-    sums = product.multiply_row(memory, static_cast<const float*>(a.x.data) + row * a.weight.cols);
+    const float* x = static_cast<const float*>(a.x.data);
+    sums = product.multiply_row(memory, x + u64(row_of_set(a.set, first_token)) * a.weight.cols,
+                                a.x.norm);
   } else {
     sums = product.multiply_rows(memory, n_tokens, a.x.padded_cols, [&](u32 i) {
       return static_cast<const T*>(a.x.data) + u64(first_token + i) * a.x.padded_cols;
@@ -410,7 +376,7 @@ DEVICE void multiply_tile(void* memory, const ProductOperands& a, const ColumnSp
   for (u32 i = threadIdx.x; i < outputs * n_tokens; i += kThreads) {
     const u32 token = i / outputs;
     store(i % outputs, row_of_set(a.set, first_token + token), [&](u32 row) {
-      return sums.at(row, token) * (Tile::kOne ? sums.divisor : a.x.scale[first_token + token]);
+      return sums.at(row, token) * (Tile::kOne ? sums.scale : a.x.scale[first_token + token]);
     });
   }
 }

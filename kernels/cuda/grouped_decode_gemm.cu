@@ -30,7 +30,8 @@ __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
   TileSums<token_tiles> sums;
   if constexpr (Tile::kOne) {
     const u64 row = x_row_of_pair(a.set, e, own[0]);
-    sums = product.multiply_row(memory, static_cast<const float*>(a.x.data) + row * a.weight.cols);
+    sums = product.multiply_row(
+        memory, static_cast<const float*>(a.x.data) + row * a.weight.cols, a.x.norm);
   } else {
     sums = product.multiply_rows(memory, tile.count, a.x.padded_cols, [&](u32 i) {
       return static_cast<const T*>(a.x.data) +
@@ -41,7 +42,7 @@ __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
     const u32 row = i % Tile::kRows, token = i / Tile::kRows;
     if (first_row + row >= rows) continue;
     const float scale =
-        Tile::kOne ? sums.divisor : a.x.scale[converted_row_of_pair(e, own[token])];
+        Tile::kOne ? sums.scale : a.x.scale[converted_row_of_pair(e, own[token])];
     // The expert is read again, because the loop above needs its register.
     store_of_pair(a, e, e.tiles[blockIdx.y].expert, own[token], first_row + row,
                   sums.at(row, token) * scale);

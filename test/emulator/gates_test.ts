@@ -39,6 +39,7 @@ const occupancies: readonly (readonly [RegExp, threads: number, blocks: number])
   [/^prefill_attention</, 128, 4],
   [/^latent_attention</, 256, 2],
   [/^dequantize</, 128, 4],
+  [/^convert_rows</, 256, 4],
   // All other kernels may be launched with the largest blocks.
   [/./, 1024, 1],
 ];

@@ -59,6 +59,7 @@ const ODD_COLUMNS: KernelCheck = {
 const DECODE_GEMM: KernelCheck = {
   kernelTests: [
     "decode_gemm_of_every_fast_format",
+    "decode_gemm_with_a_norm",
     "decode_gemm_of_odd_columns",
     "decode_gemm_of_a_token_is_the_same_in_any_company",
     "gated_decode_gemm_is_decode_gemm_and_glu",
@@ -324,10 +325,16 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "load(slot, step, min(span + kAhead, spans.end - 2));",
     ],
     [
+      "offset-of-a-norm",
+      "rounded_rows.cuh",
+      "v[i] *= weight[i] + norm.offset;",
+      "v[i] *= weight[i];",
+    ],
+    [
       "divisor-of-one-token",
       "decode_gemm.cuh",
-      "return leave(memory, sums, divisor);",
-      "return leave(memory, sums, divisor > 1 ? 1.0f : divisor);",
+      "return leave(memory, sums, scale);",
+      "return leave(memory, sums, scale > 1 ? 1.0f : scale);",
     ],
     ["last-block-of-a-tile", "decode_gemm.cuh", "z < gridDim.z ?", "z + 1 < gridDim.z ?"],
     [

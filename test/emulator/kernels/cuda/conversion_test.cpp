@@ -79,10 +79,11 @@ TEST(convert_rows_moves_rows_into_the_range_of_f16) {
     const bool half = std::string(name) == "convert_rows<f16>";
     Buffer<u16> out(3 * padded);
     Buffer<float> scale(3);
-    launch(name, {{4}, {128}},
+    launch(name, {{4}, {256}},
            cuda_args::ConvertRows<const void*>{.out = out.data(),
                                                .scale = scale.data(),
                                                .x = x.data(),
+                                               .norm = {},
                                                .set = {n_rows.data(), nullptr},
                                                .cols = cols,
                                                .padded_cols = padded});

@@ -60,6 +60,54 @@ TEST(decode_gemm_of_other_types) {
   }
 }
 
+// A norm before the product: compared with the norm of each row in float64, in each tile.
+TEST(decode_gemm_with_a_norm) {
+  for (const u32 cols : {77u, 1280u}) {
+    for (int k = 0; k < (cols == 77 ? 2 : kHalfKinds); ++k) {
+      Random random(static_cast<u64>(k));
+      const u32 rows = 37, tokens = 11;
+      const DeviceWeight weight = random_weight(random, half_kinds[k], rows, cols);
+      const auto x = random_floats(random, tokens * cols, 40);
+      const auto norm_weight = random_floats(random, cols, 2);
+      const InputNorm norm = {.weight = norm_weight.data(), .eps = 3, .offset = 1};
+      const Buffer<u32> n_rows = {tokens};
+      std::vector<double> normed(tokens * cols), expected(tokens * rows, 0.0);
+      for (u32 t = 0; t < tokens; ++t) {
+        double squares = 0;
+        for (u32 i = 0; i < cols; ++i) squares += double(x[t * cols + i]) * x[t * cols + i];
+        const double rms = std::sqrt(squares / cols + 3.0);
+        for (u32 i = 0; i < cols; ++i) {
+          normed[t * cols + i] = x[t * cols + i] / rms * (double(norm_weight[i]) + 1);
+        }
+      }
+      for (u32 i = 0; i < tokens * rows; ++i) {
+        for (u32 c = 0; c < cols; ++c) {
+          expected[i] += normed[i / rows * cols + c] * double(weight.row(i % rows)[c]);
+        }
+      }
+      std::vector<float> first;
+      for (const u32 at_once : {1u, 2u, 4u}) {
+        Buffer<float> out(tokens * rows);
+        launch_decode_gemm({.out = out.data(),
+                            .x = x.data(),
+                            .weight = &weight,
+                            .n_rows = n_rows.data(),
+                            .max_rows = tokens,
+                            .out_stride = rows,
+                            .epilogue = {nullptr, nullptr, 1, 0},
+                            .at_once = at_once,
+                            .split = 2},
+                           {n_rows.data(), nullptr}, norm);
+        expect_near("decode_gemm with a norm", out, expected,
+                    40 * product_rounding(half_kinds[k]), product_rounding(half_kinds[k]));
+        // A token has the same bits in every tile.
+        if (first.empty()) first.assign(out.begin(), out.end());
+        EXPECT(std::equal(first.begin(), first.end(), out.data()));
+      }
+    }
+  }
+}
+
 // Tokens beyond the range of F16 have divisors of their own.
 TEST(decode_gemm_of_a_token_is_the_same_in_any_company) {
   for (int k = 0; k < kHalfKinds; ++k) {

@@ -5,12 +5,13 @@
 namespace kernel_test {
 
 using RowSet = cuda_args::RowSet<const void*>;
+using InputNorm = cuda_args::InputNorm<const void*>;
 using ProductRows = cuda_args::ProductRows<const void*>;
 using ProductOperands = cuda_args::ProductOperands<const void*>;
 
 // Rows of x in F32.
-inline ProductRows float_rows(const float* x) {
-  return {.data = x, .scale = nullptr, .padded_cols = 0};
+inline ProductRows float_rows(const float* x, const InputNorm& norm = {}) {
+  return {.data = x, .scale = nullptr, .norm = norm, .padded_cols = 0};
 }
 cuda_args::WeightRows<const void*> weight_rows(const DeviceWeight& weight, u32 rows);
 cuda_args::Epilogue<const void*> epilogue(const Epilogue& e, u32 out_stride);
@@ -21,10 +22,10 @@ struct HalfRows {
   Buffer<float> scale;
   u32 padded_cols;
 
-  ProductRows rows() const { return {data.data(), scale.data(), padded_cols}; }
+  ProductRows rows() const { return {data.data(), scale.data(), {}, padded_cols}; }
 };
 HalfRows convert_rows(const DeviceWeight& weight, const float* x, const RowSet& set, u32 max_rows,
-                      u32 pieces);
+                      u32 pieces, const InputNorm& norm = {});
 
 // The type that tensor cores read for a weight.
 std::string half_of(const DeviceWeight& weight);
@@ -55,7 +56,7 @@ void with_split(const DecodeTile& tile, u32 tokens, u32 rows, const Run& run) {
 std::string decode_instance(const char* kernel, const DeviceWeight& w, const DecodeTile& tile);
 // Launches a product of decoded tokens, whose columns op.split blocks share, and convert_rows before
 // it for more than one.
-void launch_decode_gemm(const Matvec& op, const RowSet& set);
+void launch_decode_gemm(const Matvec& op, const RowSet& set, const InputNorm& norm = {});
 
 // Groups the experts of the tokens of a set; ignores op's n_tokens.
 void launch_moe_group(const PairGroups& op, const RowSet& set, u32 warps);

@@ -121,13 +121,13 @@ std::string decode_instance(const char* kernel, const DeviceWeight& w, const Dec
          ">";
 }
 
-void launch_decode_gemm(const Matvec& op, const RowSet& set) {
+void launch_decode_gemm(const Matvec& op, const RowSet& set, const InputNorm& norm) {
   const DeviceWeight& w = *op.weight;
   const DecodeTile tile = decode_tile(w, op.at_once, op.split);
-  const HalfRows half = convert_rows(w, op.x, set, op.max_rows, 1);
+  const HalfRows half = convert_rows(w, op.x, set, op.max_rows, 1, norm);
   const ProductOperands operands = {
       .out = op.out,
-      .x = tile.token_tiles == 0 ? float_rows(op.x) : half.rows(),
+      .x = tile.token_tiles == 0 ? float_rows(op.x, norm) : half.rows(),
       .weight = weight_rows(w, w.rows),
       .set = set};
   with_split(tile, op.max_rows, w.rows, [&](emulator::Dim3 grid, ColumnSplit split) {
@@ -141,13 +141,14 @@ std::string half_of(const DeviceWeight& weight) {
 }
 
 HalfRows convert_rows(const DeviceWeight& weight, const float* x, const RowSet& set, u32 max_rows,
-                      u32 pieces) {
+                      u32 pieces, const InputNorm& norm) {
   const u32 cols = weight.cols, padded = (cols + 63) / 64 * 64, rows = max_rows * pieces;
   HalfRows half{Buffer<u16>(rows * padded), Buffer<float>(rows), padded};
   launch("convert_rows<" + half_of(weight) + ">", {{max_rows, pieces}, {256}},
          cuda_args::ConvertRows<const void*>{.out = half.data.data(),
                                              .scale = half.scale.data(),
                                              .x = x,
+                                             .norm = norm,
                                              .set = set,
                                              .cols = cols,
                                              .padded_cols = padded});

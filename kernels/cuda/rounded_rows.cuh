@@ -1,0 +1,97 @@
+#pragma once
+
+// Rows of x as 16-bit floats, which tensor cores multiply. If an RMSNorm precedes the product, a row
+// is multiplied by the norm's weight here, and the product by 1 / rms(x) in the end.
+//
+// F16 has few exponents, so a row is divided by the power of two that moves its largest number into
+// [16384, 32768), from where its smallest ones lose least. That changes no digit; the product is
+// multiplied by it in the end. Sums are in F32.
+
+#include "warp.cuh"
+
+// The threads of a block, which share a row: every kernel adds the squares of a row in one order.
+constexpr u32 kRowThreads = 256;
+
+// True if rows of a type are divided.
+template <class T>
+constexpr bool kScalesRows = true;
+template <>
+constexpr bool kScalesRows<bf16> = false;
+
+// The divisor of a row, given its largest |x|.
+DEVICE float divisor_of_row(f16, float largest) {
+  if (!(largest > 0 && largest < FORGE_INFINITY)) return 1.0f;
+  // From the exponent bits alone; the smallest divisor is 2^-126.
+  const u32 exponent = max(__float_as_uint(largest) >> 23, 15u);
+  return __uint_as_float((exponent - 14) << 23);
+}
+DEVICE float divisor_of_row(bf16, float) { return 1.0f; }
+
+// Returns columns first .. first + 7 of a row; zeros beyond the last.
+DEVICE void load_eight(const float* x, u32 first, u32 cols, float (&v)[8]) {
+  if (cols % 4 == 0) {
+#pragma unroll
+    for (u32 i = 0; i < 8; i += 4) {
+      const float4 four = first + i < cols ? *reinterpret_cast<const float4*>(x + first + i)
+                                           : make_float4(0, 0, 0, 0);
+      v[i] = four.x;
+      v[i + 1] = four.y;
+      v[i + 2] = four.z;
+      v[i + 3] = four.w;
+    }
+    return;
+  }
+#pragma unroll
+  for (u32 i = 0; i < 8; ++i) v[i] = first + i < cols ? x[first + i] : 0.0f;
+}
+
+// Loads columns first .. first + 7 of a row, times the norm's weight if it has a norm, and adds their
+// squares before that. All loads are in flight together.
+DEVICE void load_normed(const float* x, const InputNorm& norm, u32 first, u32 cols, float (&v)[8],
+                        float& squares) {
+  float weight[8];
+  load_eight(x, first, cols, v);
+  if (norm.weight) load_eight(norm.weight, first, cols, weight);
+  if (!norm.weight) return;
+#pragma unroll
+  for (u32 i = 0; i < 8; ++i) {
+    squares += v[i] * v[i];
+    v[i] *= weight[i] + norm.offset;
+  }
+}
+
+struct RowScale {
+  float factor;   // of numbers before they are rounded
+  float product;  // of the product
+};
+
+// All threads of a block of kRowThreads must call this.
+template <class T>
+DEVICE RowScale scale_of_row(T type, const float* x, const InputNorm& norm, u32 cols) {
+  SHARED(float, maxima, [kWarp]);
+  SHARED(float, sums, [kWarp]);
+  if (!kScalesRows<T> && !norm.weight) return {1.0f, 1.0f};
+  float largest = 0, squares = 0;
+  for (u32 unit = threadIdx.x; unit * 8 < cols; unit += kRowThreads) {
+    float v[8];
+    load_normed(x, norm, unit * 8, cols, v, squares);
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(v[i]));
+  }
+  float divisor = 1.0f, rms = 1.0f;
+  if constexpr (kScalesRows<T>) divisor = divisor_of_row(type, block_max(largest, maxima));
+  if (norm.weight) rms = sqrtf(block_sum(squares, sums) / float(cols) + norm.eps);
+  return {1.0f / divisor, divisor / rms};
+}
+
+// Columns 8 unit .. 8 unit + 7 of a row, rounded; zeros beyond the last.
+template <class T>
+DEVICE uint4 rounded_unit(T type, const float* x, const InputNorm& norm, u32 unit, u32 cols,
+                          float factor) {
+  float v[8], squares = 0;
+  load_normed(x, norm, unit * 8, cols, v, squares);
+  return make_uint4(pack_as(type, v[0] * factor, v[1] * factor),
+                    pack_as(type, v[2] * factor, v[3] * factor),
+                    pack_as(type, v[4] * factor, v[5] * factor),
+                    pack_as(type, v[6] * factor, v[7] * factor));
+}
