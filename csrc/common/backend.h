@@ -114,10 +114,16 @@ struct StateCache : CacheParts {
   uint64_t slot_bytes = 0;
 };
 
+class SeriesInputs;
+
 // A recorded step, ready to run.
 struct Executable {
   virtual ~Executable() = default;
   virtual void run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) = 0;
+  // Runs the steps of a series up to its end, if the device itself passes the tokens from step to
+  // step; returns false if the steps must be run one by one. Results of steps that did not run are
+  // undefined.
+  virtual bool run_ahead(SeriesInputs&, ResultBlock&, const StopFlag&) { return false; }
   // Copies rows of a kept value of the last run.
   virtual void read(uint32_t value, uint64_t first_row, uint64_t n_rows, float* out) const = 0;
   uint64_t scratch_bytes = 0;

@@ -7,68 +7,50 @@
 
 namespace forge {
 
+SeriesInputs::SeriesInputs(const StepInputs& first)
+    : first_(first),
+      inputs_(first),
+      tokens_(first.tokens.begin(), first.tokens.end()),
+      positions_(first.positions.begin(), first.positions.end()),
+      sampling_(first.sampling.begin(), first.sampling.end()) {
+  for (const forge_sampling& s : first.sampling) {
+    const auto begin = static_cast<uint32_t>(history_.size());
+    const auto from = first.history.begin();
+    history_.insert(history_.end(), from + s.history_begin, from + s.history_end);
+    histories_.push_back({begin, static_cast<uint32_t>(history_.size())});
+    history_.resize(history_.size() + first.n_steps - 1);
+  }
+  inputs_.tokens = tokens_;
+  inputs_.positions = positions_;
+  inputs_.sampling = sampling_;
+  inputs_.history = history_;
+}
+
+const StepInputs& SeriesInputs::at(uint32_t step) {
+  for (uint32_t i = 0; i < first_.n_outputs; ++i) {
+    positions_[i] = first_.positions[i] + static_cast<int32_t>(step);
+    forge_sampling& s = sampling_[i];
+    s.position = first_.sampling[i].position + step;
+    s.history_begin = histories_[i].begin;
+    s.history_end = history_end(i, step);
+    const uint32_t most = first_.history_sizes[i];
+    if (step > 0 && s.history_end - s.history_begin > most) s.history_begin = s.history_end - most;
+  }
+  return inputs_;
+}
+
+void SeriesInputs::choose(uint32_t step, const Program& program, const ResultBlock& previous) {
+  for (uint32_t i = 0; i < first_.n_outputs; ++i) {
+    const int32_t token = previous.header(i).token;
+    require(program.vocabulary == 0 || static_cast<uint64_t>(token) < program.vocabulary,
+            "step inputs: token ", token, " was chosen; valid is 0 to ",
+            static_cast<int64_t>(program.vocabulary) - 1);
+    tokens_[i] = token;
+    history_[history_end(i, step) - 1] = token;
+  }
+}
+
 namespace {
-
-// The inputs of the next step: those of the first one, advanced by the tokens chosen since.
-class NextInputs {
- public:
-  explicit NextInputs(const StepInputs& first)
-      : inputs_(first),
-        tokens_(first.tokens.begin(), first.tokens.end()),
-        positions_(first.positions.begin(), first.positions.end()),
-        sampling_(first.sampling.begin(), first.sampling.end()),
-        histories_(first.n_outputs) {
-    for (uint32_t output = 0; output < first.n_outputs; ++output) {
-      const forge_sampling& s = sampling_[output];
-      const auto begin = first.history.begin();
-      histories_[output].assign(begin + s.history_begin, begin + s.history_end);
-    }
-    inputs_.tokens = tokens_;
-    inputs_.positions = positions_;
-    inputs_.sampling = sampling_;
-  }
-  // The inputs are views of the members.
-  NextInputs(const NextInputs&) = delete;
-  NextInputs& operator=(const NextInputs&) = delete;
-
-  const StepInputs& get() const { return inputs_; }
-
-  void advance(const Program& program, const ResultBlock& results) {
-    history_.clear();
-    for (uint32_t i = 0; i < inputs_.n_tokens; ++i) {
-      const int32_t token = results.header(i).token;
-      require(program.vocabulary == 0 || static_cast<uint64_t>(token) < program.vocabulary,
-              "step inputs: token ", token, " was chosen; valid is 0 to ",
-              static_cast<int64_t>(program.vocabulary) - 1);
-      tokens_[i] = token;
-      ++positions_[i];
-      ++sampling_[i].position;
-      keep_history(i, token);
-    }
-    inputs_.history = history_;
-  }
-
- private:
-  void keep_history(uint32_t output, int32_t token) {
-    std::vector<int32_t>& history = histories_[output];
-    history.push_back(token);
-    const size_t most = inputs_.history_sizes[output];
-    if (history.size() > most) {
-      history.erase(history.begin(), history.end() - static_cast<ptrdiff_t>(most));
-    }
-    forge_sampling& s = sampling_[output];
-    s.history_begin = static_cast<uint32_t>(history_.size());
-    history_.insert(history_.end(), history.begin(), history.end());
-    s.history_end = static_cast<uint32_t>(history_.size());
-  }
-
-  StepInputs inputs_;
-  std::vector<int32_t> tokens_;
-  std::vector<int32_t> positions_;
-  std::vector<forge_sampling> sampling_;
-  std::vector<std::vector<int32_t>> histories_;
-  std::vector<int32_t> history_;
-};
 
 // True if all outputs of a step chose a token, and none chose an end token.
 bool continues(const StepInputs& inputs, const ResultBlock& results) {
@@ -85,21 +67,23 @@ bool continues(const StepInputs& inputs, const ResultBlock& results) {
 void run_series(Executable& executable, const Program& program, const StepInputs& inputs,
                 const ResultBlock& results, const StopFlag& stop) {
   ResultBlock of_step = results;
-  const auto run = [&](const StepInputs& of, ResultBlock& into) {
-    executable.run(of, into, stop);
+  const auto run = [&](const StepInputs& of) {
+    executable.run(of, of_step, stop);
     if (executable.profile) executable.profile->end_step(program, of);
   };
-  run(inputs, of_step);
-  if (inputs.n_steps == 1) return;
-  NextInputs next(inputs);
-  const uint64_t n_results = uint64_t{inputs.n_steps} * inputs.n_outputs;
-  uint64_t first = inputs.n_outputs;
-  for (; first < n_results && continues(inputs, of_step); first += inputs.n_outputs) {
-    next.advance(program, of_step);
-    of_step = results.from(first);
-    run(next.get(), of_step);
+  if (inputs.n_steps == 1) return run(inputs);
+  SeriesInputs series(inputs);
+  // Profiles need the times of each step.
+  const bool is_run = !executable.profile && executable.run_ahead(series, of_step, stop);
+  if (!is_run) run(inputs);
+  uint32_t step = 1;
+  for (; step < inputs.n_steps && continues(inputs, of_step); ++step) {
+    series.choose(step, program, of_step);
+    of_step = results.from(uint64_t{step} * inputs.n_outputs);
+    if (!is_run) run(series.at(step));
   }
-  for (uint64_t i = first; i < n_results; ++i) {
+  for (uint64_t i = uint64_t{step} * inputs.n_outputs;
+       i < uint64_t{inputs.n_steps} * inputs.n_outputs; ++i) {
     results.header(i) = {.token = -1, .flags = FORGE_NOT_RUN, .logprob = 0, .n_top = 0};
   }
 }

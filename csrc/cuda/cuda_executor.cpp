@@ -16,6 +16,8 @@ constexpr uint32_t kMostTokens = kMostGridRows;
 constexpr uint32_t kMostGraphTokens = 64;
 // Launches between two checks of the stop flag.
 constexpr size_t kStopInterval = 16;
+// Steps of a series in one graph. More would save less than a microsecond a step.
+constexpr uint32_t kGraphSteps = 4;
 
 }  // namespace
 
@@ -33,6 +35,7 @@ CudaExecutor::CudaExecutor(std::shared_ptr<const Program> program,
   require(limits.max_tokens <= kMostTokens, "a step of ", limits.max_tokens,
           " tokens; the CUDA device takes up to ", kMostTokens);
   const DeviceTurn turn(device_->device());
+  if (program_->samples) next_step_ = &device_->kernels.get("next_step.cu", "next_step");
   WeightStore weights(device_->handle(), device_->kernels, device_->n_threads);
   prepare(weights);
   device_->device().synchronize("preparing the step");
@@ -85,7 +88,7 @@ void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const Sto
     }
     const bool follows_kernel = list.sampling_begin > 0 && inputs.masks.empty();
     enqueue(plan, plan.sampling, {list.sampling_begin, list.entries.size(), follows_kernel}, stop);
-    copy_results(inputs, results);
+    copy_results(results_.at(), results_host_, result_bytes(*program_, inputs.n_outputs), results);
     if (profile) timer_->finish_run(list, *profile);
   } catch (...) {
     // Work on the stream still reads the buffers that the next run fills.
@@ -100,11 +103,11 @@ void CudaExecutor::enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph,
   if (begin == end) return;
   const std::vector<PlanEntry>& entries = plan.list.entries;
   const auto& gpu = device_->device();
-  // A plan that runs once is not worth a graph; profiles need single launches.
-  const bool is_captured = gpu.captures_graphs() && !profile;
-  if (plan.runs > 1 && plan.max_tokens <= kMostGraphTokens && is_captured) {
+  if (captures(plan)) {
     if (!graph) {
-      graph = std::make_unique<StepGraph>(device_->handle(), entries, begin, end);
+      graph = std::make_unique<StepGraph>(device_->handle(), [&, begin = begin, end = end] {
+        for (size_t i = begin; i < end; ++i) cuda::enqueue(entries[i], gpu, i > begin);
+      });
       if (gpu.is_traced()) {
         std::fprintf(stderr, "graph for %u tokens: %zu launches\n", plan.max_tokens, end - begin);
       }
@@ -121,15 +124,94 @@ void CudaExecutor::enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph,
   }
 }
 
-void CudaExecutor::copy_results(const StepInputs& inputs, ResultBlock& results) {
+// A plan that runs once is not worth a graph; profiles need single launches.
+bool CudaExecutor::captures(const Plan& plan) const {
+  return device_->device().captures_graphs() && !profile && plan.runs > 1 &&
+         plan.max_tokens <= kMostGraphTokens;
+}
+
+bool CudaExecutor::run_ahead(SeriesInputs& series, ResultBlock& results, const StopFlag& stop) {
   const auto& gpu = device_->device();
-  const uint64_t bytes = result_bytes(*program_, inputs.n_outputs);
+  const DeviceTurn turn(gpu);
+  stop.check();
+  const std::vector<StepWork> work = partition_series(series, program_->limits, tiling_);
+  if (work.empty()) return false;
+  const StepShape& shape = work[0].shape;
+  const uint64_t bytes = series.n_steps() * result_bytes(*program_, series.at(0).n_outputs);
+  inputs_->reserve_series(series, shape);
+  if (series_results_.bytes() < bytes) {
+    series_results_ = DeviceBuffer();
+    series_results_ = device_->allocate(bytes);
+    series_results_host_ = PinnedBuffer(device_->handle(), bytes);
+  }
+  Plan& plan = plan_for(shape);
+  try {
+    inputs_->copy_series(series, work);
+    ++plan.runs;
+    enqueue_series(plan, next_step(shape), series.n_steps(), stop);
+    copy_results(series_results_.at(), series_results_host_, bytes, results);
+  } catch (...) {
+    gpu.api().stream_synchronize(gpu.stream());
+    throw;
+  }
+  return true;
+}
+
+Launch CudaExecutor::next_step(const StepShape& shape) const {
+  const InputLayout layout(shape);
+  const InputAddresses<DevicePointer> inputs = inputs_->addresses(shape);
+  const cuda_args::NextStep<DevicePointer> args = {
+      .control = inputs_->series(),
+      .inputs = inputs_->piece(),
+      .n_outputs = inputs.n_outputs,
+      .tokens = inputs.tokens,
+      .sampling = inputs.sampling,
+      .history = inputs.history,
+      .results = results_.at(),
+      .all_results = series_results_.at(),
+      .piece_bytes = static_cast<uint32_t>(layout.bytes),
+      .result_words = static_cast<uint32_t>(result_bytes(*program_, 1) / sizeof(uint32_t))};
+  return Launch(*next_step_, Grid{1}, 256, 0, args);
+}
+
+void CudaExecutor::enqueue_series(Plan& plan, const Launch& next, uint32_t n_steps,
+                                  const StopFlag& stop) {
+  const auto& gpu = device_->device();
+  const std::vector<PlanEntry>& entries = plan.list.entries;
+  const auto enqueue_steps = [&](uint32_t n) {
+    for (uint32_t step = 0; step < n; ++step) {
+      for (size_t i = 0; i < entries.size(); ++i) cuda::enqueue(entries[i], gpu, step + i > 0);
+      next.enqueue(gpu, true);
+    }
+  };
+  if (plan.series_results != series_results_.at()) plan.series.clear();
+  plan.series_results = series_results_.at();
+  const bool is_captured = captures(plan);
+  for (uint32_t done = 0, n; done < n_steps; done += n) {
+    stop.check();
+    n = is_captured && n_steps - done >= kGraphSteps ? kGraphSteps : 1;
+    if (!is_captured) {
+      enqueue_steps(n);
+      continue;
+    }
+    const auto [graph, is_new] =
+        plan.series.try_emplace(n, device_->handle(), [&] { enqueue_steps(n); });
+    if (is_new && gpu.is_traced()) {
+      std::fprintf(stderr, "series of %u tokens: %u steps a graph\n", plan.max_tokens, n);
+    }
+    graph->second.replay();
+  }
+}
+
+void CudaExecutor::copy_results(DevicePointer from, const PinnedBuffer& through, uint64_t bytes,
+                                ResultBlock& results) {
+  const auto& gpu = device_->device();
   if (bytes > 0) {
-    gpu.check(gpu.api().copy_to_host(results_host_.data(), results_.at(), bytes, gpu.stream()),
+    gpu.check(gpu.api().copy_to_host(through.data(), from, bytes, gpu.stream()),
               "copying results");
   }
   gpu.synchronize("running the step");
-  if (bytes > 0) std::memcpy(&results.header(0), results_host_.data(), bytes);
+  if (bytes > 0) std::memcpy(&results.header(0), through.data(), bytes);
 }
 
 void CudaExecutor::read_memory(float* to, DevicePointer from, uint64_t bytes) const {

@@ -2,6 +2,7 @@
 
 // Runs a program on a CUDA device, and replays the plans of small steps as CUDA graphs.
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct CudaSteps {
     uint32_t runs = 0;
     // Of the forward pass and of the sampling; masks may arrive in between.
     std::unique_ptr<StepGraph> forward, sampling;
+    // Of steps of a series, by their number, and where they store all results.
+    std::map<uint32_t, StepGraph> series;
+    DevicePointer series_results = 0;
   };
 };
 
@@ -35,6 +39,7 @@ class CudaExecutor : public StepExecutor<CudaSteps> {
   CudaExecutor(std::shared_ptr<const Program> program, std::shared_ptr<CudaDevice> device);
 
   void run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) override;
+  bool run_ahead(SeriesInputs& series, ResultBlock& results, const StopFlag& stop) override;
 
  private:
   CudaExecutor(std::shared_ptr<const Program> program, std::shared_ptr<CudaDevice> device,
@@ -55,11 +60,21 @@ class CudaExecutor : public StepExecutor<CudaSteps> {
   // Enqueues a section of the plan: from the second run on as a graph if that is faster.
   void enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph, const Section& section,
                const StopFlag& stop);
-  void copy_results(const StepInputs& inputs, ResultBlock& results);
+  bool captures(const Plan& plan) const;
+  // Returns the launch after each step of a series (kernels/cuda/next_step.cu).
+  Launch next_step(const StepShape& shape) const;
+  // Enqueues all steps of a series, several of them as one graph.
+  void enqueue_series(Plan& plan, const Launch& next, uint32_t n_steps, const StopFlag& stop);
+  // Waits for the results, which are at `from`.
+  void copy_results(DevicePointer from, const PinnedBuffer& through, uint64_t bytes,
+                    ResultBlock& results);
 
   AttentionChoice attention_;
   DeviceBuffer results_;
   PinnedBuffer results_host_;
+  const Kernel* next_step_ = nullptr;  // of programs that sample
+  DeviceBuffer series_results_;        // of all steps of a series
+  PinnedBuffer series_results_host_;
   std::unique_ptr<KernelTimer> timer_;  // made by the first run that is profiled
 };
 

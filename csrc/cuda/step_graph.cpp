@@ -2,15 +2,14 @@
 
 namespace forge::cuda {
 
-StepGraph::StepGraph(std::shared_ptr<DeviceState> state, const std::vector<PlanEntry>& entries,
-                     size_t begin, size_t end)
+StepGraph::StepGraph(std::shared_ptr<DeviceState> state, const std::function<void()>& enqueue)
     : state_(std::move(state)) {
   const Device& device = state_->device;
   const DriverApi& api = device.api();
   device.check(api.capture_begin(device.stream(), kCaptureThreadLocal), "cuStreamBeginCapture");
   Graph graph = nullptr;
   try {
-    for (size_t i = begin; i < end; ++i) enqueue(entries[i], device, i > begin);
+    enqueue();
   } catch (...) {
     // The capture must end even on failure, or the stream stays unusable.
     api.capture_end(device.stream(), &graph);

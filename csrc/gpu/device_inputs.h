@@ -31,7 +31,8 @@ class DeviceInputs {
         bias_ids_(device),
         bias_values_(device),
         masks_(device),
-        attention_mask_(device) {
+        attention_mask_(device),
+        series_(device) {
     for (const StepShape& shape : shapes) reserve(fixed_, InputLayout(shape).bytes);
     const uint64_t bytes = page_table_bytes(limits_);
     page_tables_.allocate(bytes);
@@ -53,7 +54,11 @@ class DeviceInputs {
     return at;
   }
 
-  // Changes when `addresses` returned before become invalid.
+  // Addresses of a run's piece (InputLayout), and of a series (SeriesLayout).
+  Address piece() const { return fixed_.at(); }
+  Address series() const { return series_.at(); }
+
+  // Changes when the addresses returned before become invalid.
   uint64_t generation() const { return generation_; }
 
   // Makes room for the inputs of a run. Must precede `addresses`.
@@ -80,6 +85,21 @@ class DeviceInputs {
     copy(attention_mask_, inputs.attention_mask.words);
   }
 
+  // Makes room for a series whose works have this shape.
+  void reserve_series(SeriesInputs& series, const StepShape& shape) {
+    const StepInputs& first = series.at(0);
+    reserve(first, shape);
+    reserve(series_, SeriesLayout(first, shape).bytes);
+  }
+
+  // Copies the inputs of a series; the previous run must have ended.
+  void copy_series(SeriesInputs& series, const std::vector<StepWork>& work) {
+    const StepInputs& first = series.at(0);
+    copy(first, work[0]);
+    write_series(series, work, series_.host());
+    series_.send(SeriesLayout(first, work[0].shape).bytes);
+  }
+
   // Copies the masks, which may be ready later than the other inputs.
   void copy_masks(const StepInputs& inputs) { copy(masks_, inputs.masks); }
 
@@ -100,7 +120,7 @@ class DeviceInputs {
 
   StepLimits limits_;
   uint32_t mask_words_;
-  Area fixed_, page_tables_, history_, bias_ids_, bias_values_, masks_, attention_mask_;
+  Area fixed_, page_tables_, history_, bias_ids_, bias_values_, masks_, attention_mask_, series_;
   uint64_t generation_ = 0;
 };
 

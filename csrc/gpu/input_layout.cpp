@@ -118,6 +118,44 @@ void write_inputs(const StepInputs& inputs, const StepWork& work, uint8_t* to) {
   put_runs(to, layout.prefill_runs, tiles.prefill_runs);
 }
 
+SeriesLayout::SeriesLayout(const StepInputs& first, const StepShape& shape)
+    : pieces(padded_to(sizeof(cuda_args::SeriesControl) + first.end_tokens.size_bytes(), 16)),
+      piece_bytes(InputLayout(shape).bytes),
+      bytes(pieces + (first.n_steps - 1) * piece_bytes) {}
+
+std::vector<StepWork> partition_series(SeriesInputs& series, const StepLimits& limits,
+                                       const TilingPolicy& policy) {
+  std::vector<StepWork> work;
+  uint32_t decode_work = 0;
+  for (uint32_t step = 0; step < series.n_steps(); ++step) {
+    work.push_back(partition_rows(series.at(step), limits, policy));
+    decode_work = std::max(decode_work, work.back().shape.decode_work);
+  }
+  // Entries of work that a step lacks are unused.
+  for (StepWork& of_step : work) {
+    of_step.shape.decode_work = decode_work;
+    if (of_step.shape != work[0].shape) return {};
+  }
+  return work;
+}
+
+void write_series(SeriesInputs& series, const std::vector<StepWork>& work, uint8_t* to) {
+  const StepInputs& first = series.at(0);
+  const SeriesLayout layout(first, work[0].shape);
+  const cuda_args::SeriesControl control = {
+      .step = 0,
+      .ended = 0,
+      .n_steps = series.n_steps(),
+      .n_end_tokens = static_cast<uint32_t>(first.end_tokens.size()),
+      .n_outputs = first.n_outputs,
+      .pieces = static_cast<uint32_t>(layout.pieces)};
+  std::memcpy(to, &control, sizeof control);
+  put(to + sizeof control, first.end_tokens);
+  for (uint32_t step = 1; step < series.n_steps(); ++step) {
+    write_inputs(series.at(step), work[step], to + layout.pieces + (step - 1) * layout.piece_bytes);
+  }
+}
+
 uint64_t input_bytes(const Program& program, const std::vector<StepShape>& shapes) {
   uint64_t most = 0;
   for (const StepShape& shape : shapes) most = std::max(most, InputLayout(shape).bytes);

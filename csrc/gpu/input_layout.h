@@ -4,7 +4,7 @@
 // the page tables, which rarely change, and arrays that most runs lack.
 
 #include "../../kernels/arguments/cuda_arguments.h"
-#include "../common/step_inputs.h"
+#include "../common/step_series.h"
 #include "step_work.h"
 
 namespace forge {
@@ -106,6 +106,20 @@ InputAddresses<Address> addresses_in(const Address& piece, const InputLayout& la
 
 // Writes the counts and arrays of a run into its piece.
 void write_inputs(const StepInputs& inputs, const StepWork& work, uint8_t* to);
+
+// Layout of what next_step.cu reads of a series: SeriesControl, end tokens, and the pieces of all
+// steps but the first.
+struct SeriesLayout {
+  SeriesLayout(const StepInputs& first, const StepShape& shape);
+  uint64_t pieces, piece_bytes, bytes;
+};
+
+// Divides the rows of all steps of a series; their works have one shape. Empty if that is impossible.
+std::vector<StepWork> partition_series(SeriesInputs& series, const StepLimits& limits,
+                                       const TilingPolicy& policy);
+
+// Writes a series as SeriesLayout describes it.
+void write_series(SeriesInputs& series, const std::vector<StepWork>& work, uint8_t* to);
 
 // Bytes of device memory for the inputs of runs of these shapes, without the arrays that most runs
 // lack.

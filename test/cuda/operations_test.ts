@@ -30,6 +30,16 @@ Deno.test({
 });
 
 Deno.test({
+  name: "several steps of an emulated GPU are one graph",
+  ignore: emulatedGpuUnavailable() !== undefined,
+  fn: async () => {
+    const args = ["test", "-A", "--quiet", "--no-check", "test/ops/step_series_test.ts"];
+    const output = await runOnEmulatedGpu(args, { FORGE_CUDA_TRACE: "1" });
+    assertStringIncludes(output, ": 4 steps a graph");
+  },
+});
+
+Deno.test({
   name: "attention by libflash_attn agrees with the reference on an emulated GPU",
   ignore: emulatedGpuUnavailable() !== undefined,
   fn: async () => {

@@ -62,8 +62,8 @@ export const CUDA_HOST: readonly Mutant[] = [
     [
       "work-left-by-a-failure",
       "cuda/cuda_executor.cpp",
-      "    gpu.api().stream_synchronize(gpu.stream());\n    throw;",
-      "    throw;",
+      "run fills.\n    gpu.api().stream_synchronize(gpu.stream());",
+      "run fills.",
     ],
     [
       "workspace-of-sequences",
@@ -102,9 +102,9 @@ export const CUDA_HOST: readonly Mutant[] = [
     ],
     [
       "overlap-where-a-graph-begins",
-      "cuda/step_graph.cpp",
-      "enqueue(entries[i], device, i > begin);",
-      "enqueue(entries[i], device, true);",
+      "cuda/cuda_executor.cpp",
+      "cuda::enqueue(entries[i], gpu, i > begin);",
+      "cuda::enqueue(entries[i], gpu, true);",
     ],
   ),
   ...group(

@@ -56,6 +56,10 @@ const ODD_COLUMNS: KernelCheck = {
   kernelTests: ["matvec_of_odd_columns"],
   mode: "asan",
 };
+const NEXT_STEP: KernelCheck = {
+  kernelTests: ["next_step_continues_with_chosen_tokens", "next_step_ends_a_series"],
+  kernels: ["next_step.cu"],
+};
 const DECODE_GEMM: KernelCheck = {
   kernelTests: [
     "decode_gemm_of_every_fast_format",
@@ -343,6 +347,22 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "copy(i + Tile::kSlots - 1);",
       "copy(i + Tile::kSlots);",
     ],
+  ),
+  ...group(
+    NEXT_STEP,
+    [
+      "history-of-a-series",
+      "next_step.cu",
+      "].history_end - 1] = token;",
+      "].history_end] = token;",
+    ],
+    [
+      "steps-after-the-end",
+      "next_step.cu",
+      "a.control->ended = has_ended;",
+      "a.control->ended = 0;",
+    ],
+    ["last-step-of-a-series", "next_step.cu", "series.step + 1 >= series.n_steps", "false"],
   ),
   ...group(
     GROUPED,
