@@ -1,13 +1,19 @@
 /**
- * Llama 4 (text): every fourth layer without positions, experts next to a shared one. Layers with
- * positions attend within chunks and the others scale attention with the position, both only beyond
- * some length. Forge limits the context to that length and computes neither. Meta, "The Llama 4
- * herd", 2025.
+ * Llama 4 (text): every fourth layer without positions, experts next to a shared one. Layers without
+ * positions scale attention with the position. The others attend within chunks: forge limits the
+ * context to the length of one. Meta, "The Llama 4 herd", 2025.
  */
-import type { Family } from "../causal_lm.ts";
+import type { Family, ModelSource } from "../causal_lm.ts";
 import type { ConfigReader, Key } from "../config/config_reader.ts";
 import { type DecoderConfig, decoderConfig, rotatedLayers } from "../config/decoder_config.ts";
-import { biasRule, type Block, loadAttention, loadGatedMlp } from "../parts/blocks.ts";
+import {
+  biasRule,
+  type Block,
+  loadAttention,
+  loadGatedMlp,
+  loadPositionScale,
+  type PositionScale,
+} from "../parts/blocks.ts";
 import { loadRope, preNormDecoder } from "../parts/decoder.ts";
 import { loadExperts } from "../parts/moe.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
@@ -41,7 +47,7 @@ export const llama4: Family = {
   load(source) {
     const { config } = source;
     const whole = decoderConfig(config);
-    const c = { ...whole, contextLength: Math.min(whole.contextLength, plainLength(config)) };
+    const c = { ...whole, contextLength: Math.min(whole.contextLength, chunkLength(config)) };
     const rotation = loadRope(source, c, { layout: "interleaved" });
     const rotates = rotatedLayers(config, c.nLayers);
     const bias = biasRule(config, "attention_bias", false);
@@ -52,12 +58,14 @@ export const llama4: Family = {
     // Norms of q and k after rotation cancel its scale, except for its effect on epsilon.
     const rope = isNormalized ? { ...rotation, scale: 1 } : rotation;
     const heads = isNormalized ? { ...c, normEps: c.normEps / rotation.scale ** 2 } : c;
+    const temperature = loadTemperature(source, c);
     const hasExperts = expertLayers(config);
     const plainSize = config.int(["intermediate_size_mlp", "feed_forward_length"]);
     return preNormDecoder(source, c, {
       attention: (weights, i) =>
         loadAttention(weights, heads, i, {
           rope: rotates[i] ? rope : undefined,
+          positionScale: rotates[i] ? undefined : temperature,
           qkNorm: rotates[i] && isNormalized ? "plain head" : undefined,
           bias,
           outputBias: bias,
@@ -70,13 +78,30 @@ export const llama4: Family = {
   },
 };
 
-/** Returns the longest sequence that neither chunks nor attention scaling affect. */
-function plainLength(config: ConfigReader): number {
-  const chunk = config.int(["attention_chunk_size", "attention.chunk_size"], { fallback: 8192 });
+/** Returns the longest sequence within one chunk of attention. */
+function chunkLength(config: ConfigReader): number {
+  return config.int(["attention_chunk_size", "attention.chunk_size"], { fallback: 8192 });
+}
+
+/** Loads the factors of queries in layers without positions, if the model has them. */
+function loadTemperature(
+  { config, weights }: ModelSource,
+  c: DecoderConfig,
+): PositionScale | undefined {
   // Published files have 4 in place of true.
   const tuning = config.raw(["attn_temperature_tuning", undefined]) ?? true;
-  if (tuning === false || tuning === 0) return chunk;
-  return Math.min(chunk, config.int(["floor_scale", undefined], { min: 2, fallback: 8192 }) - 1);
+  if (tuning === false || tuning === 0) return undefined;
+  const floor = config.positive(["floor_scale", undefined], 8192);
+  const key: Key = ["attn_scale", undefined];
+  const growth = config.number(key, 0.1);
+  if (growth < 0) throw config.invalid(key, growth, "a number of at least 0");
+  // Shorter sequences all have the factor 1.
+  if (growth === 0 || c.contextLength < floor) return undefined;
+  return loadPositionScale(
+    weights,
+    c,
+    (position) => 1 + growth * Math.log1p(Math.floor((position + 1) / floor)),
+  );
 }
 
 function expertLayers(config: ConfigReader): (layer: number) => boolean {

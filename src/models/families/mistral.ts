@@ -2,11 +2,16 @@
  * Mistral and Mixtral: Llama with an optional sliding window. A. Q. Jiang et al., "Mistral 7B",
  * arXiv:2310.06825.
  */
-import type { Family } from "../causal_lm.ts";
-import type { ConfigReader, Key } from "../config/config_reader.ts";
-import { decoderConfig, slidingWindows } from "../config/decoder_config.ts";
+import type { Family, ModelSource } from "../causal_lm.ts";
+import type { Key } from "../config/config_reader.ts";
+import { type DecoderConfig, decoderConfig, slidingWindows } from "../config/decoder_config.ts";
 import { RopeParameters } from "../config/rope_parameters.ts";
-import { loadAttention, loadGatedMlp } from "../parts/blocks.ts";
+import {
+  loadAttention,
+  loadGatedMlp,
+  loadPositionScale,
+  type PositionScale,
+} from "../parts/blocks.ts";
 import { llamaRopeLayout, loadRope, preNormDecoder } from "../parts/decoder.ts";
 import { loadMoe, readExpertCounts } from "../parts/moe.ts";
 
@@ -20,34 +25,42 @@ export const mistral: Family = {
   },
   load(source) {
     const { config } = source;
-    const whole = decoderConfig(config);
-    const c = { ...whole, contextLength: untemperedLength(config, whole.contextLength) };
-    const rope = loadRope(source, whole, { layout: llamaRopeLayout(config) });
+    const c = decoderConfig(config);
+    const rope = loadRope(source, c, { layout: llamaRopeLayout(config) });
+    const positionScale = loadTemperature(source, c);
     const windows = slidingWindows(config, c.nLayers, undefined);
     return preNormDecoder(source, c, {
-      attention: (weights, i) => loadAttention(weights, c, i, { rope, window: windows[i] }),
+      attention: (weights, i) =>
+        loadAttention(weights, c, i, { rope, positionScale, window: windows[i] }),
       mlp: (weights) => loadGatedMlp(weights, c),
     });
   },
 };
 
 /**
- * Returns the context length up to which Ministral 3 leaves attention scores as they are. Beyond
- * YaRN's original length it scales queries by a factor that grows with the position. Forge has one
- * rotation for queries and keys and does not compute that factor, so the context ends there.
+ * Loads the factors of Ministral 3's queries, which grow with each multiple of YaRN's original
+ * length; `undefined` in models without them.
  */
-function untemperedLength(config: ConfigReader, contextLength: number): number {
-  if (config.isGguf) {
-    const key: Key = [undefined, "rope.scaling.original_context_length"];
-    const beta = config.raw([undefined, "attention.temperature_scale"]) ?? 0;
-    return beta === 0 ? contextLength : Math.min(contextLength, config.int(key));
-  }
-  if (config.modelType !== "ministral3") return contextLength;
+function loadTemperature(
+  { config, weights }: ModelSource,
+  c: DecoderConfig,
+): PositionScale | undefined {
+  const key: Key = [undefined, "attention.temperature_scale"];
+  const isTempered = config.isGguf
+    ? (config.raw(key) ?? 0) !== 0
+    : config.modelType === "ministral3";
+  if (!isTempered) return undefined;
   const p = RopeParameters.read(config, {});
   const original = p.positive("original_max_position_embeddings");
-  return p.number("llama_4_scaling_beta") === 0
-    ? contextLength
-    : Math.max(Math.min(contextLength, Math.floor(original)), 1);
+  const beta = config.isGguf ? config.number(key) : p.number("llama_4_scaling_beta");
+  config.sink?.setting(key[1]!, ["f32", beta]);
+  if (beta < 0) throw p.invalid("llama_4_scaling_beta", beta, "a number of at least 0");
+  if (beta === 0) return undefined;
+  return loadPositionScale(
+    weights,
+    c,
+    (position) => 1 + beta * Math.log1p(Math.floor(position / original)),
+  );
 }
 
 const EXPERT = "block_sparse_moe.experts.{}";

@@ -76,6 +76,8 @@ export interface AttentionParts {
   /** Factor of the scores. @default 1 / sqrt(head_dim) */
   readonly scale?: number | undefined;
   readonly window?: number | undefined;
+  /** Factors of the queries by position. @default 1 */
+  readonly positionScale?: PositionScale | undefined;
   readonly softcap?: number | undefined;
   /** True if each head has a logit that attends to nothing (attention sink). @default false */
   readonly hasSinks?: boolean | undefined;
@@ -132,6 +134,37 @@ const NAMES: AttentionNames = {
 };
 const SINKS: TensorName = ["self_attn.sinks", "attn_sinks"];
 
+/** Factors of queries by position, between 0 and `most`. */
+export interface PositionScale {
+  /** `[positions, cols]`: logits of the factors' shares of `most`, the same in each column. */
+  readonly logits: Weight;
+  readonly most: number;
+}
+
+/** Uploads factors of queries, each above 0, for the positions of a model's context. */
+export function loadPositionScale(
+  { backend }: WeightLoader,
+  { contextLength, nHeads, headDim }: DecoderConfig,
+  factorOf: (position: number) => number,
+): PositionScale {
+  const factors = Float64Array.from({ length: contextLength }, (_, position) => factorOf(position));
+  const most = 2 * factors.reduce((largest, factor) => Math.max(largest, factor), 0);
+  // GPUs read rows of an embedding in pieces of 8 numbers.
+  const cols = nHeads * headDim % 8 === 0 ? 8 : 1;
+  const logits = Float32Array.from({ length: contextLength * cols }, (_, i) => {
+    const factor = factors[Math.floor(i / cols)]!;
+    return Math.log(factor / (most - factor));
+  });
+  const data = new Uint8Array(logits.buffer);
+  return { logits: backend.uploadWeight("F32", contextLength, cols, data), most };
+}
+
+/** Records queries times the share of `most` that their positions have. */
+function scaleByPosition(recorder: Recorder, q: Value, { logits }: PositionScale): Value {
+  const zeros = recorder.gatherColumns([{ value: q, width: logits.cols, scale: 0 }], 1);
+  return recorder.sigmoidGate(q, recorder.addEmbedding(zeros, logits));
+}
+
 /** Loads grouped-query self-attention over KV cache `index` of the model. */
 export function loadAttention(
   weights: WeightLoader,
@@ -175,10 +208,14 @@ export function loadAttention(
   const attend: Block = (pass, x, residual) => {
     const { recorder, kv } = pass;
     const rotated = append(pass, x);
-    const q = rotatedNorm ? recorder.rmsNorm(rotated, rotatedNorm, { eps: c.normEps }) : rotated;
+    const normed = rotatedNorm
+      ? recorder.rmsNorm(rotated, rotatedNorm, { eps: c.normEps })
+      : rotated;
+    const { positionScale, scale = 1 / Math.sqrt(headDim) } = parts;
+    const q = positionScale ? scaleByPosition(recorder, normed, positionScale) : normed;
     const mixed = recorder.attention(q, kv[index]!, {
       nHeads,
-      scale: parts.scale ?? 1 / Math.sqrt(headDim),
+      scale: scale * (positionScale?.most ?? 1),
       window,
       softcap,
       sinks,

@@ -102,6 +102,9 @@ function noteRope(
       ]);
       sink.setting("rope.scaling.original_context_length", ["u32", original()]);
       sink.setting("rope.scaling.yarn_beta_fast", ["f32", p.derived("beta_fast", 32)]);
+      if (p.has("mscale_all_dim")) {
+        sink.setting("rope.scaling.yarn_log_multiplier", ["f32", p.number("mscale_all_dim")]);
+      }
       sink.setting("rope.scaling.yarn_beta_slow", ["f32", p.derived("beta_slow", 1)]);
       break;
     case "llama3":

@@ -158,6 +158,24 @@ MODELS = {
         ),
         published_llama4,
     ),
+    "llama4 beyond its floor scale": model(
+        "llama4_text",
+        {
+            **TEXT, "num_hidden_layers": 4, "intermediate_size": 16, "intermediate_size_mlp": 48,
+            "num_local_experts": 4, "num_experts_per_tok": 1, "interleave_moe_layer_step": 2,
+            "floor_scale": 4, "attn_scale": 0.7,
+        },
+    ),
+    "ministral3 beyond its original length": model(
+        "ministral3",
+        {
+            **TEXT,
+            "rope_parameters": dict(
+                rope_type="yarn", factor=16.0, original_max_position_embeddings=4, rope_theta=10000.0,
+                beta_fast=32.0, beta_slow=1.0, llama_4_scaling_beta=0.6, mscale=1.0, mscale_all_dim=1.0,
+            ),
+        },
+    ),
     "cohere with norms of heads": model("cohere", {**TEXT, "tie_word_embeddings": True, "use_qk_norm": True}),
     "ernie4_5 with biases": model("ernie4_5", {**TEXT, "use_bias": True}),
     "ernie4_5_moe with biases": model("ernie4_5_moe", {**TEXT, **ERNIE_MOE, "use_bias": True}),

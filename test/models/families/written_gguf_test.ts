@@ -57,6 +57,7 @@ const WRITTEN = [
   "lfm2_bias",
   "lfm2_moe",
   "llama with biases of the MLP",
+  "ministral3 beyond its original length",
   "nemotron",
   "olmoe",
   "olmoe with limits",
