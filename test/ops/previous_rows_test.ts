@@ -36,10 +36,10 @@ function part(sequence: number, first: number, length: number): Run {
 }
 
 function caseOf(random: Random, [nKvHeads, dim]: readonly [number, number], stores: boolean): Case {
-  const length = random.int(1, 5);
+  const length = random.int(2, 5);
   const stored = [part(0, 0, length), [...part(0, length, 3), ...part(1, 0, 6)]];
   // Some positions are stored a second time, as draft tokens are after a rejection.
-  const last = [...part(0, random.int(1, length + 3), 2), ...part(1, random.int(0, 6), 1)];
+  const last = [...part(0, random.int(1, length + 2), 2), ...part(1, random.int(0, 6), 1)];
   const rows = stored.flat().length + last.length;
   const shape = { type: "F32", nPages: 6, pageTokens: PAGE_TOKENS, valuesInKeys: true } as const;
   return {

@@ -1,8 +1,8 @@
 /**
  * Multi-token prediction: a head of one layer that predicts the token after a given one from its
- * embedding and the model's hidden state of the token before it. The head takes its own hidden
- * states in place of the model's, too, so that it drafts chains of tokens. DeepSeek-AI,
- * arXiv:2412.19437; Qwen Team, "Qwen3-Next", 2025.
+ * embedding and the model's hidden state of the token before it, zeros before the first. The head
+ * takes its own hidden states in place of the model's, too, so that it drafts chains of tokens.
+ * DeepSeek-AI, arXiv:2412.19437; Qwen Team, "Qwen3-Next", 2025.
  *
  * Hidden states are those after the last norm, of the model and of the head. They are kept by
  * position in a KV cache of their own, so that they are shared, saved and overwritten like keys and

@@ -65,8 +65,8 @@ function writeHead(path: string, { config, layer = "midlayer.", offsets }: Head 
     Object.entries(SHAPES).map(([name, shape]) => {
       const count = shape.reduce((product, size) => product * size, 1);
       const values = shape.length === 1
-        ? new Random(name).normals(count, 0.2).map((value) => 1 + value)
-        : new Random(name).normals(count, 1.5 / Math.sqrt(shape[1]!));
+        ? new Random(name, 1).normals(count, 0.2).map((value) => 1 + value)
+        : new Random(name, 1).normals(count, 1.5 / Math.sqrt(shape[1]!));
       return [name, Float32Array.from(values)];
     }),
   );
