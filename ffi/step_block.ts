@@ -13,7 +13,7 @@ import { ForgeError } from "../src/errors.ts";
 import { MaskTable } from "./mask_table.ts";
 
 /** Words of a `forge_step_header`, a `forge_sampling` and a `forge_result`. */
-export const HEADER_WORDS = 13;
+export const HEADER_WORDS = 14;
 export const SAMPLING_WORDS = 18;
 export const RESULT_WORDS = 4;
 
@@ -75,17 +75,25 @@ export class InputBlock {
         `a step of ${pageTables.length} sequences got ${keyLengths.length} key lengths`,
       );
     }
+    const { adapterScales = [] } = inputs;
+    const nAdapters = adapterScales.length / Math.max(1, pageTables.length);
+    if (!Number.isInteger(nAdapters)) {
+      throw new ForgeError(
+        "bad_input",
+        `a step of ${pageTables.length} sequences got ${adapterScales.length} adapter scales`,
+      );
+    }
     const maskRows = attentionMask && attentionMaskRows(attentionMask, tokens.length);
     const nPages = Math.max(1, ...pageTables.map((table) => table.length));
     const table = new MaskTable(outputs);
     const { masks, words: maskWords } = table;
     const nHistory = sum(outputs, (output) => output.history.length);
     const nBias = sum(outputs, (output) => output.sampling.bias?.size ?? 0);
-    const total = HEADER_WORDS + 3 * tokens.length + pageTables.length * (nPages + 2) +
+    const total = HEADER_WORDS + 3 * tokens.length + pageTables.length * (nPages + 2 + nAdapters) +
       (2 + SAMPLING_WORDS) * outputs.length + nHistory + 2 * nBias + endTokens.length +
       masks.length * maskWords + (maskRows?.length ?? 0);
     this.#words.reserve(total);
-    const { i32 } = this.#words;
+    const { i32, f32 } = this.#words;
 
     i32.set([
       tokens.length,
@@ -101,6 +109,7 @@ export class InputBlock {
       maskKind(attentionMask),
       attentionMask?.nHeads ?? 0,
       attentionMask?.nPositions ?? 0,
+      nAdapters,
     ]);
     let at = HEADER_WORDS;
     for (const array of [tokens, positions, sequences]) {
@@ -119,6 +128,8 @@ export class InputBlock {
     at += pageTables.length;
     i32.set(keyLengths, at);
     at += pageTables.length;
+    f32.set(adapterScales, at);
+    at += adapterScales.length;
     for (const output of outputs) i32[at++] = output.row;
     at = this.#packSampling(outputs, table, at);
     i32.set(endTokens, at);

@@ -26,12 +26,14 @@ typedef struct {
   uint32_t attention_mask;       /* one of FORGE_MASK_ */
   uint32_t attention_mask_heads; /* 1, or the query heads of the attention that it masks; 0: none */
   uint32_t attention_mask_cols;  /* positions that it covers, from 0; 0: none */
+  uint32_t n_adapters;           /* of the lora operations of the step, if it has any */
   /* int32_t  tokens[n_tokens]                                                                  */
   /* int32_t  positions[n_tokens]      position of the token in its sequence, from 0            */
   /* int32_t  sequences[n_tokens]      index of the page table of the token                      */
   /* int32_t  page_tables[n_sequences][n_pages]                                                 */
   /* int32_t  slots[n_sequences]       slot of the recurrent state of the sequence               */
   /* int32_t  key_lengths[n_sequences] positions that attention without causality sees           */
+  /* float    adapter_scales[n_sequences][n_adapters] 0: the sequence does not use the adapter   */
   /* int32_t  output_rows[n_outputs]   token whose row becomes the output                        */
   /* forge_sampling sampling[n_outputs]                                                         */
   /* int32_t  history[n_history]       token ids for penalties                                   */

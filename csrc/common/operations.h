@@ -72,6 +72,15 @@ struct ColumnOrder : Floats {
   using WeightRef::operator=;
 };
 
+// The ranks of low-rank adapters, [ranks, 3]: for each its adapter, and the first column and number of
+// columns that it adds to. Whole numbers, checked when an operation takes them.
+struct AdapterRanks : Floats {
+  using WeightRef::operator=;
+  uint64_t n_adapters = 0;  // above every adapter
+  uint64_t end = 0;         // above every column
+  uint64_t width = 0;       // the largest number of columns
+};
+
 // Columns [first + g * step, first + g * step + width) of a value, times scale, for group g of
 // gather_columns.
 struct Piece {
@@ -275,6 +284,44 @@ struct HeadMatmulOp {
     c.expect(in.cols == n_heads * weight->cols, "x has ", in.cols, " columns; expected ", n_heads,
              " heads of ", weight->cols);
     return {in.rows, weight->rows};
+  }
+};
+
+// The most ranks of all adapters of a product.
+constexpr uint64_t kMostAdapterRanks = 1u << 16;
+
+// The result y of a product with x, corrected by low-rank adapters (LoRA, arXiv 2106.09685):
+//
+//   out = residual + alpha * activation(y + sum over ranks r of s_r (a_r x) b_r)
+//
+// a is [ranks, x.cols]. b_r is added to the columns of rank r: it is the beginning of row r of b. s_r
+// is the scale of the adapter of the rank for the sequence of the row (adapter_scales of a run). Ranks
+// of adapters whose scale is 0 are not computed. All operations of a step have as many adapters.
+struct LoraOp {
+  Input y, x;
+  Floats a, b;
+  AdapterRanks ranks;
+  uint32_t n_adapters = 0;
+  float alpha = 1;
+  uint32_t activation = FORGE_IDENTITY;
+  OptionalInput residual;
+  FORGE_OPERANDS("lora", y, x, a, b, ranks, n_adapters, alpha, activation, residual)
+
+  Shape check(const OperationChecks& c) const {
+    const Value &product = c.value("y", y), &in = c.value("x", x);
+    const uint64_t n = a->rows;
+    c.expect(in.rows == product.rows, "x and y must have the same rows");
+    c.expect(a->cols == in.cols, "x has ", in.cols, " columns, a ", a->cols);
+    c.expect(n <= kMostAdapterRanks, n, " ranks; valid is up to ", kMostAdapterRanks);
+    c.expect(b->rows == n && ranks->rows == n, "a has ", n, " ranks, b ", b->rows, ", ranks ",
+             ranks->rows);
+    c.expect(ranks.n_adapters <= n_adapters, "a rank is of adapter ", ranks.n_adapters - 1, " of ",
+             n_adapters);
+    c.expect(ranks.end <= product.cols, "a rank ends at column ", ranks.end, " of ", product.cols);
+    c.expect(ranks.width <= b->cols, "a rank has ", ranks.width, " columns; b has ", b->cols);
+    c.activation(activation);
+    c.residual(residual, product.rows, product.cols);
+    return {product.rows, product.cols};
   }
 };
 
@@ -805,7 +852,7 @@ struct SampleOp {
   X(RopeTableOp) X(RopeAppendOp) X(AttentionOp) X(PreviousRowsOp) X(GluOp) X(SigmoidGateOp)      \
   X(GatedRmsNormOp) X(CausalConv1dOp) X(GatedDeltaRuleOp) X(SelectiveScanOp) X(GatherColumnsOp)  \
   X(PermuteColumnsOp) X(MoeRouteOp) X(MoeMatmulOp) X(MoeCombineOp) X(GatherOutputsOp)            \
-  X(SoftcapOp) X(ClampOp) X(XieluOp)                                                             \
+  X(SoftcapOp) X(ClampOp) X(XieluOp) X(LoraOp)                                                   \
   X(SampleOp)
 
 #define FORGE_NEXT_OP(Type) , Type

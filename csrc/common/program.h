@@ -28,6 +28,7 @@ struct Program {
   uint32_t page_tokens = 0;      // of every KV cache in the step
   uint32_t n_pages = 0;          // of the smallest KV cache in the step
   uint32_t n_slots = 0;          // of the smallest state cache in the step
+  uint32_t n_adapters = 0;       // of every lora operation
   bool samples = false;
   bool is_causal = true;         // true if all attention is
   uint32_t masked_heads = 0;     // query heads of masked attention

@@ -43,6 +43,7 @@ FORGE_KIND(UniformMatrix, "weight", 1)
 FORGE_KIND(Floats, "weight", 1)
 FORGE_KIND(OptionalFloats, "weight?", 1)
 FORGE_KIND(ColumnOrder, "weight", 1)
+FORGE_KIND(AdapterRanks, "weight", 1)
 FORGE_KIND(KvRef, "kv", 1)
 FORGE_KIND(StateRef, "state", 1)
 FORGE_KIND(uint32_t, "u32", 1)
@@ -64,6 +65,25 @@ void check_column_order(const DeviceObject& device, const Weight& order) {
   }
 }
 
+void read_adapter_ranks(const DeviceObject& device, AdapterRanks& ranks) {
+  require(ranks->cols == 3 && ranks->rows <= kMostAdapterRanks, "ranks is [", ranks->rows, ", ",
+          ranks->cols, "]; expected [ranks, 3], at most ", kMostAdapterRanks, " ranks");
+  std::vector<float> numbers(ranks->rows * 3);
+  device.backend->read_weight(*ranks, 0, ranks->rows, numbers.data());
+  for (const float number : numbers) {
+    require(number >= 0 && number <= 1u << 24 && number == std::floor(number), "ranks holds ",
+            number, "; valid are whole numbers up to ", 1u << 24);
+  }
+  for (size_t i = 0; i < numbers.size(); i += 3) {
+    const auto adapter = static_cast<uint64_t>(numbers[i]);
+    const auto first = static_cast<uint64_t>(numbers[i + 1]);
+    const auto width = static_cast<uint64_t>(numbers[i + 2]);
+    ranks.n_adapters = std::max(ranks.n_adapters, adapter + 1);
+    ranks.end = std::max(ranks.end, first + width);
+    ranks.width = std::max(ranks.width, width);
+  }
+}
+
 // Takes operands from the words of forge_record, in order.
 class OperandReader {
  public:
@@ -77,6 +97,7 @@ class OperandReader {
     } else if constexpr (std::is_base_of_v<WeightRef, Operand>) {
       operand = get_weight(device_, next(), std::is_same_v<Operand, OptionalFloats>);
       if constexpr (std::is_same_v<Operand, ColumnOrder>) check_column_order(device_, *operand);
+      if constexpr (std::is_same_v<Operand, AdapterRanks>) read_adapter_ranks(device_, operand);
     } else if constexpr (std::is_same_v<Operand, KvRef>) {
       operand = get_kv(device_, next());
     } else if constexpr (std::is_same_v<Operand, StateRef>) {
@@ -213,6 +234,13 @@ void Recorder::note_state(const char* operation, const StateRef& state) {
   program.n_slots = program.n_slots ? std::min(program.n_slots, n_slots) : n_slots;
 }
 
+void Recorder::note_adapters(const LoraOp& op) {
+  uint32_t& known = program_->n_adapters;
+  require(known == 0 || known == op.n_adapters, LoraOp::kName, ": ", op.n_adapters,
+          " adapters, after an operation with ", known);
+  known = op.n_adapters;
+}
+
 void Recorder::note_embedding(const AddEmbeddingOp& op) {
   Program& program = *program_;
   const uint64_t rows = op.weight->rows;
@@ -237,6 +265,7 @@ ValueId Recorder::record(Op op) {
           program.vocabulary = program.vocabulary ? std::min(program.vocabulary, rows) : rows;
         }
         if constexpr (std::is_same_v<AnyOp, AddEmbeddingOp>) note_embedding(typed);
+        if constexpr (std::is_same_v<AnyOp, LoraOp>) note_adapters(typed);
         if constexpr (std::is_same_v<AnyOp, SampleOp>) {
           program.samples = true;
           program.logits_cols = program.value(typed.logits).cols;

@@ -28,6 +28,7 @@ class Recorder {
   void check_open() const;
   void note_kv(const char* operation, const KvRef& kv);
   void note_attention(const AttentionOp& op);
+  void note_adapters(const LoraOp& op);
   void note_embedding(const AddEmbeddingOp& op);
   void note_state(const char* operation, const StateRef& state);
 

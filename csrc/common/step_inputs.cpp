@@ -172,6 +172,15 @@ void check_state(const Program& program, const StepInputs& in) {
   }
 }
 
+void check_adapters(const Program& program, const StepInputs& in) {
+  require(program.n_adapters == 0 || in.n_adapters == program.n_adapters,
+          "step inputs: n_adapters is ", in.n_adapters, "; the step has ", program.n_adapters);
+  for (const float scale : in.adapter_scales) {
+    require(std::isfinite(scale), "step inputs: an adapter scale is ", scale,
+            "; valid are finite numbers");
+  }
+}
+
 }  // namespace
 
 KeyRange visible_keys(const AttentionOp& op, const StepInputs& inputs, uint32_t token) {
@@ -221,6 +230,7 @@ StepInputs parse_step_inputs(const Program& program, const void* data, uint64_t 
   in.n_pages = header.n_pages;
   in.mask_words = header.mask_words;
   in.n_steps = header.n_steps;
+  in.n_adapters = header.n_adapters;
   in.tokens = reader.take<int32_t>("tokens", header.n_tokens);
   in.positions = reader.take<int32_t>("positions", header.n_tokens);
   in.sequences = reader.take<int32_t>("sequences", header.n_tokens);
@@ -228,6 +238,8 @@ StepInputs parse_step_inputs(const Program& program, const void* data, uint64_t 
       "page_tables", static_cast<uint64_t>(header.n_sequences) * header.n_pages);
   in.slots = reader.take<int32_t>("slots", header.n_sequences);
   in.key_lengths = reader.take<int32_t>("key_lengths", header.n_sequences);
+  in.adapter_scales = reader.take<float>(
+      "adapter_scales", static_cast<uint64_t>(header.n_sequences) * header.n_adapters);
   in.output_rows = reader.take<int32_t>("output_rows", header.n_outputs);
   in.sampling = reader.take<forge_sampling>("sampling", header.n_outputs);
   in.history = reader.take<int32_t>("history", header.n_history);
@@ -261,6 +273,7 @@ StepInputs parse_step_inputs(const Program& program, const void* data, uint64_t 
     check_attention_mask(in.attention_mask, in, header.attention_mask_cols);
   }
   if (program.n_slots) check_state(program, in);
+  check_adapters(program, in);
   if (program.samples) check_sampling(program, in, header);
   check_steps(program, in, header);
   return in;

@@ -59,12 +59,14 @@ struct StepInputs {
   uint32_t n_pages = 0;
   uint32_t mask_words = 0;
   uint32_t n_steps = 1;
+  uint32_t n_adapters = 0;
   std::span<const int32_t> tokens;
   std::span<const int32_t> positions;
   std::span<const int32_t> sequences;
   std::span<const int32_t> page_tables;  // [n_sequences, n_pages]
   std::span<const int32_t> slots;        // [n_sequences]; valid if the step has state
   std::span<const int32_t> key_lengths;  // [n_sequences]
+  std::span<const float> adapter_scales;  // [n_sequences, n_adapters]
   std::span<const int32_t> output_rows;
   std::span<const forge_sampling> sampling;
   std::span<const int32_t> history;
@@ -77,6 +79,12 @@ struct StepInputs {
   AttentionMask attention_mask;
 
   uint32_t rows(Rows kind) const { return kind == Rows::tokens ? n_tokens : n_outputs; }
+  // The scale of each adapter for a row.
+  const float* scales_of(Rows kind, uint64_t row) const {
+    const uint64_t token =
+        kind == Rows::tokens ? row : static_cast<uint64_t>(output_rows[static_cast<size_t>(row)]);
+    return adapter_scales.data() + static_cast<size_t>(sequences[token]) * n_adapters;
+  }
   std::span<const int32_t> page_table(uint32_t token) const {
     return page_tables.subspan(static_cast<size_t>(sequences[token]) * n_pages, n_pages);
   }

@@ -51,6 +51,7 @@ class CpuExecutor : public HostExecutor {
   void prepare(const LayerNormOp& op);
   void prepare(const MatmulOp& op);
   void prepare(const HeadMatmulOp& op);
+  void prepare(const LoraOp& op);
   void prepare(const RopeTableOp& op);
   void prepare(const RopeAppendOp& op);
   void prepare(const AttentionOp& op);
@@ -105,6 +106,8 @@ class CpuExecutor : public HostExecutor {
   std::vector<std::vector<float>> rows_;
   // For each operation: the transposed weight of a convolution, [width, cols].
   std::vector<std::vector<float>> taps_;
+  // For each row and rank of an adapter: the product of both, scaled (lora).
+  std::vector<float> rank_products_;
   // For each run of tokens of a sequence: the preceding rows, from the slot.
   std::vector<float> conv_rows_;
   // For each thread: q, k, beta and decay of some tokens of a head (delta rule).

@@ -43,6 +43,12 @@ KERNEL(void, gated_rms_norm,
         uint32_t activation, float* out))
 // out = factor x; out may be x.
 KERNEL(void, scale, (const float* x, uint64_t n, float factor, float* out))
+// out = residual + alpha activation(x); residual may be null, and out x.
+KERNEL(void, epilogue,
+       (const float* x, uint64_t n, uint32_t activation, float alpha, const float* residual,
+        float* out))
+// The sum of x[i] y[i].
+KERNEL(float, dot, (const float* x, const float* y, uint64_t n))
 // accumulator += weight x
 KERNEL(void, add_scaled, (float* accumulator, const float* x, float weight, uint64_t n))
 

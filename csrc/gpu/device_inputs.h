@@ -32,6 +32,7 @@ class DeviceInputs {
         bias_values_(device),
         masks_(device),
         attention_mask_(device),
+        adapter_scales_(device),
         series_(device) {
     for (const StepShape& shape : shapes) reserve(fixed_, InputLayout(shape).bytes);
     const uint64_t bytes = page_table_bytes(limits_);
@@ -51,6 +52,7 @@ class DeviceInputs {
     at.masks = masks_.at();
     at.mask_words = mask_words_;
     at.attention_mask = attention_mask_.at();
+    at.adapter_scales = adapter_scales_.at();
     return at;
   }
 
@@ -69,6 +71,7 @@ class DeviceInputs {
     reserve(bias_values_, inputs.bias_values.size_bytes());
     reserve(masks_, inputs.masks.size_bytes());
     reserve(attention_mask_, inputs.attention_mask.words.size_bytes());
+    reserve(adapter_scales_, inputs.adapter_scales.size_bytes());
   }
 
   // Copies the inputs of a run except its masks. The previous run must have ended.
@@ -83,6 +86,7 @@ class DeviceInputs {
     copy(bias_ids_, inputs.bias_ids);
     copy(bias_values_, inputs.bias_values);
     copy(attention_mask_, inputs.attention_mask.words);
+    copy(adapter_scales_, inputs.adapter_scales);
   }
 
   // Makes room for a series whose works have this shape.
@@ -120,7 +124,8 @@ class DeviceInputs {
 
   StepLimits limits_;
   uint32_t mask_words_;
-  Area fixed_, page_tables_, history_, bias_ids_, bias_values_, masks_, attention_mask_, series_;
+  Area fixed_, page_tables_, history_, bias_ids_, bias_values_, masks_, attention_mask_, adapter_scales_,
+      series_;
   uint64_t generation_ = 0;
 };
 

@@ -68,6 +68,7 @@ struct InputAddresses {
   Address masks{};  // rows are `mask_words` words long
   uint32_t mask_words = 0;
   Address attention_mask{};
+  Address adapter_scales{};
 };
 
 // Returns the addresses in the piece at `piece`; the others are left empty.

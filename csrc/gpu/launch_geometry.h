@@ -107,6 +107,14 @@ inline Geometry geometry(const kernel_args::SelectiveScanArgs& a, uint32_t runs)
   const uint32_t columns = kernel_args::kScanColumns;
   return {{divide_up(a.head_dim, columns), a.n_heads, runs}, {columns * kernel_args::kScanLanes}};
 }
+inline Geometry geometry(const kernel_args::LoraProductsArgs& a, uint32_t rows) {
+  return {{divide_up(a.n_ranks, kernel_args::kLoraRanks), divide_up(rows, kernel_args::kLoraRows)},
+          {32 * kernel_args::kLoraRanks}};
+}
+inline Geometry geometry(const kernel_args::LoraSumsArgs& a, uint32_t rows) {
+  return {{divide_up(a.cols, kernel_args::kLoraColumns), divide_up(rows, kernel_args::kLoraRows)},
+          {kernel_args::kLoraColumns}};
+}
 // Of the sampling kernels that read logits in chunks.
 inline Geometry chunk_geometry(const kernel_args::SamplingArgs& a, uint32_t outputs) {
   const uint32_t n_chunks = divide_up(a.vocabulary, kernel_args::kChunk);

@@ -162,6 +162,38 @@ class SharedOperations : public Planner<Address, Entry> {
         {.cols = cols(op.x), .eps = op.eps, .has_bias = op.bias != nullptr});
   }
 
+  void emit(const LoraOp& op) {
+    const auto n_ranks = static_cast<uint32_t>(op.a->rows);
+    const Address products = this->scratch(uint64_t{max_rows(op.x)} * n_ranks * sizeof(float));
+    launch<kernel_args::LoraProducts>(max_rows(op.x),
+                                      {.products = products,
+                                       .x = value(op.x),
+                                       .a = floats(op.a),
+                                       .ranks = floats(op.ranks),
+                                       .scales = inputs_.adapter_scales,
+                                       .sequences = inputs_.sequences,
+                                       .output_rows = inputs_.output_rows,
+                                       .n_rows = n_rows(op.x)},
+                                      {.cols = cols(op.x),
+                                       .n_ranks = n_ranks,
+                                       .n_adapters = op.n_adapters,
+                                       .of_outputs = !this->is_of_tokens(op.x)});
+    launch<kernel_args::LoraSums>(max_rows(op.out),
+                                  {.out = value(op.out),
+                                   .y = value(op.y),
+                                   .products = products,
+                                   .b = floats(op.b),
+                                   .ranks = floats(op.ranks),
+                                   .residual = value(op.residual),
+                                   .n_rows = n_rows(op.out)},
+                                  {.cols = cols(op.out),
+                                   .n_ranks = n_ranks,
+                                   .width = static_cast<uint32_t>(op.b->cols),
+                                   .alpha = op.alpha,
+                                   .activation = op.activation,
+                                   .has_residual = op.residual != 0});
+  }
+
   void emit(const RopeTableOp& op) {
     launch<kernel_args::RopeTable>(shape_.tokens,
                                    {.out = value(op.out),

@@ -13,6 +13,22 @@ export interface Weight {
    * differ. Only products support it.
    */
   readonly columnOrder?: Weight | undefined;
+  /** Low-rank adapters that correct products with the weight. Only products support them. */
+  readonly adapters?: AdapterWeights | undefined;
+}
+
+/** Low-rank adapters of one weight: `y += scale * B (A x)`, see `lora` in the table of operations. */
+export interface AdapterWeights {
+  /** `[ranks, cols]` of all adapters. */
+  readonly a: Weight;
+  /** `[ranks, width]`: each row begins with the numbers for the columns of its rank. */
+  readonly b: Weight;
+  /** `[ranks, 3]`: adapter, first column and number of columns of each rank. */
+  readonly ranks: Weight;
+  /** Names of the matrices that they change, as the adapters have them. */
+  readonly targets: readonly string[];
+  /** Number of adapters of the model. */
+  readonly nAdapters: number;
 }
 
 /** Consecutive rows of a tensor in a file, its leading dimensions flattened. */

@@ -1,6 +1,7 @@
 /** The recorder of a step: the operations of the table in `csrc/common/operations.h`, with types. */
 import { ForgeError } from "../errors.ts";
-import type { KvCache, StateCache, Weight } from "./memory.ts";
+import { quote } from "../formats/quote.ts";
+import type { AdapterWeights, KvCache, StateCache, Weight } from "./memory.ts";
 import type { Step, Value } from "./step.ts";
 
 /** Activation functions of a matmul's epilogue and of gated units. */
@@ -29,6 +30,9 @@ export interface MatmulOptions {
   readonly activation?: Activation | undefined;
   readonly residual?: Value | undefined;
 }
+
+/** `residual + alpha * activation(y + the corrections of the adapters)` */
+export type LoraOptions = Omit<MatmulOptions, "bias">;
 
 /** Options of {@linkcode Recorder.ropeAppend}. */
 export interface RopeAppendOptions {
@@ -198,7 +202,7 @@ export class Recorder {
 
   /** `[tokens, cols]`: `scale` times the weight's row of each token id. */
   embed(weight: Weight, scale = 1): Value {
-    assertPlainOrder(weight);
+    assertPlain(weight);
     return this.#sink.record("embed", { weight, scale });
   }
 
@@ -207,7 +211,7 @@ export class Recorder {
    * of tokens, of its type: a token id is then `type * period` more than in the vocabulary.
    */
   addEmbedding(x: Value, weight: Weight, period = 0): Value {
-    assertPlainOrder(weight);
+    assertPlain(weight);
     return this.#sink.record("add_embedding", { x, weight, period });
   }
 
@@ -230,7 +234,29 @@ export class Recorder {
     const { bias, alpha = 1, activation = "identity", residual } = options;
     this.onProduct?.(weight, x);
     const ordered = this.#inOrder(x, weight);
-    return this.#sink.record("matmul", { x: ordered, weight, bias, alpha, activation, residual });
+    const { adapters } = weight;
+    const epilogue = adapters === undefined
+      ? { alpha, activation, residual }
+      : { alpha: 1, activation: "identity" };
+    const y = this.#sink.record("matmul", { x: ordered, weight, bias, ...epilogue });
+    return adapters === undefined ? y : this.lora(y, x, adapters, options);
+  }
+
+  /** The result `y` of a product with `x`, corrected by low-rank adapters. */
+  lora(y: Value, x: Value, adapters: AdapterWeights, options: LoraOptions = {}): Value {
+    const { alpha = 1, activation = "identity", residual } = options;
+    const { a, b, ranks, nAdapters: n_adapters } = adapters;
+    return this.#sink.record("lora", {
+      y,
+      x,
+      a,
+      b,
+      ranks,
+      n_adapters,
+      alpha,
+      activation,
+      residual,
+    });
   }
 
   /**
@@ -238,7 +264,7 @@ export class Recorder {
    * weight's rows.
    */
   headMatmul(x: Value, weight: Weight, nHeads: number): Value {
-    assertPlainOrder(weight);
+    assertPlain(weight);
     return this.#sink.record("head_matmul", { x, weight, n_heads: nHeads });
   }
 
@@ -401,6 +427,7 @@ export class Recorder {
 
   /** Products of each token with its chosen experts, whose blocks of rows the weight stacks. */
   moeMatmul(x: Value, route: Value, weight: Weight, nExperts: number, bias?: Weight): Value {
+    assertUnadapted(weight);
     this.onProduct?.(weight, x, { route, nExperts, topK: this.#topK.get(route)! });
     const ordered = this.#inOrder(x, weight, route);
     return this.#sink.record("moe_matmul", {
@@ -453,9 +480,19 @@ export class Recorder {
   }
 }
 
-/** Rejects a weight with permuted columns, which only products support. */
-function assertPlainOrder({ columnOrder }: Weight): void {
-  if (columnOrder === undefined) return;
+/** Rejects a weight with adapters, which only matrix products support. */
+function assertUnadapted({ adapters }: Weight): void {
+  if (adapters === undefined) return;
+  throw new ForgeError(
+    "unsupported",
+    `an adapter changes the matrix ${quote(adapters.targets[0]!)}, which forge cannot adapt`,
+  );
+}
+
+/** Rejects a weight with permuted columns or adapters, which only products support. */
+function assertPlain(weight: Weight): void {
+  assertUnadapted(weight);
+  if (weight.columnOrder === undefined) return;
   throw new ForgeError(
     "unsupported",
     "a matrix whose columns GPTQ has reordered (desc_act) can be used in products only",

@@ -89,6 +89,11 @@ export interface StepInputs {
    */
   readonly keyLengths?: ArrayLike<number> | undefined;
   readonly attentionMask?: AttentionMask | undefined;
+  /**
+   * `[sequences, adapters]`: the scale of each adapter of the step, 0 for adapters that a sequence
+   * does not use. Omitted for a step without any.
+   */
+  readonly adapterScales?: ArrayLike<number> | undefined;
   readonly outputs: readonly OutputRequest[];
   /**
    * Number of steps, each on the tokens that the previous one chose. Above 1, each sequence has one

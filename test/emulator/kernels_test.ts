@@ -32,7 +32,7 @@ const instances = new RegExp(
 );
 const sanitized = [
   /^(rms|layer|fused_residual_rms)_norm_(?!.*wide)/,
-  /^(glu|gather|permute|epilogue|convert_rows|cast_rows|rope_append|previous_rows|moe)_/,
+  /^(glu|gather|permute|lora|epilogue|convert_rows|cast_rows|rope_append|previous_rows|moe)_/,
   /^matvec_of_one_token/,
   /^gated_(rms_norm|delta_rule_of_o)/,
   /^(sigmoid_gate|causal_conv1d|selective_scan_of_o)/,

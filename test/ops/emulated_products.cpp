@@ -56,8 +56,8 @@ std::vector<float> multiply(uint32_t device, uint32_t type, uint32_t rows, uint3
   CALL(forge_step_end, step, &scratch);
   // The header of a run of one step, then tokens, positions, sequences, one page table of one page,
   // one state slot and one key length.
-  std::vector<uint32_t> inputs = {tokens, 0, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0};
-  static_assert(sizeof(forge_step_header) == 13 * sizeof(uint32_t));
+  std::vector<uint32_t> inputs = {tokens, 0, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0};
+  static_assert(sizeof(forge_step_header) == 14 * sizeof(uint32_t));
   for (int list = 0; list < 2; ++list) {
     for (uint32_t i = 0; i < tokens; ++i) inputs.push_back(i);
   }

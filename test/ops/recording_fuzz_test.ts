@@ -69,6 +69,9 @@ borderTest("random recordings", async (border, random) => {
   const orders = [[1, 8], [1, 16], [8, 8], [4, 8]].map(([rows = 0, cols = 0]) =>
     border.upload(matrixOf(rows, cols, (_, col) => cols - 1 - col))
   );
+  const ranks = [[0, 0, 4], [0, 0, 8, 1, 2, 4], [1, 0, 16, 0, 8, 8]].map((numbers) =>
+    border.upload(matrixOf(numbers.length / 3, 3, (row, col) => numbers[3 * row + col]!))
+  );
   const isOneOf = (handles: readonly number[]) =>
     random.chance(0.97)
       ? random.pick(handles)
@@ -89,6 +92,7 @@ borderTest("random recordings", async (border, random) => {
       if (name === "qkv" && products.length > 0) return [random.pick(products)];
       if (kind === "value") return [x()];
       if (name === "order") return [isOneOf(orders)];
+      if (name === "ranks") return [isOneOf(ranks)];
       if (kind === "weight") return [isOneOf(weights)];
       if (kind === "kv") return [isOneOf(caches)];
       if (kind === "state") return [isOneOf(states)];
@@ -105,6 +109,8 @@ borderTest("random recordings", async (border, random) => {
       }
       // A table of positions may be shorter than the run.
       if (name === "period") return [random.int(1, 8)];
+      // The same in all operations of a step, and in its runs.
+      if (name === "n_adapters") return [random.chance(0.95) ? 2 : small()];
       if (name === "n_heads") return [random.pick([1, 2, 4, small()])];
       if (name === "n_experts") return [random.pick([4, 8, small()])];
       if (/groups/.test(name)) return [random.chance(0.7) ? 1 : small()];
@@ -136,6 +142,7 @@ borderTest("random recordings", async (border, random) => {
         sequences: tokens.map(() => 0),
         pageTables: [[1, 4]],
         slots: [1],
+        adapterScales: [1, 0.5],
         outputs: [],
       });
       assertEquals(await border.run(step, inputs), status.ok);

@@ -81,6 +81,30 @@ const qkvCols = 32;
 /** The mistake of a recording, and a part of the error. */
 export type Refusal = readonly [message: string, record: (parts: Parts) => unknown];
 
+interface LoraMistake {
+  readonly x?: Value;
+  readonly y?: Value;
+  readonly aCols?: number;
+  readonly bRows?: number;
+  readonly bCols?: number;
+  readonly ranks?: readonly number[];
+  readonly matrix?: Weight;
+  readonly nAdapters?: number;
+  readonly residual?: Value;
+}
+
+/** Records two ranks of two adapters, with a mistake. */
+function lora(mistake: LoraMistake): (parts: Parts) => unknown {
+  return (p) => {
+    const { x = p.x, y = p.x, aCols = 8, bRows = 2, bCols = 8, nAdapters = 2 } = mistake;
+    const { ranks = [0, 0, 8, 1, 0, 8], residual } = mistake;
+    const { matrix = p.order(3, ranks) } = mistake;
+    const [a, b] = [p.matrix(2, aCols), p.matrix(bRows, bCols)];
+    const adapters = { a, b, ranks: matrix, targets: [], nAdapters };
+    return p.recorder.lora(y, x, adapters, { residual });
+  };
+}
+
 /** Contradictory recordings, by the operation that refuses them. */
 export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
   rms_norm: [
@@ -143,6 +167,28 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
       "x has 8 columns; expected 2 heads of 3",
       (p) => p.recorder.headMatmul(p.x, p.matrix(6, 3), 2),
     ],
+  ],
+  lora: [
+    ["x is 99", lora({ x: unknown })],
+    ["y is 99", lora({ y: unknown })],
+    ["x and y must have the same rows", (p) => lora({ x: p.outputs })(p)],
+    ["x has 8 columns, a 7", lora({ aCols: 7 })],
+    ["a has 2 ranks, b 3, ranks 2", lora({ bRows: 3 })],
+    ["a has 2 ranks, b 2, ranks 1", lora({ ranks: [0, 0, 8] })],
+    [
+      "ranks is [3, 2]; expected [ranks, 3]",
+      (p) => lora({ matrix: p.order(2, [0, 0, 8, 0, 0, 8]) })(p),
+    ],
+    ["a rank is of adapter 2 of 2", lora({ ranks: [0, 0, 8, 2, 0, 8] })],
+    ["a rank ends at column 9 of 8", lora({ ranks: [0, 0, 8, 1, 4, 5] })],
+    ["a rank has 8 columns; b has 7", lora({ bCols: 7 })],
+    ["ranks holds 0.5", lora({ ranks: [0, 0.5, 8, 1, 0, 8] })],
+    ["ranks holds -1", lora({ ranks: [0, 0, 8, -1, 0, 8] })],
+    ["residual has 7 columns", (p) => lora({ residual: p.tokens(7) })(p)],
+    ["3 adapters, after an operation with 2", (p) => {
+      lora({})(p);
+      lora({ nAdapters: 3 })(p);
+    }],
   ],
   rope_table: [
     ["inv_freq is [2, 4]; expected [1, 4]", (p) => p.recorder.ropeTable(p.matrix(2, 4), 1)],

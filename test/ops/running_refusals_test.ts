@@ -3,15 +3,17 @@ import { assertEquals, assertRejects, assertThrows } from "@std/assert";
 import type { Backend, SamplingParams, Step, StepInputs, Value } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { deviceTest } from "../support/devices.ts";
-import { randomMatrix } from "../support/matrix.ts";
+import { matrixOf, randomMatrix } from "../support/matrix.ts";
 import { Random } from "../support/random.ts";
 import { greedy, outputRow, StepGraph } from "../support/step_graph.ts";
+import { f32Weight } from "../support/weights.ts";
 
 const vocabulary = 40;
 
+const limits = { maxTokens: 6, maxOutputs: 3, maxSequences: 2, maxPages: 3 };
+
 /** A step with an embedding, a cache of 5 pages of 4 tokens, and sampling. */
 async function recordStep(device: Backend): Promise<{ readonly step: Step; readonly kept: Value }> {
-  const limits = { maxTokens: 6, maxOutputs: 3, maxSequences: 2, maxPages: 3 };
   const graph = new StepGraph(device, device.record(limits));
   const kv = graph.kv({
     type: "F32",
@@ -120,6 +122,25 @@ deviceTest("inputs out of range", async (device) => {
   // The step still works.
   assertEquals((await step.run(good)).length, 2);
   assertEquals(step.read(kept, 8, 0, 2), before);
+  step.release();
+});
+
+deviceTest("scales of adapters", async (device) => {
+  const graph = new StepGraph(device, device.record({ ...limits, maxPages: 1 }));
+  const { recorder } = graph;
+  const x = graph.input(randomMatrix(new Random("adapters"), 4, 8));
+  const matrix = graph.weight(f32Weight(matrixOf(1, 8, () => 1)));
+  const ranks = graph.weight(f32Weight(matrixOf(1, 3, (_, col) => [1, 0, 8][col]!)));
+  recorder.keep(recorder.lora(x, x, { a: matrix, b: matrix, ranks, targets: [], nAdapters: 2 }));
+  const step = await recorder.finish();
+  const inputs = { tokens: [0], positions: [0], sequences: [0], pageTables: [[0]], outputs: [] };
+  await step.run({ ...inputs, adapterScales: [0, 2] });
+  const refused = (adapterScales: number[], message: string) =>
+    assertRejects(() => step.run({ ...inputs, adapterScales }), ForgeError, message);
+  await refused([], "n_adapters is 0; the step has 2");
+  await refused([1, 2, 3], "n_adapters is 3; the step has 2");
+  await refused([1, NaN], "an adapter scale is nan");
+  await refused([Infinity, 0], "an adapter scale is inf");
   step.release();
 });
 

@@ -100,6 +100,31 @@ void scale(const float* x, uint64_t n, float factor, float* out) {
   });
 }
 
+void epilogue(const float* x, uint64_t n, uint32_t activation, float alpha, const float* residual,
+              float* out) {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
+    const Vec base = residual ? load_up_to(residual + i, m) : zero();
+    store_up_to(out + i, fma(activate(activation, load_up_to(x + i, m)), set(alpha), base), m);
+  });
+}
+
+float dot(const float* x, const float* y, uint64_t n) {
+  // Four sums, which do not wait for each other.
+  constexpr int kSums = 4;
+  Vec sums[kSums] = {zero(), zero(), zero(), zero()};
+  uint64_t i = 0;
+  for (; i + kSums * kLanes <= n; i += kSums * kLanes) {
+    for (int k = 0; k < kSums; ++k) {
+      sums[k] = fma(load(x + i + k * kLanes), load(y + i + k * kLanes), sums[k]);
+    }
+  }
+  Vec rest = zero();
+  for_vectors(n - i, [&](uint64_t j, int m) FORGE_ALWAYS_INLINE {
+    rest = fma(load_up_to(x + i + j, m), load_up_to(y + i + j, m), rest);
+  });
+  return sum(((sums[0] + sums[1]) + (sums[2] + sums[3])) + rest);
+}
+
 void add_scaled(float* accumulator, const float* x, float weight, uint64_t n) {
   for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
     const Vec added = fma(load_up_to(x + i, m), set(weight), load_up_to(accumulator + i, m));

@@ -1,4 +1,7 @@
-// Products with dense weights.
+// Products with dense weights and low-rank adapters.
+
+#include <algorithm>
+#include <cstring>
 
 #include "../cpu_executor.h"
 
@@ -64,6 +67,52 @@ void CpuExecutor::execute(const HeadMatmulOp& op) {
     groups_.push_back({head, tokens_.data() + head * x.rows, x.rows});
   }
   products_.run(weight, groups_, {}, *stop_);
+}
+
+void CpuExecutor::prepare(const LoraOp& op) {
+  for (const WeightRef& weight : {WeightRef(op.a), WeightRef(op.b), WeightRef(op.ranks)}) {
+    floats_of(weight);
+  }
+  const uint64_t products = program_->max_rows(op.x) * op.a->rows;
+  if (rank_products_.size() < products) rank_products_.resize(products);
+}
+
+void CpuExecutor::execute(const LoraOp& op) {
+  const Matrix y = matrix(op.y), x = matrix(op.x), residual = matrix(op.residual),
+               out = matrix(op.out);
+  const float *a = floats_of(op.a), *b = floats_of(op.b), *ranks = floats_of(op.ranks);
+  const uint64_t n_ranks = op.a->rows, width = op.b->cols;
+  const Rows rows = program_->value(op.x).rows;
+
+  // The rows of a rank are neighbours, so that it stays in the cache.
+  for_rows(n_ranks * x.rows, x.cols, [&](uint64_t pair, uint32_t) {
+    const uint64_t rank = pair / x.rows, t = pair % x.rows;
+    const float scale = inputs_->scales_of(rows, t)[static_cast<size_t>(ranks[3 * rank])];
+    const bool is_used = scale != 0;
+    rank_products_[t * n_ranks + rank] =
+        is_used ? scale * kernels_.dot(a + rank * x.cols, x.row(t), x.cols) : 0.0f;
+  });
+
+  constexpr uint64_t kColumns = 512;
+  const uint64_t n_blocks = (out.cols + kColumns - 1) / kColumns;
+  for_rows(out.rows * n_blocks, kColumns * 8, [&](uint64_t piece, uint32_t) {
+    const uint64_t t = piece / n_blocks, begin = piece % n_blocks * kColumns;
+    const uint64_t end = std::min(out.cols, begin + kColumns);
+    float sums[kColumns];
+    std::memcpy(sums, y.row(t) + begin, (end - begin) * sizeof(float));
+    for (uint64_t rank = 0; rank < n_ranks; ++rank) {
+      const float product = rank_products_[t * n_ranks + rank];
+      if (product == 0) continue;
+      const auto first = static_cast<uint64_t>(ranks[3 * rank + 1]);
+      const uint64_t from = std::max(begin, first);
+      const uint64_t to = std::min(end, first + static_cast<uint64_t>(ranks[3 * rank + 2]));
+      if (from >= to) continue;
+      kernels_.add_scaled(sums + (from - begin), b + rank * width + (from - first), product,
+                          to - from);
+    }
+    kernels_.epilogue(sums, end - begin, op.activation, op.alpha,
+                      residual.data ? residual.row(t) + begin : nullptr, out.row(t) + begin);
+  });
 }
 
 }  // namespace forge::cpu

@@ -192,6 +192,71 @@ TEST(gather_columns_of_one_value) {
   for (u32 i = 0; i < 20; ++i) EXPECT(out[i] == 2 * x[i / 10 * 15 + 3 + i % 10]);
 }
 
+// Rows of three sequences, of which the last uses no adapter, with ranks of part of the columns.
+void check_lora(bool of_outputs, u32 n_ranks, u32 activation) {
+  Random random(20 + of_outputs + n_ranks);
+  const u32 rows = 6, x_cols = 100, cols = 300, width = 170, n_adapters = 3;
+  const auto x = random_floats(random, rows * x_cols), a = random_floats(random, n_ranks * x_cols);
+  const auto y = random_floats(random, rows * cols), b = random_floats(random, n_ranks * width);
+  const auto residual = random_floats(random, rows * cols);
+  const Buffer<float> scales = {1.0f, 0.0f, -0.5f, 0.0f, 2.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+  const Buffer<i32> sequences = {0, 2, 1, 1, 0, 2, 0}, output_rows = {6, 3, 0, 1, 2, 5};
+  const Buffer<u32> n_rows = {rows};
+  Buffer<float> ranks(3 * n_ranks), products(rows * n_ranks), out(rows * cols);
+  for (u32 r = 0; r < n_ranks; ++r) {
+    const float part[] = {float(random.below(n_adapters)), float(random.below(cols - width)),
+                          float(width - random.below(50))};
+    std::copy_n(part, 3, ranks.data() + 3 * r);
+  }
+  launch<LoraProducts>(rows + 3,
+                       {.products = products.data(),
+                        .x = x.data(),
+                        .a = a.data(),
+                        .ranks = ranks.data(),
+                        .scales = scales.data(),
+                        .sequences = sequences.data(),
+                        .output_rows = of_outputs ? output_rows.data() : nullptr,
+                        .n_rows = n_rows.data()},
+                       {.cols = x_cols,
+                        .n_ranks = n_ranks,
+                        .n_adapters = n_adapters,
+                        .of_outputs = of_outputs});
+  launch<LoraSums>(rows + 3,
+                   {.out = out.data(),
+                    .y = y.data(),
+                    .products = products.data(),
+                    .b = b.data(),
+                    .ranks = ranks.data(),
+                    .residual = of_outputs ? residual.data() : nullptr,
+                    .n_rows = n_rows.data()},
+                   {.cols = cols,
+                    .n_ranks = n_ranks,
+                    .width = width,
+                    .alpha = 0.5f,
+                    .activation = activation,
+                    .has_residual = of_outputs});
+  std::vector<double> expected;
+  for (u32 row = 0; row < rows; ++row) {
+    const u32 sequence = u32(sequences[of_outputs ? u32(output_rows[row]) : row]);
+    std::vector<double> sums(y.data() + row * cols, y.data() + (row + 1) * cols);
+    for (u32 r = 0; r < n_ranks; ++r) {
+      const auto [adapter, first, n] = std::array{ranks[3 * r], ranks[3 * r + 1], ranks[3 * r + 2]};
+      double product = 0;
+      for (u32 i = 0; i < x_cols; ++i) product += double(x[row * x_cols + i]) * a[r * x_cols + i];
+      product *= scales[sequence * n_adapters + u32(adapter)];
+      for (u32 i = 0; i < u32(n); ++i) sums[u32(first) + i] += product * b[r * width + i];
+    }
+    for (u32 i = 0; i < cols; ++i) {
+      const double before = of_outputs ? residual[row * cols + i] : 0.0;
+      expected.push_back(before + 0.5 * plain_activation(activation, sums[i]));
+    }
+  }
+  expect_near("lora", out, expected, 1e-3, 1e-5);
+}
+TEST(lora_of_tokens) { check_lora(false, 20, 0); }
+TEST(lora_of_outputs_with_an_activation) { check_lora(true, 9, 1); }
+TEST(lora_of_more_ranks_than_threads) { check_lora(false, 300, 0); }
+
 TEST(gather_outputs_and_softcap) {
   Random random(7);
   const u32 cols = 1100;

@@ -52,7 +52,7 @@ function unpack(block: Int32Array) {
   const header = reader.struct("forge_step_header");
   const { n_tokens = 0, n_outputs = 0, n_sequences = 0, n_pages = 0 } = header;
   const { n_history = 0, n_bias = 0, mask_words = 0, n_masks = 0 } = header;
-  const { n_steps, n_end_tokens = 0 } = header;
+  const { n_steps, n_end_tokens = 0, n_adapters = 0 } = header;
   const { attention_mask, attention_mask_heads = 0, attention_mask_cols = 0 } = header;
   const isBits = attention_mask === 1;
   const stride = isBits ? Math.ceil(attention_mask_cols / 32) : attention_mask_cols;
@@ -64,6 +64,7 @@ function unpack(block: Int32Array) {
     pageTables: Array.from({ length: n_sequences }, () => reader.array("int32", n_pages)),
     slots: reader.array("int32", n_sequences),
     keyLengths: reader.array("int32", n_sequences),
+    adapterScales: reader.array("float", n_sequences * n_adapters),
     outputRows: reader.array("int32", n_outputs),
     sampling: Array.from({ length: n_outputs }, () => reader.struct("forge_sampling")),
     history: reader.array("int32", n_history),
@@ -135,6 +136,13 @@ Deno.test("step block: a slot of recurrent state for each sequence", () => {
   assertEquals(unpack(block.pack({ ...inputs, slots: [7, 2] })).slots, [7, 2]);
   // Words are reused and must not keep values of the previous run.
   assertEquals(unpack(block.pack(inputs)).slots, [0, 0]);
+});
+
+Deno.test("step block: the scales of adapters", () => {
+  const block = new InputBlock();
+  const adapterScales = [0, 0.5, -2, 0];
+  assertEquals(unpack(block.pack({ ...inputs, adapterScales })).adapterScales, adapterScales);
+  assertEquals(unpack(block.pack(inputs)).adapterScales, []);
 });
 
 Deno.test("step block: key lengths, and attention masks of bits and of numbers", () => {
@@ -255,6 +263,7 @@ Deno.test("step block: related arrays of different lengths", () => {
     [{ positions: [0] }, "3 tokens got 1 positions and 3 sequences"],
     [{ sequences: [0, 0, 0, 0] }, "3 tokens got 3 positions and 4 sequences"],
     [{ slots: [1] }, "2 sequences got 1 state slots"],
+    [{ adapterScales: [1, 2, 3] }, "2 sequences got 3 adapter scales"],
     [
       { outputs: [1, 2].map((words) => request(0, { mask: new Uint32Array(words) })) },
       "1 and 2 words",
