@@ -16,6 +16,7 @@ import { Embedder, type Embedding, type EmbeddingInput } from "./embedding/embed
 import type { EmbedOptions } from "./embedding/options.ts";
 import { Reranker, type RerankOptions, type RerankScore } from "./embedding/reranker.ts";
 import { endTokens, openTokenizer } from "./load/tokenizer.ts";
+import { type AdapterInfo, Adapters } from "./request/adapters.ts";
 import { LazyConstraints } from "./request/constraint.ts";
 import { MAX_COMPLETIONS } from "./limits.ts";
 import { asLoaded, type LoadOptions } from "./load/options.ts";
@@ -45,7 +46,7 @@ import { loadPrompt, savePrompt } from "./cache/prompt_cache.ts";
 import { Profile } from "./profile.ts";
 import { type MeasuredBackend, nameReplica, openReplicas, type Replica } from "./replica.ts";
 import { PAGE_TOKENS, type Runner } from "./runner.ts";
-import { TokenList } from "./token_list.ts";
+import { type SequenceAdapters, TokenList } from "./token_list.ts";
 import {
   modelDefaults,
   type ResolvedSampling,
@@ -86,6 +87,7 @@ export class Model implements AsyncDisposable {
   readonly #constraints: LazyConstraints;
   readonly #embedder: Embedder;
   readonly #reranker: Reranker;
+  readonly #adapters: Adapters;
   readonly #slices = new Slices();
   #template: ChatTemplate | undefined;
 
@@ -94,6 +96,7 @@ export class Model implements AsyncDisposable {
     tokenizer: Tokenizer,
     replicas: readonly Replica[],
     onWarning: (line: string) => void,
+    adapters: Adapters,
   ) {
     const { lm, weights, runner, backend } = replicas[0]!;
     this.checkpoint = checkpoint;
@@ -120,8 +123,9 @@ export class Model implements AsyncDisposable {
       replicas: replicas.length,
     };
     const scheduler = this.#dispatcher;
-    this.#embedder = new Embedder(scheduler, tokenizer, checkpoint, shape, lm);
-    const parts = { scheduler, embedder: this.#embedder, tokenizer, lm, checkpoint };
+    this.#adapters = adapters;
+    this.#embedder = new Embedder(scheduler, tokenizer, checkpoint, shape, lm, adapters);
+    const parts = { scheduler, embedder: this.#embedder, tokenizer, lm, checkpoint, adapters };
     this.#reranker = new Reranker({ ...parts, contextLength: runner.contextLength });
   }
 
@@ -138,9 +142,15 @@ export class Model implements AsyncDisposable {
     const checkpoint = asLoaded(stored, options);
     let reading: Promise<Tokenizer> | undefined;
     const readTokenizer = () => reading ??= Promise.try(openTokenizer, checkpoint);
-    const replicas = await openReplicas(checkpoint, backends, options, readTokenizer);
+    const adapters = new Adapters(options.lora);
+    const replicas = await openReplicas(checkpoint, backends, options, readTokenizer, adapters);
     const { onWarning = console.error } = options;
-    return new Model(checkpoint, await readTokenizer(), replicas, onWarning);
+    return new Model(checkpoint, await readTokenizer(), replicas, onWarning, adapters);
+  }
+
+  /** The adapters that requests choose from. */
+  get adapters(): readonly AdapterInfo[] {
+    return this.#adapters.infos;
   }
 
   /** Cost of constraints so far; `undefined` before the first. */
@@ -249,9 +259,9 @@ export class Model implements AsyncDisposable {
   }
 
   /** Returns the replica that has most of some tokens cached. */
-  #holder(tokens: Int32Array): Replica {
+  #holder(tokens: Int32Array, adapters: SequenceAdapters | undefined): Replica {
     if (this.#replicas.length === 1) return this.#replicas[0]!;
-    const list = new TokenList(tokens);
+    const list = new TokenList(tokens, adapters);
     const held = this.#working.map(({ scheduler }) =>
       scheduler.cache.match(list, tokens.length).length
     );
@@ -288,7 +298,9 @@ export class Model implements AsyncDisposable {
     } catch (error) {
       throw this.#explain(error);
     } finally {
-      this.#holder(tokens.view(0)).store?.offer(tokens.view(0), request.prompt.length);
+      const { prompt, adapters } = request;
+      const holder = this.#holder(tokens.view(0), adapters);
+      holder.store(adapters)?.offer(tokens.view(0), prompt.length);
     }
   }
 
@@ -386,13 +398,16 @@ export class Model implements AsyncDisposable {
   async savePrompt(
     path: string,
     prompt: Prompt,
-    options: PromptOptions & { readonly signal?: AbortSignal | undefined } = {},
+    options: PromptOptions & Pick<GenerateOptions, "signal" | "lora"> = {},
   ): Promise<void> {
     checkArgument("the path", path, STRING);
     const { tokens } = await this.encodePromptInSlices(prompt, options);
     checkFits(tokens.length, this.contextLength);
-    const { cacheKey, runner, scheduler } = this.#holder(tokens);
-    await savePrompt(path, tokens, cacheKey, runner, scheduler, options.signal);
+    const adapters = this.#adapters.resolve(options.lora);
+    const holder = this.#holder(tokens, adapters);
+    const { runner, scheduler } = holder;
+    const key = holder.cacheKey(adapters);
+    await savePrompt(path, tokens, key, runner, scheduler, options.signal, adapters);
   }
 
   /**
@@ -401,13 +416,18 @@ export class Model implements AsyncDisposable {
    *
    * @returns the prompt's tokens
    * @throws {ForgeError} `not_found` for a missing file; `bad_input` for one that is damaged or was
-   * made with another model, KV type, device or page size.
+   * made with another model, KV type, device, page size or other adapters.
    */
-  async loadPrompt(path: string): Promise<Int32Array> {
+  async loadPrompt(
+    path: string,
+    { lora }: Pick<GenerateOptions, "lora"> = {},
+  ): Promise<Int32Array> {
     checkArgument("the path", path, STRING);
+    const adapters = this.#adapters.resolve(lora);
     let tokens: Int32Array = new Int32Array();
-    for (const { cacheKey, runner, scheduler } of this.#working) {
-      tokens = await loadPrompt(path, cacheKey, runner, scheduler);
+    for (const replica of this.#working) {
+      const { runner, scheduler } = replica;
+      tokens = await loadPrompt(path, replica.cacheKey(adapters), runner, scheduler, adapters);
     }
     return tokens;
   }
@@ -417,11 +437,15 @@ export class Model implements AsyncDisposable {
    *
    * @throws {ForgeError} as {@linkcode generate}
    */
-  async logits(prompt: string | Int32Array): Promise<Float32Array> {
+  async logits(
+    prompt: string | Int32Array,
+    { lora }: Pick<GenerateOptions, "lora"> = {},
+  ): Promise<Float32Array> {
     checkHead(this.checkpoint, this.#runner);
+    const adapters = this.#adapters.resolve(lora);
     const { tokens } = await this.encodePromptInSlices(prompt, { raw: true });
     checkFits(tokens.length, this.contextLength);
-    return await this.#explained(lastLogits(this.#dispatcher, tokens));
+    return await this.#explained(lastLogits(this.#dispatcher, tokens, undefined, adapters));
   }
 
   /**
@@ -444,7 +468,8 @@ export class Model implements AsyncDisposable {
     checkArgument("tokens", tokens, TOKENS);
     checkTokens(tokens, this.#runner.vocabSize);
     checkFits(tokens.length, this.contextLength);
-    return await this.#explained(scoreTokens(this.#dispatcher, tokens, signal));
+    const adapters = this.#adapters.resolve(undefined);
+    return await this.#explained(scoreTokens(this.#dispatcher, tokens, signal, adapters));
   }
 
   /**
@@ -540,7 +565,7 @@ export class Model implements AsyncDisposable {
 
   /** Closes the model after the step in progress has ended. */
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const { store } of this.#working) await store?.flush();
+    for (const replica of this.#working) await replica.flushStores();
     this.close();
     for (const { scheduler } of this.#replicas) await scheduler.idle();
   }
@@ -550,9 +575,17 @@ export class Model implements AsyncDisposable {
     checkHead(this.checkpoint, this.#runner);
     const sampling = this.resolveSampling(options);
     const encoded = await this.encodePromptInSlices(prompt, options);
-    const request = resolveRequest(encoded, sampling, options, this.#runner, this.#endTokens);
+    const adapters = this.#adapters.resolve(options.lora);
+    const request = resolveRequest(
+      encoded,
+      sampling,
+      options,
+      this.#runner,
+      this.#endTokens,
+      adapters,
+    );
     const constraint = await this.#constraints.compile(options, encoded.startsText);
-    await this.#holder(encoded.tokens).store?.fetch(encoded.tokens);
+    await this.#holder(encoded.tokens, adapters).store(adapters)?.fetch(encoded.tokens);
     return { ...request, constraint };
   }
 

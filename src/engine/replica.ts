@@ -18,14 +18,19 @@ import {
   resolveKvType,
   resolveParallel,
 } from "./load/options.ts";
+import type { Adapters } from "./request/adapters.ts";
 import { checkWholeNumber } from "./request/options.ts";
 import type { Runner } from "./runner.ts";
 import { Scheduler } from "./schedule/scheduler.ts";
+import type { SequenceAdapters } from "./token_list.ts";
 import {
   draftsTokens,
   type OpenSpeculator,
   openSpeculator,
 } from "./speculation/open_speculator.ts";
+
+/** Most choices of adapters whose prompts are kept on disk at a time. */
+const MAX_STORES = 64;
 
 /** A device that may measure its bandwidth. */
 export type MeasuredBackend = Backend & Partial<Meter>;
@@ -39,8 +44,11 @@ export class Replica {
   readonly scheduler: Scheduler;
   readonly #checkpoint: Checkpoint;
   readonly #draftMemory: MemoryUse;
+  readonly #adapters: Adapters;
   #cacheKey: PromptCacheKey | undefined;
-  #store: PrefixStore | undefined;
+  #openStore: ((adapters: SequenceAdapters | undefined) => PrefixStore) | undefined;
+  /** Stores of prompts, by the key of their adapters. */
+  readonly #stores = new Map<string, PrefixStore>();
 
   private constructor(
     checkpoint: Checkpoint,
@@ -49,6 +57,7 @@ export class Replica {
     weights: WeightLoader,
     runner: Runner,
     speculation: OpenSpeculator,
+    adapters: Adapters,
   ) {
     this.backend = backend;
     this.lm = lm;
@@ -57,65 +66,88 @@ export class Replica {
     this.scheduler = new Scheduler(runner, speculation.speculator);
     this.#checkpoint = checkpoint;
     this.#draftMemory = speculation.memory;
+    this.#adapters = adapters;
   }
 
   /**
    * Loads a checkpoint onto a device.
    *
    * @param readTokenizer reads the model's tokenizer, while the device prepares the step
+   * @param adapters low-rank adapters to load with the weights
    */
   static async open(
     checkpoint: Checkpoint,
     backend: MeasuredBackend,
     options: LoadOptions,
     readTokenizer: () => Promise<Tokenizer>,
+    adapters: Adapters,
   ): Promise<Replica> {
     const asked = options.contextLength;
     const { draftModel } = options;
+    const { files } = adapters;
     const savesStates = draftsTokens(options, backend);
     const drafter = draftModel === undefined ? undefined : openCheckpoint(draftModel);
     const { lm, weights } = loadModel(backend, checkpoint, {
       sessionLength: asked ?? DEFAULT_CONTEXT,
       drafts: savesStates && drafter === undefined,
       draftHead: drafter !== undefined && isEagleHead(drafter) ? drafter : undefined,
+      adapters: files,
     });
     const contextLength = resolveContext(asked, lm.contextLength);
     const maxSequences = resolveParallel(options.parallel);
     const kvType = resolveKvType(options.kvType, backend.kind);
-    const shape = { contextLength, maxSequences, kvType, savesStates };
+    const nAdapters = files.length;
+    const shape = { contextLength, maxSequences, kvType, savesStates, nAdapters };
     const weightBytes = weights.mappedBytes;
     const sharers = checkWholeNumber("modelsInMemory", options.modelsInMemory ?? 1, 1, MAX_COUNT);
     const opening = openRunner(backend, lm, shape, weightBytes, options.kvMemory, sharers);
     const [tokenizer, runner] = await Promise.all([readTokenizer(), opening]);
     const target = { ...shape, backend, runner, weightBytes, tokenizer };
     const speculation = await openSpeculator(options, target);
-    const replica = new Replica(checkpoint, backend, lm, weights, runner, speculation);
-    if (options.kvDir !== undefined) replica.#openStore(options.kvDir, options);
+    const replica = new Replica(checkpoint, backend, lm, weights, runner, speculation, adapters);
+    if (options.kvDir !== undefined) replica.#keepPrompts(options.kvDir, options);
     return replica;
   }
 
-  #openStore(folder: string, { kvDirSize, onWarning = console.error }: LoadOptions): void {
+  #keepPrompts(folder: string, { kvDirSize, onWarning = console.error }: LoadOptions): void {
     if (kvDirSize !== undefined) {
       checkWholeNumber("kvDirSize", kvDirSize, 1, Number.MAX_SAFE_INTEGER);
     }
-    const { cacheKey: key, runner, scheduler } = this;
     const options = { maxBytes: kvDirSize, onWarning };
-    this.#store = new PrefixStore(folder, { key, runner, scheduler }, options);
+    this.#openStore = (adapters) => {
+      const { runner, scheduler } = this;
+      const model = { key: this.cacheKey(adapters), runner, scheduler, adapters };
+      return new PrefixStore(folder, model, options);
+    };
+    this.store(undefined);
   }
 
-  /** Files of cached prefixes; `undefined` without `kvDir`. */
-  get store(): PrefixStore | undefined {
-    return this.#store;
+  /** Returns the files of prefixes cached with some adapters; `undefined` without `kvDir`. */
+  store(adapters: SequenceAdapters | undefined): PrefixStore | undefined {
+    const key = adapters?.key ?? "";
+    const known = this.#stores.get(key);
+    if (known !== undefined || this.#openStore === undefined) return known;
+    const [oldest] = this.#stores;
+    if (this.#stores.size >= MAX_STORES && oldest !== undefined) {
+      this.#stores.delete(oldest[0]);
+      void oldest[1].flush();
+    }
+    const store = this.#openStore(adapters);
+    this.#stores.set(key, store);
+    return store;
   }
 
-  /** Everything that cached keys and values depend on. */
-  get cacheKey(): PromptCacheKey {
+  /** Writes the cached prefixes that are pending. */
+  async flushStores(): Promise<void> {
+    for (const store of this.#stores.values()) await store.flush();
+  }
+
+  /** Returns everything that keys and values cached with some adapters depend on. */
+  cacheKey(adapters: SequenceAdapters | undefined): PromptCacheKey {
     const { kind, info } = this.backend;
-    return this.#cacheKey ??= promptCacheKey(
-      this.#checkpoint,
-      this.runner,
-      `${kind}:${info.kernels}`,
-    );
+    this.#cacheKey ??= promptCacheKey(this.#checkpoint, this.runner, `${kind}:${info.kernels}`);
+    if (adapters === undefined) return this.#cacheKey;
+    return { ...this.#cacheKey, adapters: this.#adapters.identity(adapters) };
   }
 
   /** Memory that the replica and its draft model take. */
@@ -157,6 +189,7 @@ export async function openReplicas(
   backends: readonly MeasuredBackend[],
   options: LoadOptions,
   readTokenizer: () => Promise<Tokenizer>,
+  adapters: Adapters,
 ): Promise<Replica[]> {
   const kernels = backends.map(({ info }) => [info.kernels, ...info.features].join(" "));
   const other = kernels.findIndex((name) => name !== kernels[0]);
@@ -173,7 +206,7 @@ export async function openReplicas(
   const replicas: Replica[] = [];
   for (const [i, backend] of backends.entries()) {
     try {
-      replicas.push(await Replica.open(checkpoint, backend, options, readTokenizer));
+      replicas.push(await Replica.open(checkpoint, backend, options, readTokenizer, adapters));
     } catch (error) {
       for (const { scheduler } of replicas) {
         scheduler.close(new ForgeError("device", "the model is closed"));

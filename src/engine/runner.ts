@@ -72,6 +72,8 @@ export interface RunnerOptions {
   readonly cacheTokens?: number | undefined;
   /** Slots of recurrent state, if the model has any. @default `maxSequences` + 1 */
   readonly nSlots?: number | undefined;
+  /** Number of low-rank adapters that the model was loaded with. @default 0 */
+  readonly nAdapters?: number | undefined;
 }
 
 /** Limits of one run. */
@@ -91,6 +93,8 @@ export interface Chunk {
   readonly start: number;
   /** Outputs, whose rows count from the first token of the chunk. */
   readonly outputs: readonly OutputRequest[];
+  /** Scale of each adapter. @default no adapters */
+  readonly adapterScales?: Float32Array | undefined;
 }
 
 /** Options of a run. */
@@ -144,6 +148,7 @@ export class Runner {
   readonly #sampling: Parts["sampling"];
   readonly #hidden: HiddenStep;
   readonly #drafting: Parts["drafting"];
+  readonly #nAdapters: number;
   readonly #kv: readonly KvCache[];
   readonly #states: readonly StateCache[];
   readonly #tokens: Int32Array;
@@ -167,6 +172,7 @@ export class Runner {
     this.#sampling = sampling;
     this.#hidden = hidden;
     this.#drafting = drafting;
+    this.#nAdapters = options.nAdapters ?? 0;
     this.#kv = kv;
     this.#states = states;
     this.#tokens = new Int32Array(limits.maxTokens);
@@ -395,8 +401,18 @@ export class Runner {
       sequences: this.#sequences.subarray(0, at),
       pageTables: chunks.map(({ table }) => table.pages),
       ...(this.slots === undefined ? {} : { slots: chunks.map(({ table }) => table.slot!) }),
+      ...(this.#nAdapters === 0 ? {} : { adapterScales: this.#adapterScales(chunks) }),
       outputs,
     };
+  }
+
+  /** Returns the scale of each adapter for each chunk. */
+  #adapterScales(chunks: readonly Chunk[]): Float32Array {
+    const scales = new Float32Array(chunks.length * this.#nAdapters);
+    for (const [i, { adapterScales = [] }] of chunks.entries()) {
+      scales.set(adapterScales, i * this.#nAdapters);
+    }
+    return scales;
   }
 
   #makeRoom(table: PageTable, start: number, end: number): void {

@@ -1,9 +1,20 @@
-/** Growing list of token ids. */
+/** Low-rank adapters that a sequence is computed with. */
+export interface SequenceAdapters {
+  /** Scale of each of the model's adapters, 0 for those that are not used. */
+  readonly scales: Float32Array;
+  /** Differs for different scales. */
+  readonly key: string;
+}
+
+/** Growing list of token ids, with the adapters under which the tokens are computed. */
 export class TokenList {
+  /** `undefined` for the model without adapters. */
+  readonly adapters: SequenceAdapters | undefined;
   #ids: Int32Array;
   #length: number;
 
-  constructor(tokens: ArrayLike<number>) {
+  constructor(tokens: ArrayLike<number>, adapters?: SequenceAdapters) {
+    this.adapters = adapters;
     this.#ids = Int32Array.from(tokens);
     this.#length = tokens.length;
   }

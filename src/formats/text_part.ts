@@ -24,6 +24,19 @@ const DECODER_PREFIXES = [
   "",
 ] as const;
 
+/** Returns the names that a stored tensor may have in a text-only model (see {@linkcode textPart}). */
+export function textModelNames(stored: string): string[] {
+  const heads = HEAD_PREFIXES.filter((prefix) => stored.startsWith(`${prefix}lm_head.`));
+  const starts = DECODER_PREFIXES.filter((prefix) => prefix !== "" && stored.startsWith(prefix));
+  return [
+    ...new Set([
+      stored,
+      ...heads.map((prefix) => stored.slice(prefix.length)),
+      ...starts.map((prefix) => `model.${stored.slice(prefix.length)}`),
+    ]),
+  ];
+}
+
 /** Prefixes of the output matrix. */
 const HEAD_PREFIXES = ["", "language_model.", "model.language_model."] as const;
 

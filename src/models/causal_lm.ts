@@ -1,9 +1,11 @@
 /** Interface between families of models and the rest of forge. */
 import type { Backend, KvCache, Recorder, StateCache, Value } from "../backend.ts";
+import type { Adapter } from "../formats/adapter.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { ConfigReader } from "./config/config_reader.ts";
 import type { GgufRules, GgufSink } from "./gguf_rules.ts";
 import type { Rope } from "./parts/rope.ts";
+import { ModelAdapters } from "./weights/adapters.ts";
 import { WeightLoader } from "./weights/weight_loader.ts";
 
 /** The shape of one layer's KV cache. */
@@ -112,6 +114,8 @@ export interface ModelOptions {
   readonly draftHead?: Checkpoint | undefined;
   /** Receives what is read from a folder, under the names of GGUF files. @default none */
   readonly sink?: GgufSink | undefined;
+  /** Low-rank adapters to load with the weights. @default none */
+  readonly adapters?: readonly Adapter[] | undefined;
 }
 
 /** Input of a family's loader. */
@@ -127,14 +131,16 @@ export class ModelSource {
   readonly drafts: boolean;
   /** Head in files of its own that drafts tokens, if any. */
   readonly draftHead: Checkpoint | undefined;
+  readonly adapters: ModelAdapters | undefined;
 
   constructor(
     backend: Backend,
     checkpoint: Checkpoint,
-    { sessionLength, drafts = false, draftHead, sink }: ModelOptions = {},
+    { sessionLength, drafts = false, draftHead, sink, adapters = [] }: ModelOptions = {},
   ) {
     this.config = new ConfigReader(checkpoint, undefined, sink);
-    this.weights = WeightLoader.for(backend, checkpoint, sink);
+    this.adapters = adapters.length === 0 ? undefined : new ModelAdapters(adapters, checkpoint);
+    this.weights = WeightLoader.for(backend, checkpoint, sink, this.adapters);
     this.sessionLength = sessionLength;
     this.drafts = drafts;
     this.draftHead = draftHead;

@@ -146,6 +146,7 @@ export function loadModel(
   const lm = family.load(source);
   if (!lm.isBidirectional) assertCausal(source.config);
   source.weights.assertLayersUsed();
+  source.adapters?.assertUsed();
   return { lm, weights: source.weights };
 }
 

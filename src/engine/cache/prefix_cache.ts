@@ -4,11 +4,12 @@ import { commonLength, type TokenList } from "../token_list.ts";
 
 /** Cached page with its tokens. Its content depends on all pages from the root to it. */
 interface Node {
-  readonly parent: Node | undefined;
   readonly page: number;
   /** Tokens of a full page, or fewer if the sequence ended within it. */
   readonly tokens: Int32Array;
   readonly key: number;
+  /** This page and others that follow the same one. */
+  readonly siblings: Map<number, Node>;
   /** Pages that follow this one, by the hash of their tokens. */
   readonly children: Map<number, Node>;
   /** Snapshots of recurrent state after some of the tokens. */
@@ -40,7 +41,8 @@ export class PublishedPrefix {
 
 /**
  * Finds pages of other sequences that begin with the same tokens. The pages form a tree: a page is
- * looked up by its parent and the hash of its tokens, then its tokens are compared.
+ * looked up by its parent and the hash of its tokens, then its tokens are compared. Sequences with
+ * other adapters have a tree of their own.
  *
  * The cache does not count as a user of its pages: it keeps them for their content until they are
  * reused. A page becomes idle after those that follow it, so that the first one reused is always a
@@ -51,7 +53,8 @@ export class PrefixCache {
   readonly #copyPage: (from: number, to: number) => void;
   readonly #snapshots: StateSnapshots | undefined;
   readonly #hash: (tokens: Int32Array) => number;
-  readonly #roots = new Map<number, Node>();
+  /** First pages of sequences by the key of their adapters; empty without any. */
+  readonly #roots = new Map<string, Map<number, Node>>();
 
   /**
    * @param copyPage copies a page onto another, in every layer
@@ -83,7 +86,7 @@ export class PrefixCache {
   match(tokens: TokenList, limit: number): PrefixMatch {
     const { pageTokens } = this.#pool;
     const nodes: Node[] = [];
-    let children = this.#roots;
+    let children: ReadonlyMap<number, Node> = this.#roots.get(rootKey(tokens)) ?? NO_PAGES;
     let length = 0;
     for (; length + pageTokens <= limit; length += pageTokens) {
       const page = tokens.view(length, length + pageTokens);
@@ -226,9 +229,10 @@ export class PrefixCache {
     const { last, nPages } = published;
     if (this.#snapshots === undefined || computed === 0) return;
     const rest = computed - nPages * pageTokens;
-    const node = rest === 0
-      ? last
-      : this.#find(last, tokens.view(nPages * pageTokens, nPages * pageTokens + rest));
+    const node = rest === 0 ? last : this.#find(
+      last?.children ?? this.#rootOf(tokens),
+      tokens.view(nPages * pageTokens, nPages * pageTokens + rest),
+    );
     if (node === undefined) return;
     const count = rest === 0 ? pageTokens : rest;
     if (goesOn) this.#snapshots.keepCopy(node.states, count, table);
@@ -236,8 +240,8 @@ export class PrefixCache {
   }
 
   /** Returns the child of a page with exactly these tokens. */
-  #find(parent: Node | undefined, tokens: Int32Array): Node | undefined {
-    const node = (parent?.children ?? this.#roots).get(this.#hash(tokens));
+  #find(siblings: ReadonlyMap<number, Node>, tokens: Int32Array): Node | undefined {
+    const node = siblings.get(this.#hash(tokens));
     return node !== undefined && isSame(node.tokens, tokens) ? node : undefined;
   }
 
@@ -253,12 +257,12 @@ export class PrefixCache {
     const states: PageStates = published.tail === undefined ? new Map() : this.#withdraw(published);
     const page = table.pages[nPages]!;
     const ids = tokens.view(nPages * pageTokens, nPages * pageTokens + count);
-    const siblings = last === undefined ? this.#roots : last.children;
+    const siblings = last?.children ?? this.#rootOf(tokens);
     const key = this.#hash(ids);
     let node = siblings.get(key);
     if (node === undefined) {
       const children = new Map();
-      node = this.#add({ parent: last, page, tokens: ids.slice(), key, children, states });
+      node = this.#add({ page, tokens: ids.slice(), key, siblings, children, states });
       if (count < pageTokens) published.tail = node;
     } else if (!isSame(node.tokens, ids)) {
       this.#snapshots?.forget(states);
@@ -275,7 +279,7 @@ export class PrefixCache {
   }
 
   #add(node: Node): Node {
-    const siblings = this.#siblings(node);
+    const { siblings } = node;
     siblings.set(node.key, node);
     this.#pool.keep(node.page, () => {
       siblings.delete(node.key);
@@ -286,20 +290,36 @@ export class PrefixCache {
 
   /** Removes the page that is still being filled, to publish more of it; returns its snapshots. */
   #withdraw(published: PublishedPrefix): PageStates {
-    const { page, key, states } = published.tail!;
-    this.#siblings(published.tail!).delete(key);
+    const { page, key, siblings, states } = published.tail!;
+    siblings.delete(key);
     this.#pool.unkeep(page);
     published.tail = undefined;
     return states;
   }
 
-  #siblings({ parent }: Node): Map<number, Node> {
-    return parent === undefined ? this.#roots : parent.children;
+  /** Returns the first pages of sequences with the same adapters; drops empty ones of others. */
+  #rootOf(tokens: TokenList): Map<number, Node> {
+    const key = rootKey(tokens);
+    const known = this.#roots.get(key);
+    if (known !== undefined) return known;
+    for (const [other, { size }] of this.#roots) if (size === 0) this.#roots.delete(other);
+    const root = new Map<number, Node>();
+    this.#roots.set(key, root);
+    return root;
   }
 }
 
+const NO_PAGES: ReadonlyMap<number, Node> = new Map();
+
+function rootKey({ adapters }: TokenList): string {
+  return adapters?.key ?? "";
+}
+
 /** Returns the page that shares the most tokens with the beginning of `tokens`. */
-function longestMatch(children: Map<number, Node>, tokens: Int32Array): PrefixMatch["partial"] {
+function longestMatch(
+  children: ReadonlyMap<number, Node>,
+  tokens: Int32Array,
+): PrefixMatch["partial"] {
   let best: PrefixMatch["partial"];
   if (tokens.length === 0) return best;
   for (const node of children.values()) {

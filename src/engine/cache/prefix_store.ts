@@ -5,7 +5,7 @@ import { InputFile, reasonOf } from "../../formats/file.ts";
 import { quote } from "../../formats/quote.ts";
 import type { Runner } from "../runner.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
-import { commonLength, TokenList } from "../token_list.ts";
+import { commonLength, type SequenceAdapters, TokenList } from "../token_list.ts";
 import { publishPrompt, writePrompt } from "./prompt_cache.ts";
 import { type PromptCacheKey, PromptCacheReader } from "./prompt_cache_file.ts";
 
@@ -38,6 +38,8 @@ interface StoredModel {
   readonly key: PromptCacheKey;
   readonly runner: Runner;
   readonly scheduler: Scheduler;
+  /** Adapters that its tokens are computed with, which are part of the key. */
+  readonly adapters?: SequenceAdapters | undefined;
 }
 
 /**
@@ -81,11 +83,11 @@ export class PrefixStore {
 
   /** Loads the file that most of a prompt's tokens begin with, if it has more than the cache. */
   async fetch(tokens: Int32Array): Promise<void> {
-    const { scheduler, runner } = this.#model;
+    const { scheduler, runner, adapters } = this.#model;
     if (tokens.length <= runner.pages.pageTokens) return;
     this.#refresh();
     const most = tokens.length - 1;
-    const cached = scheduler.cache.match(new TokenList(tokens), most).length;
+    const cached = scheduler.cache.match(new TokenList(tokens, adapters), most).length;
     const least = cached + runner.pages.pageTokens;
     let best: { readonly name: string; readonly length: number } | undefined;
     for (const [name, stored] of this.#known) {
@@ -149,11 +151,11 @@ export class PrefixStore {
   }
 
   async #load(name: string): Promise<void> {
-    const { key, runner, scheduler } = this.#model;
+    const { key, runner, scheduler, adapters } = this.#model;
     const path = join(this.#folder, name);
     try {
       using file = InputFile.open(path);
-      await publishPrompt(new PromptCacheReader(file, key), key, runner, scheduler);
+      await publishPrompt(new PromptCacheReader(file, key), key, runner, scheduler, adapters);
     } catch (error) {
       return this.#drop(name, error);
     }
@@ -166,13 +168,13 @@ export class PrefixStore {
   }
 
   async #write(tokens: Int32Array): Promise<void> {
-    const { key, runner, scheduler } = this.#model;
+    const { key, runner, scheduler, adapters } = this.#model;
     const pageBytes = key.page_bytes.reduce((sum, bytes) => sum + bytes, 0);
     // One page's bytes are left for the header, the tokens and the checksum.
     const maxPages = Math.max(0, Math.floor(this.#maxBytes / Math.max(1, pageBytes)) - 1);
     const most = Math.min(tokens.length, maxPages * key.page_tokens);
     using table = runner.newSequence();
-    const list = new TokenList(tokens);
+    const list = new TokenList(tokens, adapters);
     const length = await scheduler.betweenSteps(() => scheduler.cache.borrow(list, most, table));
     if (length < key.page_tokens) return;
     const prefix = tokens.slice(0, length);

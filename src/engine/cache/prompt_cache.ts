@@ -6,7 +6,7 @@ import { type PromptCacheKey, PromptCacheReader, PromptCacheWriter } from "./pro
 import type { Runner } from "../runner.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
 import { computePages } from "../generation/score.ts";
-import { TokenList } from "../token_list.ts";
+import { type SequenceAdapters, TokenList } from "../token_list.ts";
 
 /**
  * Saves the keys and values of a prompt after computing what the cache lacks. Pages are read
@@ -25,12 +25,13 @@ export async function savePrompt(
   runner: Runner,
   scheduler: Scheduler,
   signal?: AbortSignal,
+  adapters?: SequenceAdapters,
 ): Promise<void> {
   const saved = runner.slots === undefined ? tokens : tokens.subarray(0, -1);
   if (saved.length === 0) {
     throw new ForgeError("bad_input", "a prompt of 1 token leaves nothing to save of this model");
   }
-  const { pages, state } = await computePages(scheduler, runner.pages, saved, signal);
+  const { pages, state } = await computePages(scheduler, runner.pages, saved, signal, adapters);
   try {
     await writePrompt(path, key, { tokens: saved, pages, state }, runner, scheduler, signal);
   } finally {
@@ -91,11 +92,12 @@ export async function loadPrompt(
   key: PromptCacheKey,
   runner: Runner,
   scheduler: Scheduler,
+  adapters?: SequenceAdapters,
 ): Promise<Int32Array> {
   using file = InputFile.open(path);
   const reader = new PromptCacheReader(file, key);
   const { tokens } = reader;
-  if (await publishPrompt(reader, key, runner, scheduler)) return tokens;
+  if (await publishPrompt(reader, key, runner, scheduler, adapters)) return tokens;
   throw new ForgeError(
     "bad_input",
     `the prompt cache ${
@@ -116,6 +118,7 @@ export async function publishPrompt(
   key: PromptCacheKey,
   runner: Runner,
   scheduler: Scheduler,
+  adapters?: SequenceAdapters,
 ): Promise<boolean> {
   const { tokens } = reader;
   using table = runner.newSequence();
@@ -128,7 +131,7 @@ export async function publishPrompt(
   const { slot } = table;
   if (slot !== undefined) await scheduler.betweenSteps(() => runner.writeSlot(slot, state));
   reader.end();
-  const list = new TokenList(tokens);
+  const list = new TokenList(tokens, adapters);
   const published = new PublishedPrefix();
   scheduler.cache.publish(table, published, list, tokens.length, true);
   scheduler.cache.publishState(table, published, list, tokens.length, false);

@@ -38,6 +38,8 @@ export interface PromptCacheKey {
   readonly state_bytes: readonly number[];
   /** Context length if the model's positions depend on it, else `null`. */
   readonly context_length: number | null;
+  /** Digests and scales of the adapters, if any. */
+  readonly adapters?: string | undefined;
 }
 
 /** Header of a file. */
@@ -55,6 +57,7 @@ const MEMBERS: Record<keyof PromptCacheKey, string> = {
   page_bytes: "page layout",
   state_bytes: "layout of states",
   context_length: "context length",
+  adapters: "set of adapters",
 };
 
 /** Writes a file from its beginning to its end. */
@@ -165,9 +168,8 @@ export class PromptCacheReader {
     for (const member of Object.keys(MEMBERS) as (keyof PromptCacheKey)[]) {
       const [was, is] = [made[member], key[member]].map(String);
       if (was === is) continue;
-      const values = member === "model" || member === "page_bytes" || member === "state_bytes"
-        ? ""
-        : ` (${was} instead of ${is})`;
+      const isShown = !["model", "adapters", "page_bytes", "state_bytes"].includes(member);
+      const values = !isShown ? "" : ` (${was} instead of ${is})`;
       throw new ForgeError(
         "bad_input",
         `${this.#name} was made with another ${

@@ -1,9 +1,10 @@
 import type { Checkpoint } from "../../formats/checkpoint.ts";
 import type { PromptCacheKey } from "./prompt_cache_file.ts";
 import type { Runner } from "../runner.ts";
-import { createHash } from "node:crypto";
+import { createHash, type Hash } from "node:crypto";
 import { InputFile } from "../../formats/file.ts";
 import type { GgufValue } from "../../formats/gguf/types.ts";
+import type { TensorInfo } from "../../formats/tensor_info.ts";
 
 /**
  * Returns everything but the tokens that the pages of a prompt depend on.
@@ -42,9 +43,15 @@ export function modelIdentity(checkpoint: Checkpoint): string {
     // The tokenizer decides which tokens are computed, not their keys and values.
     if (!key.startsWith("tokenizer.")) hash.update(JSON.stringify([key, value], plain));
   }
+  const tensors = [...checkpoint.tensors.values()].sort((a, b) => a.name < b.name ? -1 : 1);
+  sampleTensors(tensors, hash);
+  return hash.digest("hex");
+}
+
+/** Adds the names, types and shapes of tensors to a hash, and a few bytes of each. */
+export function sampleTensors(tensors: readonly TensorInfo[], hash: Hash): void {
   const files = new Map<string, InputFile>();
   try {
-    const tensors = [...checkpoint.tensors.values()].sort((a, b) => a.name < b.name ? -1 : 1);
     for (const tensor of tensors) {
       hash.update(JSON.stringify([tensor.name, tensor.type, tensor.shape]));
       const { file, offset, bytes } = tensor.packed?.codes ?? tensor;
@@ -57,7 +64,6 @@ export function modelIdentity(checkpoint: Checkpoint): string {
   } finally {
     for (const input of files.values()) input[Symbol.dispose]();
   }
-  return hash.digest("hex");
 }
 
 /** Converts values that JSON cannot express to text. */

@@ -2,10 +2,12 @@ import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
 import { quote } from "../../formats/quote.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
+import type { Adapters } from "../request/adapters.ts";
 import { anySignal } from "../request/options.ts";
 import { checkFits, checkTokens, encodeTextInSlices, Slices } from "../request/prompt.ts";
 import type { Runner } from "../runner.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
+import type { SequenceAdapters } from "../token_list.ts";
 import type { CausalLm, DenseLayer } from "../../models/causal_lm.ts";
 import { readDenseModule } from "./dense.ts";
 import { EmbeddingTask } from "./embedding_task.ts";
@@ -39,6 +41,7 @@ export class Embedder {
   readonly #checkpoint: Checkpoint;
   readonly #shape: EmbeddingShape;
   readonly #model: EmbeddingModel;
+  readonly #adapters: Adapters | undefined;
   #recipe: EmbeddingRecipe | undefined;
   #layers: readonly DenseLayer[] | undefined;
   readonly #slices = new Slices();
@@ -49,12 +52,14 @@ export class Embedder {
     checkpoint: Checkpoint,
     shape: EmbeddingShape,
     model: EmbeddingModel = {},
+    adapters?: Adapters,
   ) {
     this.#scheduler = scheduler;
     this.#tokenizer = tokenizer;
     this.#checkpoint = checkpoint;
     this.#shape = shape;
     this.#model = model;
+    this.#adapters = adapters;
   }
 
   /** Size of a vector. */
@@ -96,7 +101,8 @@ export class Embedder {
       const slices = this.#encode(input, name, options.truncate ?? false);
       texts.push(await this.#slices.run(slices, options.signal));
     }
-    const pooled = await this.pool(texts, how.pooling, options.signal);
+    const adapters = this.#adapters?.resolve(options.lora);
+    const pooled = await this.pool(texts, how.pooling, options.signal, adapters);
     return pooled.map((state, i) => {
       return { vector: finishVector(state, how), tokens: texts[i]!.length };
     });
@@ -112,6 +118,7 @@ export class Embedder {
     texts: readonly Int32Array[],
     pooling: Pooling,
     asked: AbortSignal | undefined,
+    adapters: SequenceAdapters | undefined = this.#adapters?.resolve(undefined),
   ): Promise<Float32Array[]> {
     const { isBidirectional } = this.#model;
     const { limits: { maxTokens, maxSequences }, replicas = 1 } = this.#shape;
@@ -122,7 +129,7 @@ export class Embedder {
     const underway = new Set<Promise<void>>();
     let tokens = 0;
     const embed = async (text: Int32Array, index: number) => {
-      const task = new EmbeddingTask(text, pooling, isBidirectional);
+      const task = new EmbeddingTask(text, pooling, isBidirectional, adapters);
       states[index] = await task.run(this.#scheduler, signal);
     };
     const start = (text: Int32Array, index: number) => {

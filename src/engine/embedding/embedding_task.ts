@@ -3,6 +3,7 @@ import { ForgeError } from "../../errors.ts";
 import { Measurement } from "../schedule/measurement.ts";
 import { UNSAMPLED } from "../runner.ts";
 import type { Progress, StepKind } from "../schedule/sequence.ts";
+import type { SequenceAdapters } from "../token_list.ts";
 import type { Pooling } from "./pooling.ts";
 
 /** Steps that compute a hidden state for each output. */
@@ -25,9 +26,17 @@ export class EmbeddingTask extends Measurement<Float32Array, Float32Array> {
   #sum: Float64Array | undefined;
 
   /** @param isWhole true in a bidirectional model */
-  constructor(tokens: ArrayLike<number>, pooling: Pooling, isWhole = false) {
+  constructor(
+    tokens: ArrayLike<number>,
+    pooling: Pooling,
+    isWhole = false,
+    adapters?: SequenceAdapters,
+  ) {
     // With causal attention the first token's hidden state does not depend on the others.
-    super(pooling === "cls" && !isWhole ? Array.prototype.slice.call(tokens, 0, 1) : tokens);
+    const needed = pooling === "cls" && !isWhole
+      ? Array.prototype.slice.call(tokens, 0, 1)
+      : tokens;
+    super(needed, adapters);
     this.scoresAll = pooling === "mean";
     this.isWhole = isWhole;
     this.#pooling = pooling;

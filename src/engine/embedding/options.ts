@@ -1,5 +1,6 @@
 import { ForgeError } from "../../errors.ts";
 import { quote, quoteList } from "../../formats/quote.ts";
+import { ADAPTER_CHOICE, type AdapterChoice } from "../request/adapters.ts";
 import {
   BOOLEAN,
   checkOptions,
@@ -30,6 +31,8 @@ export interface EmbedOptions {
    * a text is an error. @default false
    */
   readonly truncate?: boolean | undefined;
+  /** Adapters to apply. @default those that the model was loaded with */
+  readonly lora?: AdapterChoice | undefined;
   /** Stops the work. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -39,6 +42,7 @@ const EMBED_OPTIONS: OptionChecks<EmbedOptions> = {
   normalize: BOOLEAN,
   dimensions: undefined,
   truncate: BOOLEAN,
+  lora: ADAPTER_CHOICE,
   signal: SIGNAL,
 };
 

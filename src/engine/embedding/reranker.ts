@@ -5,6 +5,7 @@ import { quote } from "../../formats/quote.ts";
 import type { CausalLm } from "../../models/causal_lm.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import { lastLogits } from "../generation/score.ts";
+import type { Adapters } from "../request/adapters.ts";
 import { BOOLEAN, checkOptions, type OptionChecks, SIGNAL, STRING } from "../request/options.ts";
 import { checkFits, encodeTextInSlices, Slices } from "../request/prompt.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
@@ -72,6 +73,7 @@ interface Parts {
   readonly lm: CausalLm;
   readonly checkpoint: Checkpoint;
   readonly contextLength: number;
+  readonly adapters?: Adapters | undefined;
 }
 
 /** Scores documents with one model. */
@@ -111,7 +113,7 @@ export class Reranker {
 
   /** @throws {ForgeError} `unsupported` for a model that is no reranker */
   #scoring(): Score {
-    const { lm, checkpoint, tokenizer, embedder, scheduler } = this.#parts;
+    const { lm, checkpoint, tokenizer, embedder, scheduler, adapters } = this.#parts;
     const { classifier } = lm;
     const path = quote(checkpoint.path);
     if (classifier !== undefined) {
@@ -146,7 +148,7 @@ export class Reranker {
     }
     return (pairs, signal) =>
       Promise.all(pairs.map(async (tokens) => {
-        const logits = await lastLogits(scheduler, tokens, signal);
+        const logits = await lastLogits(scheduler, tokens, signal, adapters?.resolve(undefined));
         return logits[yes]! - logits[no]!;
       }));
   }

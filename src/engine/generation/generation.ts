@@ -57,7 +57,7 @@ export class Generation implements Task<StepResult>, Lookahead {
   constructor(tokenizer: Tokenizer, request: GenerationRequest) {
     this.#request = request;
     this.#tokenizer = tokenizer;
-    this.tokens = new TokenList(request.prompt);
+    this.tokens = new TokenList(request.prompt, request.adapters);
     this.#sampling = samplingParams(request.sampling, request.logitBias);
     this.#hostSampler = isSampledOnHost(request.sampling)
       ? new HostSampler(request, tokenizer)

@@ -9,6 +9,7 @@ import { type EncodedPrompt, TooLongError } from "../request/prompt.ts";
 import { type ResolvedSampling, resolveLogitBias } from "../request/sampling.ts";
 import { DRY_SEQUENCE_BREAKERS } from "./repetition.ts";
 import type { Runner } from "../runner.ts";
+import type { SequenceAdapters } from "../token_list.ts";
 import type { Timings } from "./timings.ts";
 
 /**
@@ -76,6 +77,8 @@ export interface GenerationRequest {
   readonly logprobs: number | undefined;
   readonly reasoningLimit: ReasoningLimit | undefined;
   readonly constraint: Constraint | undefined;
+  /** `undefined` for the model without adapters. */
+  readonly adapters?: SequenceAdapters | undefined;
   /** Size of the model's vocabulary; masks have a bit for each token. */
   readonly vocabSize: number;
   /** True if the text begins a message, so that the leading space of its first word is dropped. */
@@ -99,6 +102,7 @@ export function resolveRequest(
   options: GenerateOptions,
   { contextLength, limits, vocabSize }: Pick<Runner, "contextLength" | "limits" | "vocabSize">,
   endTokens: ReadonlySet<number>,
+  adapters?: SequenceAdapters,
 ): GenerationRequest {
   const { stop = [], logprobs } = options;
   return {
@@ -117,6 +121,7 @@ export function resolveRequest(
       : Math.min(checkWholeNumber("logprobs", logprobs, 0, MAX_LOGPROBS), limits.maxTop),
     reasoningLimit: options.reasoningLimit,
     constraint: options.constraint,
+    adapters,
     vocabSize,
     signal: options.signal,
     onPrefill: options.onPrefill,

@@ -6,6 +6,7 @@ import { Measurement } from "../schedule/measurement.ts";
 import { UNSAMPLED } from "../runner.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
 import { type Progress, SAMPLING } from "../schedule/sequence.ts";
+import type { SequenceAdapters } from "../token_list.ts";
 
 /** Task that computes the log-probability of each token but the first. */
 class Scoring extends Measurement<Float32Array> {
@@ -15,8 +16,8 @@ class Scoring extends Measurement<Float32Array> {
   readonly #tokens: ArrayLike<number>;
   readonly #scores: Float32Array;
 
-  constructor(tokens: ArrayLike<number>) {
-    super(Array.prototype.slice.call(tokens, 0, -1));
+  constructor(tokens: ArrayLike<number>, adapters?: SequenceAdapters) {
+    super(Array.prototype.slice.call(tokens, 0, -1), adapters);
     this.#tokens = tokens;
     this.#scores = new Float32Array(tokens.length - 1);
   }
@@ -70,8 +71,8 @@ class Filling extends Measurement<Computed> {
   readonly mayReuse = true;
   readonly #pool: KvPages;
 
-  constructor(tokens: ArrayLike<number>, pool: KvPages) {
-    super(tokens);
+  constructor(tokens: ArrayLike<number>, pool: KvPages, adapters?: SequenceAdapters) {
+    super(tokens, adapters);
     this.#pool = pool;
   }
 
@@ -95,8 +96,9 @@ export async function computePages(
   pool: KvPages,
   tokens: ArrayLike<number>,
   signal?: AbortSignal,
+  adapters?: SequenceAdapters,
 ): Promise<Computed> {
-  return await new Filling(tokens, pool).run(scheduler, signal);
+  return await new Filling(tokens, pool, adapters).run(scheduler, signal);
 }
 
 /**
@@ -108,9 +110,10 @@ export async function scoreTokens(
   scheduler: Pick<Scheduler, "submit">,
   tokens: ArrayLike<number>,
   signal?: AbortSignal,
+  adapters?: SequenceAdapters,
 ): Promise<Float32Array> {
   if (tokens.length < 2) return new Float32Array(0);
-  return await new Scoring(tokens).run(scheduler, signal);
+  return await new Scoring(tokens, adapters).run(scheduler, signal);
 }
 
 /** Computes the logits after the last token, `[vocabSize]`. */
@@ -118,8 +121,9 @@ export async function lastLogits(
   scheduler: Pick<Scheduler, "submit">,
   tokens: ArrayLike<number>,
   signal?: AbortSignal,
+  adapters?: SequenceAdapters,
 ): Promise<Float32Array> {
-  return await new LastLogits(tokens).run(scheduler, signal);
+  return await new LastLogits(tokens, adapters).run(scheduler, signal);
 }
 
 /** Token that may follow. */

@@ -4,6 +4,7 @@ import type { Checkpoint } from "../../formats/checkpoint.ts";
 import { quantized, QUANTIZED_TYPES, type QuantizedType } from "../../formats/quantized.ts";
 import { quote, quoteList } from "../../formats/quote.ts";
 import { DEFAULT_CONTEXT, DEFAULT_PARALLEL, MAX_PARALLEL } from "../limits.ts";
+import type { AdapterOption } from "../request/adapters.ts";
 import { checkWholeNumber, type OptionChecks, STRING } from "../request/options.ts";
 
 /** Options of loading a model. Every member has a default. */
@@ -75,6 +76,8 @@ export interface LoadOptions {
    * `auto` rounds activations for BF16 weights, as PyTorch does. @default "auto"
    */
   readonly products?: ProductNumbers | undefined;
+  /** Low-rank adapters (LoRA), which requests choose by name; without a choice all apply. */
+  readonly lora?: readonly AdapterOption[] | undefined;
   /**
    * Speculative decoding by the text itself and, if the files have one, by the model's layer for
    * multi-token prediction: `on` drafts as many tokens as pay, `off` none, a number from 1 to 32
@@ -112,6 +115,7 @@ export const LOAD_OPTIONS: OptionChecks<LoadOptions> = {
   kvType: undefined,
   attention: undefined,
   products: undefined,
+  lora: undefined,
   speculate: undefined,
   draftModel: undefined,
 };

@@ -2,6 +2,7 @@ import type { ConstraintOptions } from "../../constrain/spec.ts";
 import { ForgeError } from "../../errors.ts";
 import { quote, show } from "../../formats/quote.ts";
 import { nearestName } from "../../formats/suggest.ts";
+import { ADAPTER_CHOICE, type AdapterChoice } from "./adapters.ts";
 import type { Constraint } from "./constraint.ts";
 import type { PromptOptions } from "./prompt.ts";
 import { SAMPLING_RANGES, type SamplingOptions } from "./sampling.ts";
@@ -44,6 +45,11 @@ export interface GenerateOptions extends SamplingOptions, PromptOptions, Constra
   readonly reasoningLimit?: ReasoningLimit | undefined;
   /** Custom constraint on the tokens, instead of one of `ConstraintOptions`. */
   readonly constraint?: Constraint | undefined;
+  /**
+   * Adapters to apply: the name of one, or a list of `{ name, scale }`; an empty list for none.
+   * @default all, with the scales that the model was loaded with
+   */
+  readonly lora?: AdapterChoice | undefined;
   /** Stops the generation; text generated so far is kept. */
   readonly signal?: AbortSignal | undefined;
   /** Called after each chunk of the prompt but the last. */
@@ -51,7 +57,7 @@ export interface GenerateOptions extends SamplingOptions, PromptOptions, Constra
 }
 
 /** Check of an argument or an option's value, with the valid values in words. */
-interface OptionCheck {
+export interface OptionCheck {
   readonly accepts: (value: unknown) => boolean;
   readonly valid: string;
 }
@@ -140,6 +146,7 @@ export const GENERATE_OPTIONS: OptionChecks<GenerateOptions> = {
   },
   reasoningLimit: OBJECT,
   constraint: OBJECT,
+  lora: ADAPTER_CHOICE,
   signal: SIGNAL,
   onPrefill: { accepts: (value) => typeof value === "function", valid: "a function" },
 };

@@ -2,7 +2,7 @@ import type { OutputRequest, StepResult } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Scheduler } from "./scheduler.ts";
 import type { Progress, StepKind, Task } from "./sequence.ts";
-import { TokenList } from "../token_list.ts";
+import { type SequenceAdapters, TokenList } from "../token_list.ts";
 
 /** Task with one result, delivered as a promise. */
 export abstract class Measurement<T, Output = StepResult> implements Task<Output> {
@@ -15,8 +15,8 @@ export abstract class Measurement<T, Output = StepResult> implements Task<Output
   onChange: () => void = () => {};
   readonly #result = Promise.withResolvers<T>();
 
-  constructor(tokens: ArrayLike<number>) {
-    this.tokens = new TokenList(tokens);
+  constructor(tokens: ArrayLike<number>, adapters?: SequenceAdapters) {
+    this.tokens = new TokenList(tokens, adapters);
   }
 
   begin(): void {}

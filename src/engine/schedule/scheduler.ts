@@ -380,7 +380,8 @@ function toChunk({ sequence, end, drafted }: PlannedChunk): Chunk {
   const { task, cache: { table }, computed: start } = sequence;
   const known = task.tokens.view(start, end);
   const tokens = drafted.length === 0 ? known : [...known, ...drafted];
-  return { table, tokens, start, outputs: task.outputs(start, end) };
+  const { scales } = task.tokens.adapters ?? {};
+  return { table, tokens, start, outputs: task.outputs(start, end), adapterScales: scales };
 }
 
 /** Returns the sequence that arrived last. */

@@ -78,8 +78,10 @@ export class WaitingLine {
     sequence.leader = undefined;
     const { length } = sequence;
     let known: number | undefined;
+    const { adapters } = sequence.task.tokens;
     for (const other of active) {
       if (other.pending < SHARED_TOKENS || !other.task.mayReuse) continue;
+      if (other.task.tokens.adapters?.key !== adapters?.key) continue;
       const shared = Math.min(
         length - 1,
         commonLength(sequence.task.tokens.view(0), other.task.tokens.view(0)),

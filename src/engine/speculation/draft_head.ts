@@ -130,7 +130,8 @@ function nextChunk(
   const last = draft.tokens.at(-1) ?? tokens.at(tokens.length - 1)!;
   const start = tokens.length + draft.tokens.length - 1;
   const request = { ...next(), nTop: 0, row: 0 };
-  return { table, tokens: [last], start, outputs: [vocabulary?.request(request) ?? request] };
+  const outputs = [vocabulary?.request(request) ?? request];
+  return { table, tokens: [last], start, outputs, adapterScales: tokens.adapters?.scales };
 }
 
 /** Vocabulary of a head that drafts only some of the model's tokens. */

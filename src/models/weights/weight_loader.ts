@@ -5,6 +5,7 @@ import type { Checkpoint } from "../../formats/checkpoint.ts";
 import { quote } from "../../formats/quote.ts";
 import { assertComputable, type TensorInfo, type TensorType } from "../../formats/tensor_info.ts";
 import type { GgufSink, TensorRows } from "../gguf_rules.ts";
+import type { ModelAdapters } from "./adapters.ts";
 import { withColumnOrder } from "./column_order.ts";
 
 /**
@@ -25,7 +26,11 @@ interface Shared {
   /** Receives the tensors of a folder, under their names in GGUF files. */
   readonly sink: GgufSink | undefined;
   readonly mapped: { readonly weight: Weight; readonly slices: readonly WeightSlice[] }[];
+  readonly adapters: ModelAdapters | undefined;
 }
+
+/** Prefixes of tensors in both formats. */
+type Prefixes = Readonly<Record<Checkpoint["kind"], string>>;
 
 /** Prefix of all tensors except those of heads. */
 const DECODER_PREFIX = "model.";
@@ -47,42 +52,54 @@ export class WeightLoader {
   readonly backend: Backend;
   readonly isGguf: boolean;
   readonly #checkpoint: Checkpoint;
-  readonly #prefix: string;
-  /** Prefix of the layer's tensors in GGUF files. */
-  readonly #ggufPrefix: string;
+  readonly #prefixes: Prefixes;
   readonly #shared: Shared;
 
   private constructor(
     backend: Backend,
     checkpoint: Checkpoint,
-    prefix: string,
-    ggufPrefix: string,
+    prefixes: Prefixes,
     shared: Shared,
   ) {
     this.backend = backend;
     this.isGguf = checkpoint.kind === "gguf";
     this.#checkpoint = checkpoint;
-    this.#prefix = this.isGguf ? ggufPrefix : prefix;
-    this.#ggufPrefix = ggufPrefix;
+    this.#prefixes = prefixes;
     this.#shared = shared;
   }
 
   /** Returns a loader for the tensors outside the layers. */
-  static for(backend: Backend, checkpoint: Checkpoint, sink?: GgufSink): WeightLoader {
-    const shared = { used: new Set<string>(), layers: new Set<string>(), mapped: [], sink };
-    return new WeightLoader(backend, checkpoint, DECODER_PREFIX, "", shared);
+  static for(
+    backend: Backend,
+    checkpoint: Checkpoint,
+    sink?: GgufSink,
+    adapters?: ModelAdapters,
+  ): WeightLoader {
+    const prefixes = { safetensors: DECODER_PREFIX, gguf: "" };
+    const shared = {
+      used: new Set<string>(),
+      layers: new Set<string>(),
+      mapped: [],
+      sink,
+      adapters,
+    };
+    return new WeightLoader(backend, checkpoint, prefixes, shared);
   }
 
   /** Returns a loader for the tensors of one layer. */
   layer(index: number): WeightLoader {
-    const [prefix, ggufPrefix] = [`${DECODER_PREFIX}layers.${index}.`, `blk.${index}.`];
-    this.#shared.layers.add(this.isGguf ? ggufPrefix : prefix);
-    return new WeightLoader(this.backend, this.#checkpoint, prefix, ggufPrefix, this.#shared);
+    const prefixes = {
+      safetensors: `${DECODER_PREFIX}layers.${index}.`,
+      gguf: `blk.${index}.`,
+    };
+    this.#shared.layers.add(prefixes[this.#checkpoint.kind]);
+    return new WeightLoader(this.backend, this.#checkpoint, prefixes, this.#shared);
   }
 
   /** Returns a loader for the tensors under another prefix, of folders and of GGUF files. */
-  under([huggingFace, gguf]: readonly [huggingFace: string, gguf: string]): WeightLoader {
-    return new WeightLoader(this.backend, this.#checkpoint, huggingFace, gguf, this.#shared);
+  under([safetensors, gguf]: readonly [huggingFace: string, gguf: string]): WeightLoader {
+    const prefixes = { safetensors, gguf };
+    return new WeightLoader(this.backend, this.#checkpoint, prefixes, this.#shared);
   }
 
   /** Returns a loader for other files, whose weights count as those of this one. */
@@ -372,31 +389,43 @@ export class WeightLoader {
     const { slices, columnOrder } = withColumnOrder(parts, cols, nExperts);
     const weight = this.backend.mapWeight(slices, cols, columnOrder);
     this.#shared.mapped.push({ weight, slices });
-    return weight;
+    const adapters = this.#shared.adapters?.of(parts, cols, this, nExperts > 1);
+    return adapters === undefined ? weight : { ...weight, adapters };
   }
 
   #note([, gguf]: TensorName, suffix: Suffix, rows: TensorRows): void {
     if (gguf === undefined) return;
     const own = typeof suffix === "string" ? suffix : suffix[1];
-    this.#shared.sink?.tensor(`${this.#ggufPrefix}${gguf}${own === "" ? "" : "."}${own}`, rows);
+    this.#shared.sink?.tensor(`${this.#prefixes.gguf}${gguf}${own === "" ? "" : "."}${own}`, rows);
   }
 
   #noteWhole(name: TensorName, suffix: Suffix, weight: Weight, shape: readonly number[]): void {
     this.#note(name, suffix, { weight, ranges: [[0, weight.rows]], shape });
   }
 
-  #tensorName([huggingFace, gguf]: TensorName, suffixes: Suffix): string | undefined {
-    const name = this.isGguf ? gguf : huggingFace;
+  #tensorName(
+    [huggingFace, gguf]: TensorName,
+    suffixes: Suffix,
+    kind: Checkpoint["kind"] = this.#checkpoint.kind,
+  ): string | undefined {
+    const name = kind === "gguf" ? gguf : huggingFace;
     if (name === undefined) return undefined;
-    const prefix = HEADS.test(name) ? "" : this.#prefix;
-    const suffix = typeof suffixes === "string" ? suffixes : suffixes[this.isGguf ? 1 : 0];
+    const prefix = HEADS.test(name) ? "" : this.#prefixes[kind];
+    const suffix = typeof suffixes === "string" ? suffixes : suffixes[kind === "gguf" ? 1 : 0];
     return `${prefix}${name}${suffix === "" ? "" : "."}${suffix}`;
   }
 
   #find(name: TensorName, suffix: Suffix): TensorInfo | undefined {
     const full = this.#tensorName(name, suffix);
     const tensor = full === undefined ? undefined : this.#checkpoint.tensors.get(full);
-    if (full !== undefined && tensor !== undefined) this.#shared.used.add(full);
+    if (full === undefined || tensor === undefined) return undefined;
+    this.#shared.used.add(full);
+    if (suffix === "weight") {
+      this.#shared.adapters?.meet(tensor, {
+        safetensors: this.#tensorName(name, suffix, "safetensors"),
+        gguf: this.#tensorName(name, suffix, "gguf"),
+      });
+    }
     return tensor;
   }
 

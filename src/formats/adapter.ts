@@ -1,0 +1,322 @@
+import { join } from "node:path";
+import { ForgeError } from "../errors.ts";
+import { isFile, statPath } from "./file.ts";
+import { type GgufValue, isGgufFile, readGguf } from "./gguf/gguf.ts";
+import { metadataText } from "./gguf/metadata.ts";
+import { isJsonObject, type JsonObject, readJsonObject } from "./json.ts";
+import { LIMITS } from "./limits.ts";
+import { quote, quoteList, show } from "./quote.ts";
+import { readSafetensors } from "./safetensors.ts";
+import { assertComputable, type TensorInfo } from "./tensor_info.ts";
+
+/** Low-rank correction of one matrix: `factor * B A` is added to it. */
+export interface LoraPair {
+  /** Name of the matrix in a model of the adapter's format, with `.weight`. */
+  readonly target: string;
+  /** `[rank, cols]` */
+  readonly a: TensorInfo;
+  /** `[rows, rank]` */
+  readonly b: TensorInfo;
+  readonly rank: number;
+  /** `alpha / rank`, or `alpha / sqrt(rank)` for rank-stabilised adapters. */
+  readonly factor: number;
+}
+
+/** Low-rank adapter (LoRA) on disk. */
+export interface Adapter {
+  /** Format of its files: a folder of peft, or a GGUF file. */
+  readonly kind: "safetensors" | "gguf";
+  /** The folder or file it was opened from. */
+  readonly path: string;
+  readonly files: readonly string[];
+  readonly pairs: readonly LoraPair[];
+  /** Architecture of the model that it is for; only GGUF files name it. */
+  readonly architecture: string | undefined;
+  /** Name of the model that it was trained on. */
+  readonly baseModel: string | undefined;
+}
+
+const CONFIG = "adapter_config.json";
+const WEIGHTS = "adapter_model.safetensors";
+
+/** The largest rank. Adapters in use have up to 512. */
+const MAX_RANK = 4096;
+
+/** True if the path is an adapter: a folder with adapter_config.json, or a GGUF file that says so. */
+export function isAdapter(path: string): boolean {
+  if (statPath(path).isDirectory) return isFile(join(path, CONFIG));
+  return isGgufFile(path) && readGguf(path).metadata.get("general.type") === "adapter";
+}
+
+/**
+ * Opens an adapter: a folder of peft with adapter_config.json and adapter_model.safetensors, or a
+ * GGUF file. Reads only headers and configuration.
+ *
+ * @throws {ForgeError} `not_found` if a file is missing; `bad_model` for a damaged adapter;
+ * `unsupported` for an adapter with parts that are not computed
+ */
+export function openAdapter(path: string): Adapter {
+  if (statPath(path).isDirectory) return openFolder(path);
+  if (isGgufFile(path)) return openGguf(path);
+  const hint = path.endsWith(".safetensors")
+    ? `give the folder of the file, which must also hold ${CONFIG}`
+    : `an adapter is a folder with ${CONFIG} and ${WEIGHTS}, or a GGUF file`;
+  throw new ForgeError("bad_model", `${quote(path)} is no adapter; ${hint}`);
+}
+
+/** Settings of peft that change what is computed, with the values that change nothing. */
+const PLAIN_SETTINGS: Readonly<Record<string, readonly unknown[]>> = {
+  use_dora: [false],
+  bias: ["none"],
+  lora_bias: [false],
+  fan_in_fan_out: [false],
+  modules_to_save: [],
+  trainable_token_indices: [],
+  target_parameters: [],
+  layer_replication: [],
+  alora_invocation_tokens: [],
+  arrow_config: [],
+  use_qalora: [false],
+  use_bdlora: [],
+};
+
+/** Initialisations that change the model's own weights, which the adapter does not hold. */
+const CHANGED_BASE = /^(?:pissa|olora|corda|lora_ga)/;
+
+/** Copies of the model's own output matrix or embedding, which peft adds if an adapter changes it. */
+const COPY = /\.(?:lm_head|embed_tokens)\.base_layer\.weight$/;
+
+/** Tensors of a folder: `base_model.model.<module>.lora_A.weight`, in old files with a name. */
+const FOLDER_TENSOR = /^base_model\.model\.(.+)\.lora_([AB])(?:\.[^.]+)?\.weight$/;
+
+function openFolder(path: string): Adapter {
+  const configPath = join(path, CONFIG);
+  const weightsPath = join(path, WEIGHTS);
+  for (const file of [configPath, weightsPath]) {
+    if (isFile(file)) continue;
+    throw new ForgeError(
+      "not_found",
+      `the adapter ${quote(path)} has no ${file.slice(path.length + 1)}`,
+    );
+  }
+  const config = readJsonObject(configPath, LIMITS.configBytes);
+  checkConfig(config, configPath);
+  const { tensors } = readSafetensors(weightsPath);
+  const own = new Map([...tensors].filter(([name]) => !COPY.test(name)));
+  const pairs = pairUp(own, weightsPath, (name) => {
+    const [, module, side] = FOLDER_TENSOR.exec(name) ?? [];
+    return module === undefined ? undefined : [`${module}.weight`, side as "A" | "B"];
+  });
+  return {
+    kind: "safetensors",
+    path,
+    files: [weightsPath],
+    architecture: undefined,
+    baseModel: typeof config.base_model_name_or_path === "string"
+      ? config.base_model_name_or_path
+      : undefined,
+    pairs: pairs.map((pair) => {
+      const module = pair.target.slice(0, -".weight".length);
+      const rank = numberFor(config, "r", "rank_pattern", module, configPath);
+      if (rank !== pair.rank) {
+        throw new ForgeError(
+          "bad_model",
+          `${quote(weightsPath)}: tensor ${quote(pair.a.name)} has rank ${pair.rank}; ` +
+            `${CONFIG} implies ${rank}`,
+        );
+      }
+      const alpha = numberFor(config, "lora_alpha", "alpha_pattern", module, configPath);
+      const divisor = config.use_rslora === true ? Math.sqrt(rank) : rank;
+      return { ...pair, factor: alpha / divisor };
+    }),
+  };
+}
+
+function checkConfig(config: JsonObject, path: string): void {
+  if (config.peft_type !== "LORA") {
+    throw new ForgeError(
+      "unsupported",
+      `${quote(path)} has peft_type ${show(config.peft_type)}; forge computes "LORA"`,
+    );
+  }
+  for (const [key, plain] of Object.entries(PLAIN_SETTINGS)) {
+    const value = config[key] ?? undefined;
+    const isEmpty = value === undefined || (Array.isArray(value) && value.length === 0) ||
+      (isJsonObject(value) && Object.keys(value).length === 0);
+    if (isEmpty || plain.includes(value)) continue;
+    throw new ForgeError(
+      "unsupported",
+      `${quote(path)} has ${key} ${show(value)}, which forge does not compute`,
+    );
+  }
+  const start = config.init_lora_weights;
+  if (typeof start === "string" && CHANGED_BASE.test(start)) {
+    throw new ForgeError(
+      "unsupported",
+      `${quote(path)} has init_lora_weights ${
+        quote(start)
+      }: its model has other weights than the ` +
+        "original; convert the adapter with peft",
+    );
+  }
+}
+
+/** Module names of rank_pattern and alpha_pattern; peft also takes regular expressions. */
+const MODULE_PATTERN = /^\^?(?:[\w-]|\\?\.)+\$?$/;
+
+/** Returns a number of the configuration for a module: that of the first pattern that it matches. */
+function numberFor(
+  config: JsonObject,
+  key: "r" | "lora_alpha",
+  patternsKey: "rank_pattern" | "alpha_pattern",
+  module: string,
+  path: string,
+): number {
+  const patterns = config[patternsKey] ?? {};
+  if (!isJsonObject(patterns)) {
+    throw new ForgeError(
+      "bad_model",
+      `${quote(path)}: ${patternsKey} is ${show(patterns)}; expected an object`,
+    );
+  }
+  let name: string = key;
+  let value = config[key];
+  for (const [pattern, own] of Object.entries(patterns)) {
+    if (!MODULE_PATTERN.test(pattern)) {
+      throw new ForgeError(
+        "unsupported",
+        `${quote(path)}: ${patternsKey} has the regular expression ${
+          quote(pattern)
+        }; forge reads names of modules`,
+      );
+    }
+    const isWhole = pattern.startsWith("^");
+    const wanted = pattern.replace(/^\^|\$$/g, "").replaceAll("\\.", ".");
+    if (module !== wanted && (isWhole || !module.endsWith(`.${wanted}`))) continue;
+    name = `${patternsKey} of ${quote(pattern)}`;
+    value = own;
+    break;
+  }
+  const isValid = typeof value === "number" && Number.isFinite(value) &&
+    (key === "r" ? Number.isInteger(value) && value >= 1 && value <= MAX_RANK : true);
+  if (isValid) return value as number;
+  const valid = key === "r" ? `a whole number from 1 to ${MAX_RANK}` : "a number";
+  throw new ForgeError("bad_model", `${quote(path)}: ${name} is ${show(value)}; valid is ${valid}`);
+}
+
+function openGguf(path: string): Adapter {
+  const { metadata, tensors } = readGguf(path);
+  const type = metadataText(metadata, "general.type", path);
+  if (type !== "adapter") {
+    throw new ForgeError(
+      "bad_model",
+      `${quote(path)} has general.type ${show(type)}; an adapter has "adapter"`,
+    );
+  }
+  const kind = metadataText(metadata, "adapter.type", path);
+  if (kind !== "lora") {
+    throw new ForgeError(
+      "unsupported",
+      `${quote(path)} has adapter.type ${show(kind)}; forge computes "lora"`,
+    );
+  }
+  if (metadata.has("adapter.alora.invocation_tokens")) {
+    throw new ForgeError(
+      "unsupported",
+      `${
+        quote(path)
+      } is applied from its invocation tokens on (aLoRA), which forge does not compute`,
+    );
+  }
+  const alpha = alphaOf(metadata, path);
+  const pairs = pairUp(tensors, path, (name) => {
+    const [, target, side] = /^(.+)\.lora_([ab])$/.exec(name) ?? [];
+    return target === undefined ? undefined : [target, side === "a" ? "A" : "B"];
+  });
+  return {
+    kind: "gguf",
+    path,
+    files: [path],
+    architecture: metadataText(metadata, "general.architecture", path),
+    baseModel: metadataText(metadata, "general.base_model.0.name", path),
+    // llama.cpp takes an alpha of 0 as none.
+    pairs: pairs.map((pair) => ({ ...pair, factor: alpha === 0 ? 1 : alpha / pair.rank })),
+  };
+}
+
+function alphaOf(metadata: ReadonlyMap<string, GgufValue>, path: string): number {
+  const alpha = metadata.get("adapter.lora.alpha");
+  if (typeof alpha === "number" && Number.isFinite(alpha)) return alpha;
+  throw new ForgeError(
+    "bad_model",
+    `${quote(path)}: adapter.lora.alpha is ${typeof alpha === "object" ? "a list" : alpha}; ` +
+      "valid is a number",
+  );
+}
+
+type Side = "A" | "B";
+
+/**
+ * Finds the pairs of an adapter's tensors and checks their shapes against each other.
+ *
+ * @param read returns the matrix and the side of a tensor's name
+ */
+function pairUp(
+  tensors: ReadonlyMap<string, TensorInfo>,
+  path: string,
+  read: (name: string) => readonly [target: string, side: Side] | undefined,
+): Omit<LoraPair, "factor">[] {
+  const sides = new Map<string, Partial<Record<Side, TensorInfo>>>();
+  for (const [name, tensor] of tensors) {
+    const parsed = read(name);
+    if (parsed === undefined) {
+      throw new ForgeError(
+        "unsupported",
+        `the adapter ${quote(path)} has the tensor ${quote(name)}; forge computes low-rank pairs ` +
+          "of matrices only",
+      );
+    }
+    const [target, side] = parsed;
+    const known = sides.get(target) ?? {};
+    if (known[side] !== undefined) {
+      throw new ForgeError(
+        "bad_model",
+        `the adapter ${quote(path)} has ${quoteList([known[side].name, name])} for one matrix`,
+      );
+    }
+    assertComputable(tensor);
+    sides.set(target, { ...known, [side]: tensor });
+  }
+  if (sides.size === 0) {
+    throw new ForgeError("bad_model", `the adapter ${quote(path)} has no tensors`);
+  }
+  return Array.from(sides, ([target, { A: a, B: b }]) => {
+    if (a === undefined || b === undefined) {
+      throw new ForgeError(
+        "bad_model",
+        `the adapter ${quote(path)} has ${quote((a ?? b)!.name)} without its ${
+          a === undefined ? "A" : "B"
+        } matrix`,
+      );
+    }
+    const rank = a.shape[0] ?? 0;
+    if (a.shape.length !== 2 || b.shape.length !== 2 || b.shape[1] !== rank) {
+      throw new ForgeError(
+        "bad_model",
+        `the adapter ${quote(path)}: ${quote(a.name)} has the shape [${a.shape}], ${
+          quote(b.name)
+        } ` +
+          `[${b.shape}]; expected [rank, columns] and [rows, rank]`,
+      );
+    }
+    if (rank > MAX_RANK) {
+      throw new ForgeError(
+        "unsupported",
+        `the adapter ${quote(path)}: ${
+          quote(a.name)
+        } has rank ${rank}; forge computes up to ${MAX_RANK}`,
+      );
+    }
+    return { target, a, b, rank };
+  });
+}
