@@ -65,6 +65,12 @@ export type { Candidate } from "./engine/generation/score.ts";
 export type { Completion, TextLogprob, TokenLogprobs } from "./engine/generation/completion.ts";
 export type { LoadOptions, Speculation } from "./engine/load/options.ts";
 export { QUANTIZED_TYPES, type QuantizedType } from "./formats/quantized.ts";
+export type {
+  AdapterChoice,
+  AdapterInfo,
+  AdapterOption,
+  AdapterScale,
+} from "./engine/request/adapters.ts";
 export type { GenerateOptions, ReasoningLimit } from "./engine/request/options.ts";
 export type { Constraint, ConstraintState } from "./engine/request/constraint.ts";
 export type { ConstraintScope } from "./constrain/spec.ts";

@@ -250,6 +250,7 @@ export const COMMANDS: readonly Command[] = [
       "memory",
       "attention",
       "products",
+      "lora",
       "importanceOutput",
       "json",
       "plot",

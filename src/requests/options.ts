@@ -2,6 +2,7 @@
 import type { BatchRequest } from "../engine/generation/batch.ts";
 import type { ConstraintOptions, JsonSchema } from "../constrain/spec.ts";
 import { MAX_COMPLETIONS, MAX_COUNT, MAX_LOGPROBS } from "../engine/limits.ts";
+import type { AdapterChoice } from "../engine/request/adapters.ts";
 import type { GenerateOptions } from "../engine/request/options.ts";
 import {
   describeRange,
@@ -13,6 +14,7 @@ import {
 import { isJsonObject, type JsonObject, type JsonValue } from "../formats/json.ts";
 import { quote } from "../formats/quote.ts";
 import {
+  checkKeys,
   invalid,
   isGiven,
   readBoolean,
@@ -63,6 +65,7 @@ const READERS: Readonly<Record<string, Read>> = {
   response_format: (value, name) => responseFormat(readObject(value, name), name),
   system: (value, name) => ({ system: readString(value, name) }),
   raw: (value, name) => ({ raw: readBoolean(value, name) }),
+  lora: (value, name) => ({ lora: readAdapters(value, name) }),
   chat_template_kwargs: (value, name) => ({ templateVariables: readObject(value, name) }),
 };
 
@@ -168,6 +171,30 @@ function readStops(value: JsonValue, name: string): readonly string[] {
 function readSchema(value: JsonValue | undefined, name: string): JsonSchema {
   if (typeof value === "boolean" || isJsonObject(value)) return value;
   throw invalid(name, value, "an object, true or false");
+}
+
+/** Reads the choice of adapters: the name of one, or a list as llama.cpp takes it, or with names. */
+export function readAdapters(value: JsonValue, name: string): AdapterChoice {
+  if (typeof value === "string") return value;
+  const valid =
+    'the name of an adapter, or a list of {"name": "…", "scale": 1} or {"id": 0, "scale": 1}';
+  if (!Array.isArray(value)) throw invalid(name, value, valid);
+  return value.map((item, i) => {
+    const place = `${name}[${i}]`;
+    const fields = readObject(item, place);
+    checkKeys(fields, ["id", "name", "scale"]);
+    const { id, name: own, scale } = fields;
+    const adapter = own ?? id;
+    if (
+      (typeof adapter !== "string" && typeof adapter !== "number") || (isGiven(id) && isGiven(own))
+    ) {
+      throw invalid(place, item, valid);
+    }
+    return {
+      name: adapter,
+      scale: isGiven(scale) ? readNumber(scale, `${place}.scale`, -1e6, 1e6, false) : undefined,
+    };
+  });
 }
 
 /** Reads the constraint of OpenAI's chat API. */

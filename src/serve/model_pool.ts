@@ -15,6 +15,8 @@ import { HttpError } from "./http/http_error.ts";
 export interface ModelSource {
   /** Names for clients; responses use the first. */
   readonly names: readonly [string, ...string[]];
+  /** Names of its low-rank adapters; `NAME:ADAPTER` is the model with one of them. @default none */
+  readonly adapters?: readonly string[];
   /** Reads the headers of the model's files. */
   readonly checkpoint: () => Checkpoint;
   /** Loads the model. It may be loaded again after it was closed. */
@@ -98,6 +100,19 @@ export class OfferedModel {
   get name(): string {
     return this.source.names[0];
   }
+
+  /** All names of the model, and those with one of its adapters. */
+  get names(): string[] {
+    const { names, adapters = [] } = this.source;
+    return [...names, ...names.flatMap((name) => adapters.map((adapter) => `${name}:${adapter}`))];
+  }
+
+  /** Returns the adapter that one of the names has. */
+  adapterOf(name: string | undefined): string | undefined {
+    const { names, adapters = [] } = this.source;
+    if (name === undefined || names.includes(name)) return undefined;
+    return adapters.find((adapter) => names.some((own) => name === `${own}:${adapter}`));
+  }
 }
 
 /** A model in memory. */
@@ -131,7 +146,8 @@ export class ModelPool implements OfferedModels {
    * @throws {ForgeError} `usage` without a source, or if two have the same name
    */
   constructor(sources: readonly ModelSource[], options: PoolOptions = {}, owned?: Model) {
-    const names = sources.flatMap(({ names }) => names);
+    this.offered = sources.map((source) => new OfferedModel(source));
+    const { names } = this;
     const twice = names.find((name, i) => names.indexOf(name) !== i);
     if (sources.length === 0) throw new ForgeError("usage", "no model to serve");
     if (twice !== undefined) {
@@ -140,7 +156,6 @@ export class ModelPool implements OfferedModels {
         `two models have the name ${quote(twice)}; give one another name`,
       );
     }
-    this.offered = sources.map((source) => new OfferedModel(source));
     this.#options = options;
     this.#owned = owned;
     if (owned !== undefined) this.offered[0]!.model = owned;
@@ -155,6 +170,7 @@ export class ModelPool implements OfferedModels {
     const { checkpoint } = model;
     const source = {
       names: names ?? [modelName(checkpoint.path)] as const,
+      adapters: model.adapters.map(({ name }) => name),
       checkpoint: () => checkpoint,
       load: () => Promise.resolve(model),
       leastMemory: () => 0,
@@ -163,9 +179,9 @@ export class ModelPool implements OfferedModels {
     return new ModelPool([source], {}, model);
   }
 
-  /** Names of all models. */
+  /** Names of all models, also with an adapter. */
   get names(): string[] {
-    return this.offered.flatMap(({ source }) => source.names);
+    return this.offered.flatMap(({ names }) => names);
   }
 
   /** The models in memory. */
@@ -174,13 +190,13 @@ export class ModelPool implements OfferedModels {
   }
 
   /**
-   * Finds a model by its name, which may end with Ollama's tag `:latest`.
+   * Finds a model by its name, which may have an adapter and end with Ollama's tag `:latest`.
    *
    * @throws {UnknownModel}
    */
   find(name: string | undefined): OfferedModel {
     if (name === undefined) return this.offered[0]!;
-    const named = (text: string) => this.offered.find(({ source }) => source.names.includes(text));
+    const named = (text: string) => this.offered.find(({ names }) => names.includes(text));
     const found = named(name) ?? named(name.replace(/:latest$/, ""));
     if (found !== undefined) return found;
     throw new UnknownModel(name, this.names);

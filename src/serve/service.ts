@@ -42,8 +42,8 @@ export class Server {
   }
 
   /** Returns the model that a request names; the first one if it names none. */
-  findModel({ model }: JsonObject): OfferedModel {
-    return this.models.find(isGiven(model) ? readString(model, "model") : undefined);
+  findModel(body: JsonObject): OfferedModel {
+    return this.models.find(nameIn(body));
   }
 
   /**
@@ -55,7 +55,8 @@ export class Server {
     const offered = this.findModel(body);
     const keepAliveMs = readKeepAlive(body.keep_alive);
     try {
-      return new Service(this, await this.models.use(offered, keepAliveMs));
+      const adapter = offered.adapterOf(nameIn(body)?.replace(/:latest$/, ""));
+      return new Service(this, await this.models.use(offered, keepAliveMs), adapter);
     } catch (error) {
       if (!(error instanceof ForgeError)) throw error;
       const message = `cannot load ${quote(offered.name)}: ${error.message}`;
@@ -77,20 +78,24 @@ export class Service implements Disposable {
   /** Time that the request waited for the model, in milliseconds. */
   readonly loadMs: number;
   readonly #use: ModelUse;
+  readonly #adapter: string | undefined;
 
-  constructor(server: Server, use: ModelUse) {
+  /** @param adapter the adapter that the request's name of the model has */
+  constructor(server: Server, use: ModelUse, adapter?: string) {
     const { source, enforceable } = use.offered;
     this.server = server;
     this.model = use.model;
     this.names = source.names;
-    this.defaults = source.defaults?.(use.model) ?? {};
+    this.defaults = withAdapter(source.defaults?.(use.model) ?? {}, use.model, adapter);
+    this.#adapter = adapter;
     this.enforceable = enforceable;
     this.loadMs = use.loadMs;
     this.#use = use;
   }
 
   get name(): string {
-    return this.names[0];
+    const [name] = this.names;
+    return this.#adapter === undefined ? name : `${name}:${this.#adapter}`;
   }
 
   /** Takes a place for answers, and keeps the model loaded until the result is disposed of. */
@@ -104,6 +109,20 @@ export class Service implements Disposable {
   [Symbol.dispose](): void {
     this.#use[Symbol.dispose]();
   }
+}
+
+function nameIn({ model }: JsonObject): string | undefined {
+  return isGiven(model) ? readString(model, "model") : undefined;
+}
+
+/** Adds the adapter that a request names. Without a name or a choice, the server applies none. */
+function withAdapter(
+  defaults: GenerateOptions,
+  { adapters }: Model,
+  adapter: string | undefined,
+): GenerateOptions {
+  if (adapters.length === 0) return defaults;
+  return { ...defaults, lora: adapter ?? defaults.lora ?? [] };
 }
 
 /**

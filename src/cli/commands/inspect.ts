@@ -3,6 +3,7 @@ import type { EmbeddingRecipe } from "../../engine/embedding/pooling.ts";
 import { asLoaded } from "../../engine/load/options.ts";
 import { planReplicas, type ReplicaPlan } from "../../engine/load/plan_replicas.ts";
 import { ForgeError } from "../../errors.ts";
+import { type Adapter, isAdapter, openAdapter } from "../../formats/adapter.ts";
 import { type Checkpoint, openCheckpoint, type TensorInfo } from "../../mod.ts";
 import type { Context } from "../command.ts";
 import { formatBytes, formatCount, formatRows, plural, printable } from "../output/format.ts";
@@ -38,6 +39,10 @@ export async function run(
     throw new ForgeError("usage", "give the model once: as an argument or with -m");
   }
   const path = await resolveModel(operand ?? options.model, context.interruptSignal());
+  if (isAdapter(path)) {
+    await writeStdout(describeAdapter(openAdapter(path), options.json));
+    return 0;
+  }
   const checkpoint = asLoaded(openCheckpoint(path), options);
   if (options.template) {
     const { chatTemplate } = checkpoint;
@@ -94,6 +99,29 @@ function replicaRows(replicas: readonly ReplicaPlan[]): Row[] {
       ? `${formatBytes(weights)} of weights and a KV cache of ${plural(kvTokens, "token")} fit`
       : `${formatBytes(weights)} of weights and ${formatBytes(context)} of one context do not fit`),
   ]);
+}
+
+/** Returns facts about a low-rank adapter, as JSON or as lines. */
+function describeAdapter(adapter: Adapter, asJson: boolean): string {
+  const { path, kind, architecture = null, baseModel = null, pairs } = adapter;
+  const ranks = [...new Set(pairs.map(({ rank }) => rank))].sort((a, b) => a - b);
+  const bytes = pairs.reduce((sum, { a, b }) => sum + a.bytes + b.bytes, 0);
+  const modules = [
+    ...new Set(pairs.map(({ target }) => target.split(".").at(-2) ?? target)),
+  ].sort();
+  if (asJson) {
+    const facts = { path, adapter: "lora", format: kind, architecture, base_model: baseModel };
+    return `${JSON.stringify({ ...facts, matrices: pairs.length, ranks, modules, bytes })}\n`;
+  }
+  return formatRows(present([
+    ["adapter", printable(path)],
+    ["kind", `LoRA, ${kind === "gguf" ? "GGUF" : "peft"}, ${formatBytes(bytes)} of tensors`],
+    ["architecture", architecture && printable(architecture)],
+    ["trained on", baseModel && printable(baseModel)],
+    ["matrices", `${pairs.length}: ${modules.map(printable).join(", ")}`],
+    ["ranks", ranks.join(", ")],
+    ["use", "forge run -m MODEL --lora PATH"],
+  ]));
 }
 
 function overview(facts: ModelFacts): Row[] {

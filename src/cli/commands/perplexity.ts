@@ -36,6 +36,7 @@ type PerplexityOptions = Options<
   | "memory"
   | "attention"
   | "products"
+  | "lora"
   | "importanceOutput"
   | "json"
   | "plot"

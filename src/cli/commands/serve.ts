@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { DEFAULT_PARALLEL } from "../../engine/limits.ts";
 import { leastMemory } from "../../engine/load/load.ts";
 import { asLoaded, countReplicas } from "../../engine/load/options.ts";
+import { adapterName } from "../../engine/request/adapters.ts";
 import { ForgeError } from "../../errors.ts";
 import { openCheckpoint } from "../../formats/checkpoint.ts";
 import { reasonOf } from "../../formats/file.ts";
@@ -114,6 +115,12 @@ async function findSources(
   if (alias !== undefined && given.length > 1) {
     throw new ForgeError("usage", "--alias names a single model; name several in a config file");
   }
+  if (flags.lora !== undefined && given.length > 1) {
+    throw new ForgeError(
+      "usage",
+      "--lora changes a single model; give the adapters of several in a config file",
+    );
+  }
   const parallel = flags.serveParallel ?? DEFAULT_PARALLEL;
   const modelsInMemory = Math.min(maxModels, given.length);
   const sources: ModelSource[] = [];
@@ -133,6 +140,7 @@ async function findSources(
     const [first = isPath ? modelName(path) : name, ...others] = alias ?? [];
     sources.push({
       names: [first, ...others],
+      adapters: options.lora?.map(adapterName) ?? [],
       checkpoint: () => asLoaded(openCheckpoint(path), options),
       load: () => openModel(path, options, progress),
       leastMemory: () => leastMemory(path, options),

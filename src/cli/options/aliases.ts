@@ -62,6 +62,8 @@ export const FLAG_ALIASES: Readonly<Record<string, string>> = {
   "--speculative-config": "--speculate",
   "--draft-max": "--speculate",
   "--model-draft": "--draft-model",
+  "--lora-scaled": "--lora",
+  "--lora-modules": "--lora",
   "--speculative-model": "--draft-model",
   "--num-speculative-tokens": "--speculate",
 };

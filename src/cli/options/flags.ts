@@ -16,6 +16,7 @@ export const LOADING_FLAGS = [
   "attention",
   "products",
   "speculate",
+  "lora",
   "draftModel",
   "chatTemplate",
 ] as const satisfies readonly OptionName[];
@@ -39,6 +40,7 @@ export const ENCODER_FLAGS = [
   "attention",
   "products",
   ...REPLICA_FLAGS,
+  "lora",
 ] as const satisfies readonly OptionName[];
 
 /** Limits and sampling. */

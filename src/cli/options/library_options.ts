@@ -1,5 +1,5 @@
 /** Translation of flags into options of the library. */
-import type { GenerateOptions, LoadOptions, Tokenizer } from "../../mod.ts";
+import type { AdapterOption, GenerateOptions, LoadOptions, Tokenizer } from "../../mod.ts";
 import { readTextFile } from "../input/text_source.ts";
 import { resolveModel } from "../model/model_path.ts";
 import type { GenerationFlags, ModelFlags, ReplicaFlags } from "./flags.ts";
@@ -24,6 +24,7 @@ export function loadOptions(flags: Omit<ModelFlags, "model" | keyof FileFlags>):
     memory: flags.memory,
     attention: flags.attention,
     products: flags.products,
+    lora: flags.lora?.map(adapterOption),
   };
 }
 
@@ -32,6 +33,15 @@ export function replicaOptions(
   { devices, dataParallel }: ReplicaFlags,
 ): Pick<LoadOptions, keyof ReplicaFlags> {
   return { devices: devices?.split(","), dataParallel };
+}
+
+const SCALED = /^(.+):([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)$/is;
+
+/** Parses `[NAME=]PATH[:SCALE]`. */
+function adapterOption(text: string): AdapterOption {
+  const [, name, given = text] = /^([\w.-]+)=(.+)$/s.exec(text) ?? [];
+  const [, path = given, scale] = SCALED.exec(given) ?? [];
+  return { name, path, scale: scale === undefined ? undefined : Number(scale) };
 }
 
 /**

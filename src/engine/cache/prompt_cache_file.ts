@@ -201,13 +201,14 @@ function parseHeader(text: string): PromptCacheHeader | undefined {
   }
   if (!isJsonObject(json)) return undefined;
   const { model, device, kv_type, page_tokens, page_bytes, state_bytes } = json;
-  const { context_length, tokens } = json;
+  const { context_length, adapters, tokens } = json;
   if (typeof model !== "string" || typeof device !== "string" || typeof kv_type !== "string") {
     return undefined;
   }
   if (!isCount(page_tokens) || !isCount(tokens) || !isCounts(page_bytes)) return undefined;
   if (!isCounts(state_bytes)) return undefined;
   if (context_length !== null && !isCount(context_length)) return undefined;
+  if (adapters !== undefined && typeof adapters !== "string") return undefined;
   return {
     model,
     device,
@@ -216,6 +217,7 @@ function parseHeader(text: string): PromptCacheHeader | undefined {
     page_bytes,
     state_bytes,
     context_length,
+    adapters,
     tokens,
   };
 }

@@ -118,7 +118,7 @@ export class Embedder {
     texts: readonly Int32Array[],
     pooling: Pooling,
     asked: AbortSignal | undefined,
-    adapters: SequenceAdapters | undefined = this.#adapters?.resolve(undefined),
+    adapters: SequenceAdapters | undefined,
   ): Promise<Float32Array[]> {
     const { isBidirectional } = this.#model;
     const { limits: { maxTokens, maxSequences }, replicas = 1 } = this.#shape;

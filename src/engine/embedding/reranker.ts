@@ -5,7 +5,8 @@ import { quote } from "../../formats/quote.ts";
 import type { CausalLm } from "../../models/causal_lm.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import { lastLogits } from "../generation/score.ts";
-import type { Adapters } from "../request/adapters.ts";
+import { ADAPTER_CHOICE, type AdapterChoice, type Adapters } from "../request/adapters.ts";
+import type { SequenceAdapters } from "../token_list.ts";
 import { BOOLEAN, checkOptions, type OptionChecks, SIGNAL, STRING } from "../request/options.ts";
 import { checkFits, encodeTextInSlices, Slices } from "../request/prompt.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
@@ -21,6 +22,8 @@ export interface RerankOptions {
   readonly instruction?: string | undefined;
   /** True to cut documents that exceed the context; otherwise they are an error. @default false */
   readonly truncate?: boolean | undefined;
+  /** Adapters to apply. @default those that the model was loaded with */
+  readonly lora?: AdapterChoice | undefined;
   /** Stops the work. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -28,6 +31,7 @@ export interface RerankOptions {
 const RERANK_OPTIONS: OptionChecks<RerankOptions> = {
   instruction: STRING,
   truncate: BOOLEAN,
+  lora: ADAPTER_CHOICE,
   signal: SIGNAL,
 };
 
@@ -63,7 +67,11 @@ type EncodePair = (
 ) => Generator<void, Int32Array>;
 
 /** Computes the logits of pairs, in order. */
-type Score = (pairs: readonly Int32Array[], signal: AbortSignal | undefined) => Promise<number[]>;
+type Score = (
+  pairs: readonly Int32Array[],
+  signal: AbortSignal | undefined,
+  adapters: SequenceAdapters | undefined,
+) => Promise<number[]>;
 
 /** Parts of a model that reranking uses. */
 interface Parts {
@@ -102,7 +110,8 @@ export class Reranker {
       const name = `document ${index + 1}`;
       pairs.push(await this.#slices.run(encode(document, name), options.signal));
     }
-    const logits = await score(pairs, options.signal);
+    const adapters = this.#parts.adapters?.resolve(options.lora);
+    const logits = await score(pairs, options.signal, adapters);
     return logits.map((logit, index) => ({
       index,
       score: 1 / (1 + Math.exp(-logit)),
@@ -113,7 +122,7 @@ export class Reranker {
 
   /** @throws {ForgeError} `unsupported` for a model that is no reranker */
   #scoring(): Score {
-    const { lm, checkpoint, tokenizer, embedder, scheduler, adapters } = this.#parts;
+    const { lm, checkpoint, tokenizer, embedder, scheduler } = this.#parts;
     const { classifier } = lm;
     const path = quote(checkpoint.path);
     if (classifier !== undefined) {
@@ -125,8 +134,8 @@ export class Reranker {
           `${path} classifies texts into ${labels} labels; a reranker has one`,
         );
       }
-      return async (pairs, signal) => {
-        const states = await embedder.pool(pairs, classifier.pooling, signal);
+      return async (pairs, signal, adapters) => {
+        const states = await embedder.pool(pairs, classifier.pooling, signal, adapters);
         return states.map((state) => {
           const scores = applyLayers(classifier.layers, state);
           return scores[yes]! - (no === undefined ? 0 : scores[no]!);
@@ -146,9 +155,9 @@ export class Reranker {
           "rerankers are cross-encoders, such as bge-reranker, and Qwen3-Reranker",
       );
     }
-    return (pairs, signal) =>
+    return (pairs, signal, adapters) =>
       Promise.all(pairs.map(async (tokens) => {
-        const logits = await lastLogits(scheduler, tokens, signal, adapters?.resolve(undefined));
+        const logits = await lastLogits(scheduler, tokens, signal, adapters);
         return logits[yes]! - logits[no]!;
       }));
   }

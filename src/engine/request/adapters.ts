@@ -14,7 +14,7 @@ export interface AdapterOption {
   readonly path: string;
   /** Multiplies the adapter's own scale. @default 1 */
   readonly scale?: number | undefined;
-  /** @default the name of the folder or file */
+  /** Name by which requests choose it. @default the name of the folder or file */
   readonly name?: string | undefined;
 }
 
@@ -26,9 +26,9 @@ export type AdapterChoice = string | readonly AdapterScale[];
 
 /** Adapter of a request. */
 export interface AdapterScale {
-  /** Its name. */
-  readonly name: string;
-  /** @default the scale that it was loaded with */
+  /** Its name, or its number in the order of loading, from 0. */
+  readonly name: string | number;
+  /** Factor of its corrections. @default the scale that it was loaded with */
   readonly scale?: number | undefined;
 }
 
@@ -67,7 +67,7 @@ export class Adapters {
           `an adapter is ${show(option)}; valid is { path, scale, name }`,
         );
       }
-      const name = option.name ?? basename(path).replace(/\.gguf$/, "");
+      const name = adapterName(option);
       if (name === "") throw new ForgeError("usage", `the adapter ${quote(path)} has no name`);
       return { name, path, scale: checkScale(name, scale) };
     });
@@ -97,9 +97,9 @@ export class Adapters {
       ? [{ name: choice }]
       : choice;
     for (const { name, scale } of chosen) {
-      const index = this.infos.findIndex((info) => info.name === name);
+      const index = this.infos.findIndex((info, i) => info.name === name || i === name);
       if (index < 0) throw this.#unknown(name);
-      scales[index] = checkScale(name, scale ?? this.infos[index]!.scale);
+      scales[index] = checkScale(String(name), scale ?? this.infos[index]!.scale);
     }
     return scales.some((scale) => scale !== 0) ? { scales, key: scales.join() } : undefined;
   }
@@ -118,12 +118,17 @@ export class Adapters {
     return used.filter((_, i) => scales[i] !== 0).sort().join();
   }
 
-  #unknown(name: string): ForgeError {
+  #unknown(name: string | number): ForgeError {
     const known = this.infos.length === 0
       ? "the model was loaded without adapters"
       : `loaded are ${quoteList(this.infos.map(({ name }) => name))}`;
     return new ForgeError("bad_input", `there is no adapter ${show(name)}; ${known}`);
   }
+}
+
+/** Returns the name by which requests choose an adapter. */
+export function adapterName({ path, name }: AdapterOption): string {
+  return name ?? basename(path).replace(/\.gguf$/, "");
 }
 
 /** Check of the choice of a request. */
@@ -132,7 +137,8 @@ export const ADAPTER_CHOICE: OptionCheck = {
     typeof value === "string" ||
     (Array.isArray(value) &&
       value.every((item) =>
-        typeof item === "object" && item !== null && typeof item.name === "string"
+        typeof item === "object" && item !== null &&
+        ["string", "number"].includes(typeof item.name)
       )),
   valid: "the name of an adapter, or a list of { name, scale }",
 };

@@ -25,7 +25,7 @@ interface Segment {
 }
 
 /** Full names of a tensor in both formats. */
-export type FullNames = Readonly<Record<Checkpoint["kind"], string | undefined>>;
+type FullNames = Readonly<Record<Checkpoint["kind"], string | undefined>>;
 
 /**
  * GGUF architectures of which llama.cpp's converters reorder the rows of q and k, in models and in

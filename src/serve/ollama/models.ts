@@ -34,7 +34,7 @@ export function tags({ models, created }: Server): Response {
       return [];
     }
     const facts = { modified_at: new Date(created * 1000).toISOString(), ...summary };
-    return offered.source.names.map((name) => ({ name, model: name, ...facts }));
+    return offered.names.map((name) => ({ name, model: name, ...facts }));
   });
   return Response.json({ models: entries });
 }

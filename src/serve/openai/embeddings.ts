@@ -10,10 +10,11 @@ import {
   readTexts,
   RequestError,
 } from "../../requests/values.ts";
+import { readAdapters } from "../../requests/options.ts";
 import type { Service } from "../service.ts";
 import { checkFields } from "./request_fields.ts";
 
-const FIELDS = ["model", "input", "encoding_format", "dimensions"];
+const FIELDS = ["model", "input", "encoding_format", "dimensions", "lora"];
 
 /** Limit of OpenAI's API for the texts of a request. */
 const MAX_TEXTS = 2048;
@@ -45,7 +46,7 @@ export async function embeddings(
 export async function embedInput(
   service: Service,
   { signal }: Request,
-  { input, dimensions }: JsonObject,
+  { input, dimensions, lora: asked }: JsonObject,
   truncate?: boolean,
 ): Promise<Embedding[]> {
   const texts = readTexts(input, "input");
@@ -59,7 +60,8 @@ export async function embedInput(
     ? readNumber(dimensions, "dimensions", 1, MAX_COUNT, true)
     : undefined;
   using _place = service.enter(1);
-  return await service.model.embed(texts, { dimensions: size, truncate, signal });
+  const lora = isGiven(asked) ? readAdapters(asked, "lora") : service.defaults.lora;
+  return await service.model.embed(texts, { dimensions: size, truncate, lora, signal });
 }
 
 /**

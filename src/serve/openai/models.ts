@@ -5,7 +5,7 @@ import type { Server } from "../service.ts";
 
 export function listModels({ created, models }: Server): Response {
   const data = models.offered.flatMap((offered) =>
-    offered.source.names.map((name) => describe(offered, name, created))
+    offered.names.map((name) => describe(offered, name, created))
   );
   return Response.json({ object: "list", data });
 }

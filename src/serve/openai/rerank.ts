@@ -4,6 +4,7 @@
  */
 import { MAX_COUNT } from "../../engine/limits.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
+import { readAdapters } from "../../requests/options.ts";
 import {
   invalid,
   isGiven,
@@ -23,6 +24,7 @@ const FIELDS = [
   "return_documents",
   "instruction",
   "truncate",
+  "lora",
 ];
 
 /** Limit of Cohere's and Jina's APIs for the documents of a request. */
@@ -36,7 +38,7 @@ export async function rerank(
   checkFields(body, FIELDS);
   const query = readString(body.query, "query");
   const documents = readDocuments(body.documents);
-  const { top_n, return_documents, instruction, truncate } = body;
+  const { top_n, return_documents, instruction, truncate, lora } = body;
   const top = isGiven(top_n) ? readNumber(top_n, "top_n", 1, MAX_COUNT, true) : undefined;
   const returnsText = isGiven(return_documents) &&
     readBoolean(return_documents, "return_documents");
@@ -44,6 +46,7 @@ export async function rerank(
   const scores = await service.model.rerank(query, documents, {
     instruction: isGiven(instruction) ? readString(instruction, "instruction") : undefined,
     truncate: isGiven(truncate) ? readBoolean(truncate, "truncate") : undefined,
+    lora: isGiven(lora) ? readAdapters(lora, "lora") : service.defaults.lora,
     signal,
   });
   const tokens = scores.reduce((sum, score) => sum + score.tokens, 0);

@@ -2,12 +2,12 @@
  * Low-rank adapters against peft (adapters.json), from folders and as GGUF files, on models of both
  * formats.
  */
-import { assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path";
+import { syntheticTokenizer } from "../../../src/bench/synthetic/tokenizer.ts";
 import type { GgufField } from "../../../src/formats/gguf/writer.ts";
 import type { JsonObject } from "../../../src/formats/json.ts";
 import { float32Tensor } from "../../../src/formats/tensor_data.ts";
-import { syntheticTokenizer } from "../../../src/bench/synthetic/tokenizer.ts";
 import { ForgeError, load, type LoadOptions, type Model } from "../../../src/mod.ts";
 import { encodeGguf } from "../../support/parts.ts";
 import { encodeSafetensors, writeModelFolder } from "../../support/safetensors_writer.ts";
@@ -109,3 +109,254 @@ for (const options of DEVICES) {
     });
   }
 }
+
+/** The names of GGUF for the matrices of Llama's layers, and for the other tensors. */
+const GGUF_NAMES: readonly (readonly [RegExp, string])[] = [
+  [/^model\.layers\.(\d+)\./, "blk.$1."],
+  [/self_attn\.([qkv])_proj/, "attn_$1"],
+  [/self_attn\.o_proj/, "attn_output"],
+  [/mlp\.(gate|up|down)_proj/, "ffn_$1"],
+  [/input_layernorm/, "attn_norm"],
+  [/post_attention_layernorm/, "ffn_norm"],
+  [/^model\.embed_tokens/, "token_embd"],
+  [/^model\.norm/, "output_norm"],
+  [/^lm_head/, "output"],
+];
+
+function ggufName(name: string): string {
+  return GGUF_NAMES.reduce((text, [pattern, to]) => text.replace(pattern, to), name);
+}
+
+/** Returns a tensor of Llama as llama.cpp's converter stores it: rows of q and k are reordered. */
+function converted({ name, shape, values }: FloatTensor): FloatTensor {
+  const [, part] = /attn_([qk])\./.exec(name) ?? [];
+  if (part === undefined || name.endsWith(".lora_a")) return { name, shape, values };
+  const [rows = 0, cols = 0] = shape, headDim = rows / (part === "q" ? 4 : 2);
+  const result = new Float32Array(values.length);
+  for (let row = 0; row < rows; row++) {
+    const at = row % headDim;
+    const from = row - at + at % 2 * headDim / 2 + Math.floor(at / 2);
+    result.set(values.subarray(from * cols, (from + 1) * cols), row * cols);
+  }
+  return { name, shape, values: result };
+}
+
+/** Writes the Llama model as a GGUF file. */
+function writeGgufModel(folder: TempFolder): string {
+  const settings: Readonly<Record<string, GgufField>> = {
+    block_count: ["u32", 2],
+    context_length: ["u32", 64],
+    embedding_length: ["u32", 32],
+    feed_forward_length: ["u32", 48],
+    "attention.head_count": ["u32", 4],
+    "attention.head_count_kv": ["u32", 2],
+    "attention.layer_norm_rms_epsilon": ["f32", 1e-6],
+    "rope.dimension_count": ["u32", 8],
+    vocab_size: ["u32", 120],
+  };
+  const metadata = {
+    "general.architecture": ["string", "llama"] as const,
+    ...Object.fromEntries(
+      Object.entries(settings).map(([key, field]) => [`llama.${key}`, field]),
+    ),
+    ...syntheticTokenizer(120),
+  };
+  const tensors = filledTensors(models.llama!.tensors)
+    .map((tensor) => converted({ ...tensor, name: ggufName(tensor.name) }));
+  return folder.write("model.gguf", encodeGguf({ metadata, tensors: stored(tensors) }));
+}
+
+/** Writes the adapter "some" of the Llama model as a GGUF file, with a scale of peft's. */
+function writeGgufAdapter(
+  folder: TempFolder,
+  change: Readonly<Record<string, GgufField>> = {},
+): string {
+  const metadata: Record<string, GgufField> = {
+    "general.type": ["string", "adapter"],
+    "general.architecture": ["string", "llama"],
+    "adapter.type": ["string", "lora"],
+    // peft divides by the root of the rank.
+    "adapter.lora.alpha": ["f32", 12 * Math.sqrt(3)],
+    ...change,
+  };
+  const tensors = filledTensors(models.llama!.adapters.some!.tensors)
+    .filter(({ name }) => name.includes(".lora_"))
+    .map((tensor) => {
+      const [, module = "", side = ""] =
+        /^base_model\.model\.(.+)\.lora_([AB])\.weight$/.exec(tensor.name) ?? [];
+      const name = `${ggufName(module)}.weight.lora_${side.toLowerCase()}`;
+      return converted({ ...tensor, name });
+    });
+  return folder.write("some.gguf", encodeGguf({ metadata, tensors: stored(tensors) }));
+}
+
+Deno.test("adapters of both formats fit models of both formats", async () => {
+  using folder = new TempFolder();
+  const adapters = [writeAdapter(folder, "llama", "some"), writeGgufAdapter(folder)];
+  for (const path of [writeModel(folder, "llama"), writeGgufModel(folder)]) {
+    for (const adapter of adapters) {
+      const lora = [{ name: "some", path: adapter }];
+      await using model = await load(path, { ...DEVICES[1]!, lora });
+      const { none, some } = models.llama!.logits;
+      await assertLogits(model, { ...models.llama!, logits: { none: none!, some: some! } });
+    }
+  }
+});
+
+Deno.test("an adapter's scale multiplies its corrections", async () => {
+  using folder = new TempFolder();
+  const path = writeModel(folder, "phi3");
+  const adapter = writeAdapter(folder, "phi3", "fused");
+  const halved = writeAdapter(folder, "phi3", "fused", { lora_alpha: 4 });
+  const tokens = Int32Array.from(prompt);
+  const options = DEVICES[1]!;
+  await using model = await load(path, { ...options, lora: [{ path: halved, name: "halved" }] });
+  const expected = await model.logits(tokens);
+  writeAdapter(folder, "phi3", "fused");
+  const lora = [{ path: adapter, name: "fused", scale: 0.5 }];
+  await using scaled = await load(path, { ...options, lora });
+  assertClose(await scaled.logits(tokens), expected, 1e-6);
+  assertClose(await scaled.logits(tokens, { lora: [{ name: 0, scale: 0.5 }] }), expected, 1e-6);
+});
+
+Deno.test("requests with different adapters share steps and no pages", async () => {
+  for (const options of DEVICES) {
+    using folder = new TempFolder();
+    const path = writeModel(folder, "llama");
+    const lora = writeAdapters(folder, "llama");
+    const choices = [[], [{ name: "all" }], [{ name: "some" }], [{ name: "all", scale: -0.5 }]];
+    // Longer than a page, so that whole pages would be shared.
+    const long = Int32Array.from({ length: 40 }, (_, i) => prompt[i % prompt.length]!);
+    const generate = { temperature: 0, maxTokens: 8, logprobs: 2 };
+    const alone = [];
+    for (const choice of choices) {
+      await using model = await load(path, { ...options, lora });
+      alone.push(await model.complete(long, { ...generate, lora: choice }));
+    }
+    await using model = await load(path, { ...options, lora });
+    const together = await Promise.all(
+      choices.map((choice) => model.complete(long, { ...generate, lora: choice })),
+    );
+    for (const [i, { tokenIds, logprobs, cachedPromptTokens }] of together.entries()) {
+      assertEquals([tokenIds, logprobs], [alone[i]!.tokenIds, alone[i]!.logprobs]);
+      assertEquals(cachedPromptTokens, 0);
+    }
+    assert(new Set(together.map(({ logprobs }) => JSON.stringify(logprobs))).size === 4);
+    // The same adapters share what is cached.
+    const again = await model.complete(long, { ...generate, lora: "some" });
+    assertEquals([again.tokenIds, again.logprobs], [alone[2]!.tokenIds, alone[2]!.logprobs]);
+    assertEquals(again.cachedPromptTokens, long.length - 1);
+  }
+});
+
+Deno.test("a saved prompt belongs to its adapters", async () => {
+  using folder = new TempFolder();
+  const path = writeModel(folder, "llama");
+  const lora = writeAdapters(folder, "llama");
+  const file = folder.at("prompt.kv");
+  const tokens = Int32Array.from(prompt);
+  const options = { ...DEVICES[1]!, lora };
+  {
+    await using model = await load(path, options);
+    await model.savePrompt(file, tokens, { lora: "some" });
+  }
+  await using model = await load(path, options);
+  for (const choice of [[], "all", [{ name: "some", scale: 2 }], undefined]) {
+    await assertRejects(
+      () => model.loadPrompt(file, { lora: choice }),
+      ForgeError,
+      "another set of adapters",
+    );
+  }
+  assertEquals(await model.loadPrompt(file, { lora: "some" }), tokens);
+  const generate = { temperature: 0, maxTokens: 2 };
+  const { cachedPromptTokens } = await model.complete(tokens, { ...generate, lora: "some" });
+  assertEquals(cachedPromptTokens, tokens.length - 1);
+  assertEquals((await model.complete(tokens, { ...generate, lora: [] })).cachedPromptTokens, 0);
+});
+
+/** Changes the tensors whose names match. */
+function changing(pattern: RegExp, change: (tensor: FloatTensor) => FloatTensor | undefined) {
+  return (tensors: FloatTensor[]) =>
+    tensors.flatMap((tensor) => {
+      const changed = pattern.test(tensor.name) ? change(tensor) : tensor;
+      return changed === undefined ? [] : [changed];
+    });
+}
+
+Deno.test("adapters that do not fit are refused by name", async () => {
+  using folder = new TempFolder();
+  const path = writeModel(folder, "llama");
+  const of = (settings: JsonObject, change?: (tensors: FloatTensor[]) => FloatTensor[]) => () =>
+    writeAdapter(folder, "llama", "all", settings, change);
+  const wider = ({ name, shape, values }: FloatTensor) => ({
+    name,
+    shape: [shape[0]!, shape[1]! + 1],
+    values: new Float32Array(values.length + shape[0]!),
+  });
+  const refusals: [make: () => string, message: string][] = [
+    [of({ peft_type: "LOHA" }), 'peft_type "LOHA"; forge computes "LORA"'],
+    [of({ use_dora: true }), "use_dora true, which forge does not compute"],
+    [of({ bias: "all" }), 'bias "all"'],
+    [of({ modules_to_save: ["score"] }), "modules_to_save"],
+    [of({ fan_in_fan_out: true }), "fan_in_fan_out true"],
+    [of({ init_lora_weights: "pissa_niter_4" }), 'init_lora_weights "pissa_niter_4"'],
+    [of({ r: 0 }), "r is 0; valid is a whole number from 1 to 4096"],
+    [of({ r: 5 }), "has rank 4; adapter_config.json implies 5"],
+    [of({ lora_alpha: "6" }), 'lora_alpha is "6"; valid is a number'],
+    [of({ lora_alpha: null }), "lora_alpha is null"],
+    [of({ alpha_pattern: { "(a+)+": 1 } }), 'the regular expression "(a+)+"'],
+    [of({}, changing(/0\.mlp\.up_proj\.lora_B/, () => undefined)), "without its B matrix"],
+    [of({}, changing(/0\.mlp\.up_proj\.lora_A/, wider)), "is for another model"],
+    [
+      of({}, changing(/1\.mlp/, (t) => ({ ...t, name: t.name.replace("layers.1", "layers.7") }))),
+      'changes the matrix "model.layers.7.mlp.',
+    ],
+    [
+      of({}, (tensors) => [...tensors, {
+        ...tensors[0]!,
+        name: "base_model.model.model.embed_tokens.lora_embedding_A",
+      }]),
+      "low-rank pairs of matrices only",
+    ],
+    [() => writeAdapter(folder, "starcoder2", "activated"), "mlp.c_fc.weight"],
+    [() => writeGgufAdapter(folder, { "adapter.lora.alpha": ["f32", NaN] }), "alpha is NaN"],
+    [() => writeGgufAdapter(folder, { "adapter.type": ["string", "ia3"] }), 'adapter.type "ia3"'],
+    [
+      () => writeGgufAdapter(folder, { "general.type": ["string", "model"] }),
+      'general.type "model"',
+    ],
+    [() => folder.at("nowhere"), "nowhere"],
+    [() => path, "has no adapter_config.json"],
+  ];
+  for (const [make, message] of refusals) {
+    const lora = [{ path: make() }];
+    await assertRejects(() => load(path, { device: "reference", lora }), ForgeError, message);
+  }
+  const gguf = writeGgufModel(folder);
+  const foreign = writeGgufAdapter(folder, { "general.architecture": ["string", "qwen2"] });
+  await assertRejects(
+    () => load(gguf, { device: "reference", lora: [{ path: foreign }] }),
+    ForgeError,
+    'is for the architecture "qwen2"',
+  );
+});
+
+Deno.test("a choice of unknown adapters is refused", async () => {
+  using folder = new TempFolder();
+  const path = writeModel(folder, "phi3");
+  const lora = [{ path: writeAdapter(folder, "phi3", "fused"), name: "fused" }];
+  await using model = await load(path, { device: "reference", lora });
+  const tokens = Int32Array.from(prompt);
+  const refused = (lora: unknown, message: string) =>
+    assertRejects(() => model.complete(tokens, { lora: lora as string }), ForgeError, message);
+  await refused("other", 'there is no adapter "other"; loaded are "fused"');
+  await refused([{ name: 1 }], "there is no adapter 1");
+  await refused([{ name: "fused", scale: NaN }], "the scale of the adapter");
+  await refused(7, "lora is 7; valid is the name of an adapter");
+  await assertRejects(
+    () => load(path, { device: "reference", lora: [lora[0]!, lora[0]!] }),
+    ForgeError,
+    'two adapters are named "fused"',
+  );
+});

@@ -160,6 +160,13 @@ export const MODEL_OPTIONS = {
     help: "speculative decoding: auto, on, off, or N draft tokens; on a GPU, may change low digits",
     defaultText: "auto: when faster and exact",
   },
+  lora: {
+    flags: "--lora",
+    kind: "list",
+    metavar: "[NAME=]PATH[:SCALE]",
+    group: "Model",
+    help: "low-rank adapter (LoRA): a folder of peft or a .gguf file; may be repeated",
+  },
   draftModel: {
     flags: "--draft-model",
     kind: "text",
