@@ -26,7 +26,7 @@ interface Shared {
   /** Receives the tensors of a folder, under their names in GGUF files. */
   readonly sink: GgufSink | undefined;
   readonly mapped: { readonly weight: Weight; readonly slices: readonly WeightSlice[] }[];
-  readonly adapters: ModelAdapters | undefined;
+  readonly adapters?: ModelAdapters | undefined;
 }
 
 /** Prefixes of tensors in both formats. */
@@ -106,7 +106,7 @@ export class WeightLoader {
   of(checkpoint: Checkpoint): WeightLoader {
     const { mapped } = this.#shared;
     const shared = { used: new Set<string>(), layers: new Set<string>(), mapped, sink: undefined };
-    return new WeightLoader(this.backend, checkpoint, "", "", shared);
+    return new WeightLoader(this.backend, checkpoint, { safetensors: "", gguf: "" }, shared);
   }
 
   /** Names of the tensors that were not requested. */

@@ -2,13 +2,20 @@
  * Low-rank adapters against peft (adapters.json), from folders and as GGUF files, on models of both
  * formats.
  */
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { syntheticTokenizer } from "../../../src/bench/synthetic/tokenizer.ts";
 import type { GgufField } from "../../../src/formats/gguf/writer.ts";
 import type { JsonObject } from "../../../src/formats/json.ts";
 import { float32Tensor } from "../../../src/formats/tensor_data.ts";
-import { ForgeError, load, type LoadOptions, type Model } from "../../../src/mod.ts";
+import {
+  type AdapterChoice,
+  ForgeError,
+  load,
+  type LoadOptions,
+  type Model,
+} from "../../../src/mod.ts";
+import { createHandler } from "../../../src/serve/mod.ts";
 import { encodeGguf } from "../../support/parts.ts";
 import { encodeSafetensors, writeModelFolder } from "../../support/safetensors_writer.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
@@ -359,4 +366,64 @@ Deno.test("a choice of unknown adapters is refused", async () => {
     ForgeError,
     'two adapters are named "fused"',
   );
+});
+
+Deno.test("a server chooses adapters by the name of the model and by lora", async () => {
+  using folder = new TempFolder();
+  const path = writeModel(folder, "llama");
+  const lora = writeAdapters(folder, "llama");
+  await using model = await load(path, { ...DEVICES[1]!, lora });
+  const handle = createHandler(model, { names: ["tiny"] });
+  const get = async (path: string) => (await handle(new Request(`http://localhost${path}`))).json();
+  const post = async (body: JsonObject) => {
+    const options = { prompt: [...prompt], max_tokens: 3, temperature: 0, logprobs: 1 };
+    const response = await handle(
+      new Request("http://localhost/v1/completions", {
+        method: "POST",
+        body: JSON.stringify({ ...options, ...body }),
+      }),
+    );
+    return { status: response.status, body: await response.json() };
+  };
+  const { data } = await get("/v1/models");
+  assertEquals(data.map(({ id }: { id: string }) => id), ["tiny", "tiny:all", "tiny:some"]);
+  assertEquals((await get("/v1/models/tiny:some")).id, "tiny:some");
+
+  const expected = async (choice: AdapterChoice) => {
+    const options = { maxTokens: 3, temperature: 0, logprobs: 1, lora: choice };
+    const { logprobs = [] } = await model.complete(Int32Array.from(prompt), options);
+    return logprobs.map(({ logprob }) => logprob);
+  };
+  const cases: [JsonObject, AdapterChoice, string][] = [
+    [{}, [], "tiny"],
+    [{ model: "tiny" }, [], "tiny"],
+    [{ model: "tiny:some" }, "some", "tiny:some"],
+    [{ lora: "all" }, "all", "tiny"],
+    [
+      { model: "tiny:some", lora: [{ id: 0, scale: -1 }] },
+      [{ name: "all", scale: -1 }],
+      "tiny:some",
+    ],
+    [{ lora: [{ name: "all" }, { id: 1 }] }, [{ name: "all" }, { name: "some" }], "tiny"],
+  ];
+  // All at once, so that they share steps.
+  const answers = await Promise.all(cases.map(([body]) => post(body)));
+  for (const [i, [body, choice, name]] of cases.entries()) {
+    const { choices, model: answered } = answers[i]!.body;
+    assertEquals(choices[0].logprobs.token_logprobs, await expected(choice), JSON.stringify(body));
+    assertEquals(answered, name);
+  }
+
+  const refused = async (body: JsonObject, status: number, message: string) => {
+    const answer = await post(body);
+    assertEquals(answer.status, status, JSON.stringify(answer.body));
+    assertStringIncludes(answer.body.error.message, message);
+  };
+  await refused({ model: "tiny:none" }, 404, '"tiny:none" is not served here');
+  await refused({ lora: "none" }, 400, 'there is no adapter "none"');
+  await refused({ lora: [{ id: 2 }] }, 400, "there is no adapter 2");
+  await refused({ lora: [{ scale: 1 }] }, 400, "lora[0] is");
+  await refused({ lora: [{ id: 0, scale: "x" }] }, 400, "lora[0].scale");
+  await refused({ lora: [{ id: 0, weight: 1 }] }, 400, 'unknown key "weight"');
+  await refused({ lora: 1 }, 400, "lora is 1");
 });
