@@ -152,11 +152,12 @@ function writeModel(path: string): Tensors {
   return tensors;
 }
 
-for (const name of ["midlayer.", "layers.0."]) {
+for (const [name, isNormedFirst] of [["midlayer.", false], ["layers.0.", true]] as const) {
   Deno.test(`an EAGLE-3 head (${name}) computes what its description says`, async () => {
     using folder = new TempFolder();
     const model = writeModel(folder.at("model"));
-    const head = writeHead(folder.at("head"), { layer: name });
+    const config = { norm_before_residual: isNormedFirst };
+    const head = writeHead(folder.at("head"), { layer: name, config });
     const prompt = PROMPT.map((token) => token % VOCABULARY);
     const tops = await withRunner(
       folder.at("model"),
@@ -183,13 +184,14 @@ for (const name of ["midlayer.", "layers.0."]) {
         : times(of("fc"), captured.flatMap((states) => [...states[i - 1]!]))
     );
     for (const [i, top] of tops.entries()) {
+      const hidden = before.map((state) => normed(state, of("midlayer.hidden_norm")));
       const inputs = tokens.map((token, position) =>
         Float64Array.from([
           ...normed(embed(token), of("midlayer.input_layernorm")),
-          ...normed(before[position]!, of("midlayer.hidden_norm")),
+          ...hidden[position]!,
         ])
       );
-      const last = layer(head, "midlayer.", inputs, before).at(-1)!;
+      const last = layer(head, "midlayer.", inputs, isNormedFirst ? hidden : before).at(-1)!;
       const logits = times(of("lm_head"), normed(last, of("norm")));
       const total = Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit), 0));
       assertEquals(top[0]!.token, TOKENS[logits.indexOf(Math.max(...logits))], `draft ${i}`);
