@@ -175,6 +175,7 @@ const expectations: readonly Expectation[] = [
     has: [tensorCores, fromShared, asynchronous],
   },
   { file: "latent_attention.cu", instance: /q8/, has: [tensorCores, fromShared] },
+  { file: "selective_scan.cu", instance: /./, has: [/\bLDS\.128/, loads128, /\bSTG\.E\.128/] },
   {
     file: "batched_decode_attention.cu",
     instance: /decode_attention</,

@@ -157,6 +157,13 @@ for (const [when, options, variables] of memories) {
   });
 }
 
+/** Models of `published.json`: of norms over rows, over groups before the gate, and with experts. */
+const MAMBA2 = [
+  "granitemoehybrid as published",
+  "falcon_h1 with a norm before the gate",
+  "nemotron_h with experts",
+];
+
 // A dense model and a mixture of experts; models with biases, with norms on both sides, soft-caps
 // and windows, with recurrent layers, with various head and cache shapes, and with a shared expert.
 const FAMILIES = {
@@ -175,6 +182,15 @@ for (const [kvType, families] of Object.entries(FAMILIES)) {
     },
   });
 }
+
+Deno.test({
+  name: "tiny models with Mamba-2 agree with transformers on an emulated Apple GPU",
+  ignore: unavailable,
+  fn: async () => {
+    const program = ["run", "-A", "test/support/check_published.ts", "metal"];
+    await runOnEmulatedMetal([...program, ...MAMBA2]);
+  },
+});
 
 Deno.test({
   name: "tiny models with experts in F16 agree on an emulated Apple GPU, prompts on matrix units",
