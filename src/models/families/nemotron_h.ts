@@ -1,9 +1,9 @@
 /** Nemotron-H and Mamba-2's own models: layers of one block each, after a norm. */
-import type { Value } from "../../backend.ts";
 import type { CausalLm, Family, ModelSource } from "../causal_lm.ts";
 import type { ConfigReader, Key } from "../config/config_reader.ts";
 import { activationOf, type DecoderConfig, decoderConfig } from "../config/decoder_config.ts";
 import {
+  type BiasRule,
   biasRule,
   type Block,
   kvShape,
@@ -52,6 +52,7 @@ export const nemotronH: Family = {
     // transformers ignores `attention_bias` here.
     const attentionBias = config.isGguf ? "optional" : "none";
     const mlp = { bias: biasRule(config, "mlp_bias", false) };
+    const experts = types.includes("moe") ? expertLoader(config, c) : undefined;
     const indexOf = (layer: number) =>
       types.slice(0, layer).filter((type) => type === types[layer]).length;
     const loaders: Readonly<Record<LayerType, LoadBlock>> = {
@@ -64,9 +65,7 @@ export const nemotronH: Family = {
           outputBias: attentionBias,
         }),
       mlp: (weights) => loadPlainMlp(weights, c, mlp),
-      moe: types.includes("moe")
-        ? expertLoader(config, c)
-        : (weights) => loadPlainMlp(weights, c, mlp),
+      moe: (weights, i) => experts!(weights, i),
     };
     return loadSingleBlocks(source, c, {
       mamba,
@@ -179,8 +178,8 @@ function layerTypes(config: ConfigReader): readonly LayerType[] {
 
 function ggufLayerTypes(config: ConfigReader): readonly LayerType[] {
   const next: Key = [undefined, "nextn_predict_layers"];
-  const nLayers = config.int([undefined, "block_count"], { max: 4096 }) -
-    config.int(next, { min: 0, max: 16, fallback: 0 });
+  const nBlocks = config.int([undefined, "block_count"], { max: 4096 });
+  const nLayers = nBlocks - config.int(next, { min: 0, max: nBlocks - 1, fallback: 0 });
   const heads = config.perLayer([undefined, "attention.head_count_kv"], nLayers) ?? [];
   const sizes = config.perLayer([undefined, "feed_forward_length"], nLayers) ?? [];
   const hasExperts = config.modelType === "nemotron_h_moe";
@@ -221,8 +220,8 @@ function expertLoader(config: ConfigReader, c: DecoderConfig): LoadBlock {
   return (weights) => {
     const router = weights.matrix(["mlp.gate", "ffn_gate_inp"], nExperts, c.hiddenSize);
     const routed = loadPlainExperts(weights, experts);
-    const down = latent && loadProjection(weights, LATENT_DOWN, latent, c.hiddenSize);
-    const up = latent && loadProjection(weights, LATENT_UP, c.hiddenSize, latent);
+    const down = latent && loadProjection(weights, LATENT_DOWN, [latent, c.hiddenSize], bias);
+    const up = latent && loadProjection(weights, LATENT_UP, [c.hiddenSize, latent], bias);
     const block: Block = (pass, x, residual) => {
       const { recorder } = pass;
       const logits = recorder.matmul(x, router);
@@ -231,18 +230,18 @@ function expertLoader(config: ConfigReader, c: DecoderConfig): LoadBlock {
     };
     return addShared(block, loadPlainMlp(weights, shared, { bias, names: SHARED }));
   };
+}
 
-  function loadProjection(
-    weights: WeightLoader,
-    name: TensorName,
-    rows: number,
-    cols: number,
-  ): Block {
-    const matrix = weights.matrix(name, rows, cols);
-    const own = loadBias(weights, name, rows, bias);
-    return ({ recorder }, x: Value, residual) =>
-      recorder.matmul(x, matrix, { bias: own, residual });
-  }
+/** Loads a product with an optional bias. */
+function loadProjection(
+  weights: WeightLoader,
+  name: TensorName,
+  [rows, cols]: readonly [number, number],
+  rule: BiasRule,
+): Block {
+  const matrix = weights.matrix(name, rows, cols);
+  const bias = loadBias(weights, name, rows, rule);
+  return ({ recorder }, x, residual) => recorder.matmul(x, matrix, { bias, residual });
 }
 
 const DOWN_EXPERTS: TensorName = ["mlp.experts.{}.down_proj", "ffn_down_exps"];
