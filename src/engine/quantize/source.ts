@@ -1,5 +1,5 @@
 /** Models as contents of a GGUF file: metadata, and tensors whose rows are read in pieces. */
-import { basename } from "node:path";
+import { basename, dirname, resolve } from "node:path";
 import type { Backend, Weight } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
@@ -53,7 +53,7 @@ function folderSource(weights: Backend, checkpoint: Checkpoint): Source {
   const metadata: Record<string, GgufField> = {
     "general.architecture": ["string", architecture],
     "general.type": ["string", "model"],
-    "general.name": ["string", basename(checkpoint.path)],
+    "general.name": ["string", modelName(checkpoint.path)],
     ...fields,
     ...ggufTokenizer({
       json: checkpoint.tokenizerJson(),
@@ -79,6 +79,13 @@ function folderSource(weights: Backend, checkpoint: Checkpoint): Source {
     tensors: [...computed, ...tensors.map((tensor) => folderTensor(weights, tensor))],
     facts: modelFacts(architecture, values),
   };
+}
+
+/** Returns the name of a model's folder; downloaded ones are in a folder of their revision. */
+function modelName(path: string): string {
+  const folder = resolve(path);
+  const name = basename(folder);
+  return /^(main|[0-9a-f]{40})$/.test(name) ? basename(dirname(folder)) : name;
 }
 
 function folderTensor(weights: Backend, tensor: FolderTensor): SourceTensor {

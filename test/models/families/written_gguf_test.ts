@@ -164,6 +164,7 @@ Deno.test("a quantised file gives the logits of quantising while loading", async
   await using written = await load(folder.at("demo.gguf"), REFERENCE);
   const text = "Once upon a time";
   assertEquals(await written.logits(text), await own.logits(text));
+  assertEquals(readGguf(folder.at("demo.gguf")).metadata.get("general.name"), "demo");
   const template = (path: string) => openCheckpoint(path).chatTemplate;
   assertEquals(template(folder.at("demo.gguf")), template(demo));
 });
