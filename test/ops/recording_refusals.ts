@@ -114,7 +114,7 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
     ],
     ["x is 0, which is no value of this step", (p) => p.recorder.rmsNorm(none, p.vector(8), norm)],
     [
-      "weight is [1, 7]; expected [1, 8], or a divisor",
+      "weight is [1, 7]; expected [1, 8], a divisor",
       (p) => p.recorder.rmsNorm(p.x, p.vector(7), norm),
     ],
     ["weight is [2, 8]; expected [1, 8]", (p) => p.recorder.rmsNorm(p.x, p.matrix(2, 8), norm)],

@@ -1,4 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
+import { loadOptions } from "../../../src/cli/options/library_options.ts";
 import { MODEL_OPTIONS } from "../../../src/cli/options/tables/model.ts";
 import { parseOptionValue } from "../../../src/cli/options/value.ts";
 import { ForgeError } from "../../../src/errors.ts";
@@ -29,5 +30,21 @@ Deno.test("--kv-memory rejects invalid sizes", () => {
       error.message,
       `--kv-memory is ${JSON.stringify(text)}; valid are sizes such as 512M, 1.5G or 8GiB`,
     );
+  }
+});
+
+Deno.test("--lora takes a path with an optional name and scale", () => {
+  for (
+    const [text, name, path, scale] of [
+      ["a/b", undefined, "a/b", undefined],
+      ["a/b:0.5", undefined, "a/b", 0.5],
+      ["sql=b.gguf:-1e-1", "sql", "b.gguf", -0.1],
+      ["C:\\a", undefined, "C:\\a", undefined],
+      ["x=a:b:2", "x", "a:b", 2],
+      ["a/b=c", undefined, "a/b=c", undefined],
+    ] as const
+  ) {
+    const flags = { lora: [text] } as unknown as Parameters<typeof loadOptions>[0];
+    assertEquals(loadOptions(flags).lora, [{ name, path, scale }], text);
   }
 });
