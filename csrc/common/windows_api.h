@@ -23,4 +23,14 @@ inline std::wstring wide(const std::string& text) {
   return result;
 }
 
+// Converts text of the API to UTF-8.
+inline std::string narrow(const std::wstring& text) {
+  const int size = static_cast<int>(text.size());
+  const int length =
+      WideCharToMultiByte(CP_UTF8, 0, text.data(), size, nullptr, 0, nullptr, nullptr);
+  std::string result(static_cast<size_t>(length), '\0');
+  WideCharToMultiByte(CP_UTF8, 0, text.data(), size, result.data(), length, nullptr, nullptr);
+  return result;
+}
+
 }  // namespace forge

@@ -1,6 +1,10 @@
 #include "kernel_cache.h"
 
+#if defined(_WIN32)
+#include <process.h>
+#else
 #include <unistd.h>
+#endif
 
 #include <atomic>
 #include <cstdint>
@@ -59,7 +63,11 @@ std::string path_of(const std::string& folder, const std::string& name,
 
 KernelCache KernelCache::standard() {
   std::string folder = environment("FORGE_CACHE");
-  const std::string caches = environment("XDG_CACHE_HOME"), home = environment("HOME");
+  std::string caches = environment("XDG_CACHE_HOME");
+  const std::string home = environment("HOME");
+#if defined(_WIN32)
+  if (caches.empty()) caches = environment("LOCALAPPDATA");
+#endif
   if (folder.empty() && !caches.empty()) folder = caches + "/forge";
   if (folder.empty() && !home.empty()) folder = home + "/.cache/forge";
   return KernelCache(folder.empty() ? "" : folder + "/kernels");
@@ -68,7 +76,7 @@ KernelCache KernelCache::standard() {
 std::optional<std::string> KernelCache::load(const std::string& name,
                                              const std::vector<std::string>& ingredients) const {
   if (folder_.empty()) return std::nullopt;
-  std::ifstream file(path_of(folder_, name, ingredients), std::ios::binary);
+  std::ifstream file(to_path(path_of(folder_, name, ingredients)), std::ios::binary);
   std::string header;
   if (!file || !std::getline(file, header)) return std::nullopt;
   std::string image{std::istreambuf_iterator<char>(file), {}};
@@ -80,12 +88,13 @@ void KernelCache::store(const std::string& name, const std::vector<std::string>&
                         const std::string& image) const {
   if (folder_.empty()) return;
   std::error_code error;
-  std::filesystem::create_directories(folder_, error);
+  std::filesystem::create_directories(to_path(folder_), error);
   if (error) return;
   static std::atomic<uint32_t> counter = 0;
-  const std::string path = path_of(folder_, name, ingredients);
-  const std::string temporary =
-      path + "." + std::to_string(getpid()) + "-" + std::to_string(++counter) + ".tmp";
+  const std::string name_in_cache = path_of(folder_, name, ingredients);
+  const std::filesystem::path path = to_path(name_in_cache);
+  const std::filesystem::path temporary = to_path(
+      name_in_cache + "." + std::to_string(getpid()) + "-" + std::to_string(++counter) + ".tmp");
   std::ofstream file(temporary, std::ios::binary);
   file << header_of(ingredients, image) << image;
   file.close();

@@ -10,8 +10,8 @@ namespace forge::cuda {
 // Files are written atomically; a damaged file counts as missing.
 class KernelCache {
  public:
-  // Opens the folder "kernels" in $FORGE_CACHE, $XDG_CACHE_HOME/forge or ~/.cache/forge. The cache
-  // stays empty if the folder cannot be created.
+  // Opens the folder "kernels" in $FORGE_CACHE, $XDG_CACHE_HOME/forge or ~/.cache/forge; on Windows
+  // %LOCALAPPDATA%/forge comes before the last. The cache stays empty if the folder cannot be created.
   static KernelCache standard();
   explicit KernelCache(std::string folder) : folder_(std::move(folder)) {}
 

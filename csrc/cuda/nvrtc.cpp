@@ -62,7 +62,11 @@ std::string Nvrtc::architecture_option(int architecture) const {
 KernelImage Nvrtc::compile(const char* file, const std::string& instance,
                            const std::vector<std::string>& options) const {
   // NVRTC opens its library of built-in functions by name, which the system's loader may not find.
+#if defined(_WIN32)
+  library_->open_siblings("nvrtc-builtins64_*.dll");
+#else
   library_->open_siblings("libnvrtc-builtins.so.*");
+#endif
   const NvrtcApi api = load_api(*library_);
   std::vector<const char*> texts, names;
   for (const KernelSource& source : kernel_sources()) {

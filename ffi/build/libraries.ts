@@ -76,7 +76,7 @@ export const libraries: readonly Library[] = [
       folders: ["kernels/arguments", "kernels/cuda"],
       extensions: [".h", ".cu", ".cuh"],
     },
-    systems: ["linux"],
+    systems: ["linux", "windows"],
     compileFlags: ["-O2", noContraction],
   },
   {

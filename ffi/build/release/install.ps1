@@ -23,7 +23,9 @@ try {
     $sum, $name = $line -split "  ", 2
     $sums[$name] = $sum
   }
-  $packages = foreach ($name in "forge-llm-win32-x64.tgz", "forge-llm.tgz") {
+  $names = "forge-llm-win32-x64.tgz", "forge-llm.tgz"
+  if (Test-Path "$env:SystemRoot\System32\nvcuda.dll") { $names += "forge-llm-win32-x64-cuda.tgz" }
+  $packages = foreach ($name in $names) {
     if (-not $sums[$name]) { throw "forge: the release has no $name" }
     Invoke-WebRequest -UseBasicParsing "$release/$name" -OutFile "$work\$name"
     $actual = (Get-FileHash -Algorithm SHA256 "$work\$name").Hash.ToLower()

@@ -43,6 +43,7 @@ export const libraryPackages: readonly LibraryPackage[] = [
   libraryPackage("linux", "aarch64", ["cuda", "flash_attn"], "-cuda"),
   libraryPackage("darwin", "aarch64", ["cpu", "metal"]),
   libraryPackage("windows", "x86_64", ["cpu"]),
+  libraryPackage("windows", "x86_64", ["cuda"], "-cuda"),
 ];
 
 function libraryPackage(

@@ -34,16 +34,18 @@ export const BACKEND_KINDS: readonly BackendKind[] = ["cuda", "metal", "cpu", "r
 /** Kind of GPU of machines with this operating system. */
 const GPU_KIND: BackendKind = Deno.build.os === "darwin" ? "metal" : "cuda";
 
-/** Folders in which distributions, WSL and containers keep the library of NVIDIA's driver. */
-const DRIVER_FOLDERS = [
-  "/usr/lib/x86_64-linux-gnu",
-  "/usr/lib/aarch64-linux-gnu",
-  "/usr/lib64",
-  "/usr/lib",
-  "/usr/lib/wsl/lib",
-  "/usr/local/nvidia/lib64",
-  "/run/opengl-driver/lib",
-];
+/** Places of the library of NVIDIA's driver: of distributions, WSL and containers, or Windows. */
+const DRIVERS = Deno.build.os === "windows"
+  ? [`${Deno.env.get("SystemRoot") ?? "C:\\Windows"}\\System32\\nvcuda.dll`]
+  : [
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/lib/wsl/lib",
+    "/usr/local/nvidia/lib64",
+    "/run/opengl-driver/lib",
+  ].map((folder) => `${folder}/libcuda.so.1`);
 
 /** Choices of a device's kernels and memory. */
 interface DeviceChoices {
@@ -223,7 +225,7 @@ function firstDevices(device: string, count: number): readonly string[] {
 export function neededLibraries(device: string): BackendKind[] {
   if (device !== "auto") return [parseDevice(device).kind];
   const hasGpu = GPU_KIND === "metal" ||
-    DRIVER_FOLDERS.some((folder) => isFile(`${folder}/libcuda.so.1`));
+    DRIVERS.some(isFile);
   return hasGpu ? [GPU_KIND, "cpu"] : ["cpu"];
 }
 
