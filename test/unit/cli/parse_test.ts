@@ -1,7 +1,10 @@
 /** The grammar of the command line; values of options have tests of their own. */
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { pathToFileURL } from "node:url";
 import { parseCommandLine } from "../../../src/cli/parse.ts";
+import { headCommit } from "../../../src/cli/version.ts";
 import { ForgeError } from "../../../src/errors.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
 
 function parsed(...args: string[]) {
   const invocation = parseCommandLine(args);
@@ -80,4 +83,24 @@ Deno.test("mistakes are named with what is valid", () => {
     assertEquals(error.code, "usage");
     assertStringIncludes(error.message, message);
   }
+});
+
+Deno.test("the version has the commit of a clone, wherever Git keeps it", () => {
+  using folder = new TempFolder();
+  const url = pathToFileURL(`${folder.path}/`);
+  assertEquals(headCommit(url), undefined);
+  const commits = ["0123456789", "abcdef0123", "9876543210"].map((start) => start.padEnd(40, "0"));
+  folder.write("HEAD", `${commits[0]}\n`);
+  assertEquals(headCommit(url), "0123456789");
+  folder.write("HEAD", "ref: refs/heads/main\n");
+  assertEquals(headCommit(url), undefined);
+  const packed = [["refs/heads/other-main", commits[0]], ["refs/heads/main", commits[1]]];
+  folder.write(
+    "packed-refs",
+    `# pack-refs with: peeled\n${packed.map(([name, id]) => `${id} ${name}\n`).join("")}`,
+  );
+  assertEquals(headCommit(url), "abcdef0123");
+  Deno.mkdirSync(folder.at("refs", "heads"), { recursive: true });
+  Deno.writeTextFileSync(folder.at("refs", "heads", "main"), `${commits[2]}\n`);
+  assertEquals(headCommit(url), "9876543210");
 });
