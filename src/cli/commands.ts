@@ -309,7 +309,8 @@ export const COMMANDS: readonly Command[] = [
       "Models are stored in $FORGE_CACHE (default: $XDG_CACHE_HOME/forge or ~/.cache/forge). Environment " +
       "variables: HF_TOKEN and MODELSCOPE_API_TOKEN for models that need access, HF_ENDPOINT and " +
       "MODELSCOPE_ENDPOINT for the address of a mirror, FORGE_HUB_HOSTS for " +
-      "hosts that this hub redirects to.",
+      "hosts that this hub redirects to. A whole model in the cache of Hugging Face's own programs " +
+      "(HF_HOME) is used from there.",
     ],
     examples: ["forge pull Qwen/Qwen3-0.6B", "forge run -m Qwen/Qwen3-0.6B -p 'Hello'"],
   }, () => import("./commands/pull.ts")),

@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { ForgeError } from "../errors.ts";
 import { quote } from "./quote.ts";
 
@@ -199,6 +200,17 @@ export function isFile(path: string): boolean {
 export function fileIdentity(path: string): string {
   const { dev, ino, size, mtime } = statPath(path);
   return [dev, ino, size, mtime?.getTime()].join(":");
+}
+
+/** Returns the user's home folder, if it is known. */
+export function homeFolder(): string | undefined {
+  return Deno.env.get("HOME") || Deno.env.get("USERPROFILE");
+}
+
+/** Replaces `~` at the start of a path by the home folder, as a shell would. */
+export function expandHome(path: string): string {
+  const home = homeFolder();
+  return home !== undefined && /^~(\/|$)/.test(path) ? join(home, path.slice(1)) : path;
 }
 
 /** True if anything is at `path`: a file, a folder, a pipe, a broken link. */

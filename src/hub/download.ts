@@ -28,7 +28,10 @@ interface Download {
   readonly stallMs?: number | undefined;
   /** Connections that fetch chunks of a large file at a time. @default 4 */
   readonly connections?: number | undefined;
-  /** Bytes of a chunk, which stays in memory until those before it are written. @default 8 MiB */
+  /**
+   * Bytes of a chunk, which stays in memory until those before it are written. Hubs limit requests,
+   * so that small chunks would be refused. @default 16 MiB
+   */
   readonly chunkBytes?: number | undefined;
 }
 
@@ -80,7 +83,7 @@ export async function download(request: Download): Promise<void> {
     await discard(request.path);
     throw new ForgeError("bad_model", `${request.url} arrived damaged: ${problem}; try again`);
   }
-  await Deno.rename(part, request.path);
+  await locally(part, () => Deno.rename(part, request.path));
   await remove(etagPath(part));
 }
 
@@ -95,7 +98,7 @@ class RangesRefused extends Error {}
  * between the chunks without notice, or if the server does not send ranges
  */
 async function fetchChunks(request: Download, part: string): Promise<boolean> {
-  const { bytes = 0, checksum, connections = 4, chunkBytes = 8 * 2 ** 20 } = request;
+  const { bytes = 0, checksum, connections = 4, chunkBytes = 16 * 2 ** 20 } = request;
   let received = await sizeOf(part);
   let etag = await readEtag(part);
   if (bytes - received < 2 * chunkBytes) return false;

@@ -142,15 +142,18 @@ function reasonOf(error: unknown): string {
     .replace(/^error sending request .*?: client error \((\w+)\): /, "");
 }
 
-/** Returns `Retry-After` of a response if it is a number of seconds. */
+/** Returns the delay that `Retry-After` of a response asks for, in seconds or until a date. */
 function delayOf(response: Response): number | undefined {
-  const seconds = response.headers.get("retry-after");
-  return seconds !== null && /^\d{1,6}$/.test(seconds) ? Number(seconds) * 1000 : undefined;
+  const text = response.headers.get("retry-after") ?? "";
+  if (/^\d{1,6}$/.test(text)) return Number(text) * 1000;
+  const time = Date.parse(text) - Date.now();
+  return Number.isNaN(time) ? undefined : Math.max(0, time);
 }
 
 /** Waits until the time is over or the signal is raised. */
 export function delay(milliseconds: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve) => {
+    if (signal?.aborted) return resolve();
     const done = () => {
       clearTimeout(timer);
       signal?.removeEventListener("abort", done);

@@ -4,18 +4,18 @@
  */
 import { join } from "node:path";
 import { ForgeError } from "../errors.ts";
-import { isFile } from "../formats/file.ts";
+import { expandHome, homeFolder, isFile } from "../formats/file.ts";
 import type { ModelReference } from "./model_reference.ts";
 import type { StoredModel } from "./model_store.ts";
 import { type HubFile, selectFiles } from "./select_files.ts";
 
 /** Returns the folder of the cache, which may be missing. */
 function cacheFolder(): string | undefined {
-  const chosen = Deno.env.get("HF_HUB_CACHE");
-  if (chosen) return chosen;
+  const chosen = Deno.env.get("HF_HUB_CACHE") || Deno.env.get("HUGGINGFACE_HUB_CACHE");
+  if (chosen) return expandHome(chosen);
   const home = Deno.env.get("HF_HOME");
-  if (home) return join(home, "hub");
-  const user = Deno.env.get("HOME") ?? Deno.env.get("USERPROFILE");
+  if (home) return join(expandHome(home), "hub");
+  const user = homeFolder();
   const base = Deno.env.get("XDG_CACHE_HOME") || (user && join(user, ".cache"));
   return base ? join(base, "huggingface", "hub") : undefined;
 }

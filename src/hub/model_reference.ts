@@ -1,10 +1,6 @@
+/** Names of models on hubs. */
 import { ForgeError } from "../errors.ts";
-
-/** The hubs, with the revision of a name without one. */
-const HUBS = { huggingface: "main", modelscope: "master" } as const;
-
-/** Name of a hub. */
-export type HubName = keyof typeof HUBS;
+import { endpointOf, type Hub, type HubName, HUBS } from "./hubs.ts";
 
 /**
  * A model on a hub: `org/name` or `org/name:FILE-OR-QUANTIZATION`, either with `@revision`; a name on
@@ -26,37 +22,45 @@ const PATTERN = new RegExp(
   `^(?:(?<hub>modelscope):)?${REPOSITORY}(?:@(?<revision>${PART}))?(?::(?<selector>[^:]+))?$`,
 );
 
-/** Returns the pattern of addresses of pages and files of a model, as browsers show them. */
-function addresses(site: string, views: string): RegExp {
-  const file = `(?:${views})/(?<revision>${PART})(?:/(?<file>[^?#]+))?`;
-  return new RegExp(`^(?:https?://)?(?:www\\.)?${site}/${REPOSITORY}(?:/${file})?/?(?:[?#].*)?$`);
-}
-
-const ADDRESSES: Readonly<Record<HubName, RegExp>> = {
-  huggingface: addresses("(?:huggingface\\.co|hf\\.co)", "tree|blob|resolve"),
-  modelscope: addresses("modelscope\\.cn/models", "tree|resolve|file/view"),
-};
-
-/** Returns the name of a model for its address on a hub, else the text. */
+/** Returns the name of a model for its address on a hub, as browsers show it, else the text. */
 export function hubName(text: string): string {
-  // A selector may follow the name of a repository: hf.co/org/name:Q4_K_M.
-  const [, whole = text, selector = ""] = /^(.+\/[^:/]+)(:[^:/]+)$/.exec(text) ?? [];
-  // Tabs of ModelScope's page.
-  const address = whole.replace(
-    /(modelscope\.cn\/models\/[^/]+\/[^/]+)\/(?:summary|files)\b/,
-    "$1",
-  );
-  for (const [hub, defaultRevision] of Object.entries(HUBS)) {
-    const groups = ADDRESSES[hub as HubName].exec(address)?.groups;
-    if (groups === undefined) continue;
-    const { repository, revision = defaultRevision, file } = groups;
-    const prefix = hub === "modelscope" ? "modelscope:" : "";
-    const at = revision === defaultRevision ? "" : `@${revision}`;
-    const isModelFile = file !== undefined && /\.gguf$/i.test(file);
-    const end = isModelFile ? `:${decodeURIComponent(file)}` : selector;
-    return `${prefix}${repository}${at}${end}`;
+  for (const hub of Object.values<Hub>(HUBS)) {
+    const path = pathOnHub(text, hub);
+    if (path === undefined) continue;
+    const name = hub.prefix + (nameOfPage(path, hub) ?? path);
+    if (PATTERN.test(name)) return name;
   }
   return text;
+}
+
+/** Returns what follows the address of a hub's models in an address. */
+function pathOnHub(text: string, hub: Hub): string | undefined {
+  const withoutScheme = (address: string) => address.replace(/^https?:\/\/(www\.)?|^www\./, "");
+  const address = withoutScheme(text);
+  const hosts = [hub.address, endpointOf(hub), ...(hub.shortHost ? [hub.shortHost] : [])];
+  const start = hosts.map((host) => withoutScheme(host) + hub.modelsPath)
+    .find((start) => address.startsWith(start));
+  return start && address.slice(start.length).replace(/[?#].*$/, "").replace(/\/$/, "");
+}
+
+/** Returns the name of the model that a page of a hub shows, without the hub's prefix. */
+function nameOfPage(path: string, { views, defaultRevision }: Hub): string | undefined {
+  const view = `/(?:${views})/(?<revision>${PART})(?:/(?<file>[^:]+))?`;
+  // ModelScope's pages have tabs. A selector may follow: hf.co/org/name:Q4_K_M.
+  const page = new RegExp(`^${REPOSITORY}(?:/(?:summary|files)|${view})?(?<selector>:[^:]+)?$`);
+  const groups = page.exec(path)?.groups;
+  if (groups === undefined) return undefined;
+  const { repository, revision = defaultRevision, file = "", selector = "" } = groups;
+  const at = revision === defaultRevision ? "" : `@${revision}`;
+  return `${repository}${at}${/\.gguf$/i.test(file) ? `:${decoded(file)}` : selector}`;
+}
+
+function decoded(path: string): string {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path;
+  }
 }
 
 /** True if a text has the form of a hub name. */
@@ -79,7 +83,7 @@ export function parseModelReference(text: string): ModelReference {
   return {
     hub,
     repository: groups.repository!,
-    revision: groups.revision ?? HUBS[hub],
+    revision: groups.revision ?? HUBS[hub].defaultRevision,
     selector: groups.selector,
   };
 }

@@ -1,6 +1,6 @@
 import { dirname, join } from "node:path";
 import { ForgeError } from "../errors.ts";
-import { isFile, reasonOf } from "../formats/file.ts";
+import { homeFolder, isFile, reasonOf } from "../formats/file.ts";
 import { quote } from "../formats/quote.ts";
 import { partFiles, partPath } from "./download.ts";
 import { isModelReference, type ModelReference, parseModelReference } from "./model_reference.ts";
@@ -35,7 +35,7 @@ interface Manifest {
 export function storeFolder(): string {
   const chosen = Deno.env.get(CACHE_VARIABLE);
   if (chosen) return chosen;
-  const home = Deno.env.get("HOME") ?? Deno.env.get("USERPROFILE");
+  const home = homeFolder();
   const local = Deno.build.os === "windows" ? Deno.env.get("LOCALAPPDATA") : undefined;
   const base = Deno.env.get("XDG_CACHE_HOME") || local || (home && join(home, ".cache"));
   if (!base) {

@@ -1,14 +1,11 @@
 import { ForgeError } from "../errors.ts";
-import { isJsonObject, type JsonValue, parseJson } from "../formats/json.ts";
-import { type Checksum, checksumOf, download } from "./download.ts";
+import { parseJson } from "../formats/json.ts";
+import { quote } from "../formats/quote.ts";
+import { checksumOf, download } from "./download.ts";
 import { delay, Interruption, persist, readBounded, request } from "./http.ts";
 import { findInHubCache } from "./hub_cache.ts";
-import {
-  type HubName,
-  hubName,
-  type ModelReference,
-  parseModelReference,
-} from "./model_reference.ts";
+import { endpointOf, type Hub, HUBS } from "./hubs.ts";
+import { hubName, type ModelReference, parseModelReference } from "./model_reference.ts";
 import {
   findModel,
   listModels,
@@ -20,16 +17,6 @@ import {
   writeManifest,
 } from "./model_store.ts";
 import { type HubFile, selectFiles } from "./select_files.ts";
-
-/** Addresses of the hubs, the variables for another address and for a token. */
-const HUBS: Readonly<Record<HubName, { address: string; endpoint: string; token: string }>> = {
-  huggingface: { address: "https://huggingface.co", endpoint: "HF_ENDPOINT", token: "HF_TOKEN" },
-  modelscope: {
-    address: "https://modelscope.cn",
-    endpoint: "MODELSCOPE_ENDPOINT",
-    token: "MODELSCOPE_API_TOKEN",
-  },
-};
 
 /** Budget of a hub's file listing; the listing of a model with 10,000 files has 3 MB. */
 const MAX_LISTING_BYTES = 16 * 2 ** 20;
@@ -62,13 +49,11 @@ interface PullOptions {
 export async function pull(text: string, options: PullOptions = {}): Promise<StoredModel> {
   const name = hubName(text);
   const reference = parseModelReference(name);
-  const { repository, selector } = reference;
   const stored = findModel(name) ?? findInHubCache(name, reference);
   if (stored !== undefined) return stored;
 
-  const hub = hubOf(reference);
-  const listing = await listFiles(hub, options);
-  const selection = selectFiles(repository, listing.files, selector);
+  const listing = await listFiles(reference, options);
+  const selection = selectFiles(reference.repository, listing.files, reference.selector);
   const folder = repositoryFolder(reference);
   for (const file of selection.files) storedPath(folder, file);
   using _lock = await waitForLock(folder, options);
@@ -76,51 +61,13 @@ export async function pull(text: string, options: PullOptions = {}): Promise<Sto
   if (pulledMeanwhile !== undefined) return pulledMeanwhile;
   await writeManifest(folder, name, selection);
   try {
-    for (const file of selection.files) await pullFile(hub, listing, folder, file, options);
+    for (const file of selection.files) await pullFile(listing, folder, file, options);
   } catch (error) {
     // A download without any data is not listed.
     if (listModels().find((model) => model.name === name)?.bytes === 0) removeLocked(name);
     throw error;
   }
   return listModels().find((model) => model.name === name)!;
-}
-
-/** Addresses and headers of a repository's revision on a hub. */
-interface Hub {
-  readonly name: HubName;
-  readonly endpoint: string;
-  readonly revision: string;
-  readonly listing: string;
-  /** Base address of the files of all revisions, with a slash at the end. */
-  readonly files: string;
-  readonly headers: Readonly<Record<string, string>>;
-}
-
-function hubOf({ hub: name, repository, revision }: ModelReference): Hub {
-  const { address, endpoint: variable, token: tokenVariable } = HUBS[name];
-  const endpoint = (Deno.env.get(variable) || address).replace(/\/+$/, "");
-  const token = Deno.env.get(tokenVariable);
-  const authorization = token ? { authorization: `Bearer ${token}` } : {};
-  if (name === "huggingface") {
-    return {
-      name,
-      endpoint,
-      revision,
-      listing: `${endpoint}/api/models/${repository}/revision/${revision}?blobs=true`,
-      files: `${endpoint}/${repository}/resolve/`,
-      headers: authorization,
-    };
-  }
-  return {
-    name,
-    endpoint,
-    revision,
-    listing:
-      `${endpoint}/api/v1/models/${repository}/repo/files?Revision=${revision}&Recursive=true`,
-    files: `${endpoint}/models/${repository}/resolve/`,
-    // ModelScope's own programs send both.
-    headers: token ? { ...authorization, cookie: `m_session_id=${token}` } : {},
-  };
 }
 
 /** Locks a repository's folder; waits for another process if necessary. */
@@ -138,8 +85,7 @@ async function waitForLock(
 }
 
 async function pullFile(
-  hub: Hub,
-  { revision }: Listing,
+  { filesAt, headers }: Listing,
   folder: string,
   file: HubFile,
   { signal, onProgress }: PullOptions,
@@ -147,9 +93,9 @@ async function pullFile(
   const path = storedPath(folder, file);
   if (await isWhole(path, file)) return;
   await download({
-    url: hub.files + [revision, ...file.path.split("/")].map(encodeURIComponent).join("/"),
+    url: `${filesAt}/${file.path.split("/").map(encodeURIComponent).join("/")}`,
     path,
-    headers: hub.headers,
+    headers,
     bytes: file.bytes,
     checksum: file.checksum,
     onProgress: (bytes) => onProgress?.(file.path, bytes, file.bytes),
@@ -157,17 +103,29 @@ async function pullFile(
   });
 }
 
-/** Files of a repository with sizes and checksums. */
+/** Files of a repository, and how to request them. */
 interface Listing {
   readonly files: readonly HubFile[];
-  /** The commit that was listed, so that files of a branch that moves are not mixed, if known. */
-  readonly revision: string;
+  /** Address of the folder of the files, of the commit that was listed if the hub names it. */
+  readonly filesAt: string;
+  readonly headers: Readonly<Record<string, string>>;
 }
 
 async function listFiles(
-  { name, endpoint, listing: url, headers, revision }: Hub,
+  { hub: hubName, repository, revision }: ModelReference,
   { signal, listingTimeoutMs = LISTING_TIMEOUT_MS }: PullOptions,
 ): Promise<Listing> {
+  const hub: Hub = HUBS[hubName];
+  const endpoint = endpointOf(hub);
+  if (!/^https?:\/\/[^/]/.test(endpoint) || !URL.canParse(endpoint)) {
+    throw new ForgeError(
+      "usage",
+      `${hub.endpointVariable} is ${quote(endpoint)}; valid is an address such as ${hub.address}`,
+    );
+  }
+  const url = `${endpoint}${hub.listingPath(repository, revision)}`;
+  const token = Deno.env.get(hub.tokenVariable);
+  const headers = token ? hub.headers(token) : {};
   const timeout = new AbortController();
   const signals = [timeout.signal, ...(signal === undefined ? [] : [signal])];
   const timer = setTimeout(() => timeout.abort(), listingTimeoutMs);
@@ -202,50 +160,12 @@ async function listFiles(
         "a list of files is shorter",
     );
   }
-  const body = parseJson(text, url);
-  if (name === "modelscope") {
-    const list = isJsonObject(body) && isJsonObject(body.Data) ? body.Data.Files : undefined;
-    if (!Array.isArray(list)) throw noListing(url, "Data.Files");
-    const files = list.filter(isJsonObject).filter(({ Type }) => Type !== "tree")
-      .flatMap(({ Path, Size, Sha256 }) => listedFile(Path, Size, sha256Checksum(Sha256)));
-    return { files, revision };
+  const listing = hub.readListing(parseJson(text, url));
+  if (typeof listing === "string") {
+    throw new ForgeError("bad_model", `${url} answered without a list of files ("${listing}")`);
   }
-  const { siblings, sha } = isJsonObject(body) ? body : {};
-  if (!Array.isArray(siblings)) throw noListing(url, "siblings");
-  const files = siblings.filter(isJsonObject).flatMap(({ rfilename, size, lfs, blobId }) =>
-    listedFile(rfilename, size, gitChecksum(lfs, blobId))
-  );
-  const isCommit = typeof sha === "string" && /^[0-9a-f]{40}$/.test(sha);
-  return { files, revision: isCommit ? sha : revision };
-}
-
-function noListing(url: string, key: string): ForgeError {
-  return new ForgeError("bad_model", `${url} answered without a list of files ("${key}")`);
-}
-
-function listedFile(
-  path: JsonValue | undefined,
-  size: JsonValue | undefined,
-  checksum: Checksum | undefined,
-): HubFile[] {
-  if (typeof path !== "string") return [];
-  const bytes = Number.isSafeInteger(size) && (size as number) >= 0 ? size as number : undefined;
-  return [{ path, bytes, checksum }];
-}
-
-function sha256Checksum(value: JsonValue | undefined): Checksum | undefined {
-  const isHash = typeof value === "string" && /^[0-9a-f]{64}$/.test(value);
-  return isHash ? { kind: "SHA-256", value } : undefined;
-}
-
-/** Returns the SHA-256 of a large file or the Git blob id of a small one. */
-function gitChecksum(
-  lfs: JsonValue | undefined,
-  blobId: JsonValue | undefined,
-): Checksum | undefined {
-  if (isJsonObject(lfs)) return sha256Checksum(lfs.sha256);
-  const isHash = typeof blobId === "string" && /^[0-9a-f]{40}$/.test(blobId);
-  return isHash ? { kind: "Git blob", value: blobId } : undefined;
+  const { files, commit = revision } = listing;
+  return { files, filesAt: `${endpoint}${hub.modelsPath}${repository}/resolve/${commit}`, headers };
 }
 
 /**

@@ -6,6 +6,7 @@ import {
   type GenerationEnd,
   type Model,
 } from "../../mod.ts";
+import { expandHome } from "../../formats/file.ts";
 import { nearestName } from "../../formats/suggest.ts";
 import { Conversation } from "../chat/conversation.ts";
 import { loadMessages, saveMessages } from "../chat/file.ts";
@@ -351,9 +352,6 @@ function fileName(command: string, argument: string): string {
       `${command} ${argument}: stdin is used for messages; name a file`,
     );
   }
-  // Expands ~, as a shell would.
-  const home = Deno.env.get("HOME");
-  if (home && /^~(\/|$)/.test(argument)) return home + argument.slice(1);
-  if (argument !== "") return argument;
+  if (argument !== "") return expandHome(argument);
   throw new ForgeError("usage", `${command} needs a file: ${command} FILE`);
 }

@@ -7,9 +7,15 @@ export class FakeHub implements AsyncDisposable {
     readonly path: string;
     readonly range: string | null;
     readonly ifRange: string | null;
+    /** Headers with the token. */
+    readonly secrets: readonly (string | null)[];
   }[] = [];
   /** Statuses of the next responses; 0 serves the request. */
   readonly failures: number[] = [];
+  /** Header of failed responses. */
+  retryAfter = "0";
+  /** Address that downloads are redirected to, as to a content delivery network. */
+  redirect: string | undefined;
   /** Truncates the bodies of the next downloads to this many bytes. */
   cutAfter: number | undefined;
   /** Number of downloads to truncate. */
@@ -73,14 +79,20 @@ export class FakeHub implements AsyncDisposable {
     const path = decodeURIComponent(new URL(request.url).pathname);
     const range = request.headers.get("range");
     const ifRange = request.headers.get("if-range");
-    this.requests.push({ path, range, ifRange });
+    const secrets = [request.headers.get("authorization"), request.headers.get("cookie")];
+    this.requests.push({ path, range, ifRange, secrets });
     const failure = this.failures.shift();
-    if (failure) return new Response(null, { status: failure, headers: { "retry-after": "0" } });
+    if (failure) {
+      return new Response(null, { status: failure, headers: { "retry-after": this.retryAfter } });
+    }
     if (path.startsWith("/api/models/")) {
       return this.listing?.() ?? Response.json({ siblings: this.#siblings(), sha: this.#commit() });
     }
     if (path.startsWith("/api/v1/models/")) {
       return this.listing?.() ?? Response.json({ Code: 200, Data: { Files: this.#entries() } });
+    }
+    if (this.redirect !== undefined) {
+      return new Response(null, { status: 302, headers: { location: this.redirect + path } });
     }
     this.onDownload();
     const [, revision = "", name = ""] =

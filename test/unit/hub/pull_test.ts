@@ -20,21 +20,29 @@ import { FakeHub } from "./fake_hub.ts";
 
 const bytes = (length: number) => crypto.getRandomValues(new Uint8Array(length));
 
-const ENDPOINT_VARIABLES = ["HF_ENDPOINT", "MODELSCOPE_ENDPOINT"];
-
-/** Runs a test against a hub, with an empty store. */
-async function withHub(hub: FakeHub, test: (store: string) => Promise<void>): Promise<void> {
+/** Runs a test against a hub, with an empty store, no other cache and the variables given. */
+async function withHub(
+  hub: FakeHub,
+  test: (store: string) => Promise<void>,
+  variables: Readonly<Record<string, string>> = {},
+): Promise<void> {
   const store = await Deno.makeTempDir();
-  const before = [CACHE_VARIABLE, ...ENDPOINT_VARIABLES].map((name) => [name, Deno.env.get(name)]);
-  Deno.env.set(CACHE_VARIABLE, store);
-  for (const name of ENDPOINT_VARIABLES) Deno.env.set(name, hub.endpoint);
+  const set = {
+    [CACHE_VARIABLE]: store,
+    HF_HOME: `${store}/hf`,
+    HF_ENDPOINT: hub.endpoint,
+    MODELSCOPE_ENDPOINT: hub.endpoint,
+    ...variables,
+  };
+  const before = Object.keys(set).map((name) => [name, Deno.env.get(name)] as const);
+  for (const [name, value] of Object.entries(set)) Deno.env.set(name, value);
   try {
     await using _ = hub;
     await test(store);
   } finally {
     for (const [name, value] of before) {
-      if (value === undefined) Deno.env.delete(name!);
-      else Deno.env.set(name!, value);
+      if (value === undefined) Deno.env.delete(name);
+      else Deno.env.set(name, value);
     }
     await Deno.remove(store, { recursive: true });
   }
@@ -77,10 +85,63 @@ Deno.test("pull takes the addresses of models", () => {
     "https://modelscope.cn/models/org/name/resolve/v2/b%20c.gguf":
       "modelscope:org/name@v2:b c.gguf",
     "https://modelscope.cn/datasets/org/name": "https://modelscope.cn/datasets/org/name",
+    "hf.co/org/name@v1:sub/model-Q4_0.gguf": "org/name@v1:sub/model-Q4_0.gguf",
+    "http://www.huggingface.co/org/name?x": "org/name",
+    "https://hf.co/org/name/blob/main/%zz.gguf": "org/name:%zz.gguf",
+    "https://hf.co/org/name/blob/main/a%3Ab.gguf": "https://hf.co/org/name/blob/main/a%3Ab.gguf",
+    "https://hf.co/org/name/discussions/1": "https://hf.co/org/name/discussions/1",
+    "https://hf.co/datasets/org/name": "https://hf.co/datasets/org/name",
     "org/name@v1:Q4": "org/name@v1:Q4",
     "./hf.co/org/name": "./hf.co/org/name",
   };
   for (const [text, name] of Object.entries(names)) assertEquals(hubName(text), name);
+});
+
+Deno.test("pull takes addresses of models on a mirror, and no mirror without a scheme", async () => {
+  const hub = new FakeHub({ "a.gguf": bytes(10) });
+  await withHub(hub, async () => {
+    assertEquals((await pull(`${hub.endpoint}/org/model`)).name, "org/model");
+    assertEquals(hubName(`${hub.endpoint}/models/org/name`), "modelscope:org/name");
+    for (const address of ["hf-mirror.example", "ftp://a", "https://"]) {
+      Deno.env.set("HF_ENDPOINT", address);
+      await assertRejects(() => pull("org/other"), ForgeError, "valid is an address such as");
+    }
+  });
+});
+
+Deno.test("a token goes to the hub, and not to hosts that it redirects to", async () => {
+  const files = { "a.gguf": bytes(10) };
+  for (
+    const [name, cookie] of [["org/model", null], [
+      "modelscope:org/model",
+      "m_session_id=key",
+    ]] as const
+  ) {
+    await using host = new FakeHub(files);
+    const hub = new FakeHub(files);
+    hub.redirect = host.endpoint;
+    const test = async () => {
+      await pull(name);
+      const sent = ["Bearer key", cookie];
+      assertEquals(hub.requests.map(({ secrets }) => secrets), [sent, sent]);
+      assertEquals(host.requests.map(({ secrets }) => secrets), [[null, null]]);
+    };
+    await withHub(hub, test, { HF_TOKEN: "key", MODELSCOPE_API_TOKEN: "key" });
+  }
+});
+
+Deno.test("a server that asks to wait is asked again at its time", async () => {
+  for (const retryAfter of ["1", new Date(Date.now() + 2000).toUTCString()]) {
+    const hub = new FakeHub({ "a.gguf": bytes(10) });
+    hub.retryAfter = retryAfter;
+    hub.failures.push(429);
+    await withHub(hub, async () => {
+      const start = performance.now();
+      await pull("org/model");
+      // Without the header it would be half a second.
+      assert(performance.now() - start >= 900, retryAfter);
+    });
+  }
 });
 
 Deno.test("pull downloads from ModelScope, next to the same name on the hub", async () => {
@@ -120,41 +181,74 @@ Deno.test("what ModelScope lists is checked", async () => {
   });
 });
 
+/** Writes a model into a cache of the hub's own programs, which links its files. */
+class HubCache {
+  readonly snapshot: string;
+  readonly #folder: string;
+
+  constructor(cache: string, commit: string) {
+    this.#folder = join(cache, "models--org--model");
+    this.snapshot = join(this.#folder, "snapshots", commit);
+    for (const each of [join(this.#folder, "refs"), join(this.#folder, "blobs"), this.snapshot]) {
+      Deno.mkdirSync(each, { recursive: true });
+    }
+    Deno.writeTextFileSync(join(this.#folder, "refs", "main"), commit);
+  }
+
+  add(name: string): void {
+    Deno.writeTextFileSync(join(this.#folder, "blobs", name), "weights");
+    Deno.symlinkSync(`../../blobs/${name}`, join(this.snapshot, name));
+  }
+
+  removeBlob(name: string): void {
+    Deno.removeSync(join(this.#folder, "blobs", name));
+  }
+}
+
+const COMMIT = "0123456789".repeat(4);
+
 Deno.test("pull finds whole models in the cache of the hub's own programs", async () => {
   const hub = new FakeHub({ "model-Q4_K_M.gguf": bytes(60) });
   await withHub(hub, async (store) => {
-    const before = Deno.env.get("HF_HOME");
-    Deno.env.set("HF_HOME", store);
-    try {
-      const commit = "0123456789".repeat(4);
-      const folder = join(store, "hub", "models--org--model");
-      const snapshot = join(folder, "snapshots", commit);
-      for (const each of [join(folder, "refs"), join(folder, "blobs"), snapshot]) {
-        await Deno.mkdir(each, { recursive: true });
-      }
-      await Deno.writeTextFile(join(folder, "refs", "main"), commit);
-      const add = async (name: string) => {
-        await Deno.writeTextFile(join(folder, "blobs", name), "weights");
-        await Deno.symlink(`../../blobs/${name}`, join(snapshot, name));
-      };
-      await add("model-Q8_0.gguf");
-      assertEquals((await pull("org/model:Q8_0")).path, join(snapshot, "model-Q8_0.gguf"));
-      assertEquals((await pull(`org/model@${commit}`)).path, join(snapshot, "model-Q8_0.gguf"));
-      await add("config.json");
-      await add("tokenizer.json");
-      await add("model-00001-of-00002.safetensors");
-      assertEquals(hub.requests.length, 0);
-      await pull("org/model");
-      assert(hub.requests.length > 0, "a part is missing in the cache");
-      await add("model-00002-of-00002.safetensors");
-      assertEquals((await pull("https://hf.co/org/model/tree/" + commit)).path, snapshot);
-      await Deno.remove(join(folder, "blobs", "model-Q8_0.gguf"));
-      await assertRejects(() => pull("org/model:Q8_0"), ForgeError, "does not have");
-    } finally {
-      if (before === undefined) Deno.env.delete("HF_HOME");
-      else Deno.env.set("HF_HOME", before);
-    }
+    const cache = new HubCache(join(store, "hf", "hub"), COMMIT);
+    const { snapshot } = cache;
+    cache.add("model-Q8_0.gguf");
+    assertEquals((await pull("org/model:Q8_0")).path, join(snapshot, "model-Q8_0.gguf"));
+    assertEquals((await pull(`org/model@${COMMIT}`)).path, join(snapshot, "model-Q8_0.gguf"));
+    cache.add("config.json");
+    cache.add("tokenizer.json");
+    cache.add("model-00001-of-00002.safetensors");
+    assertEquals(hub.requests.length, 0);
+    await pull("org/model");
+    assert(hub.requests.length > 0, "a part is missing in the cache");
+    cache.add("model-00002-of-00002.safetensors");
+    assertEquals((await pull("https://hf.co/org/model/tree/" + COMMIT)).path, snapshot);
+    cache.removeBlob("model-Q8_0.gguf");
+    await assertRejects(() => pull("org/model:Q8_0"), ForgeError, "does not have");
   });
+});
+
+Deno.test("the cache of the hub's own programs is where their variables say", async () => {
+  const root = await Deno.makeTempDir();
+  try {
+    const cases: readonly (readonly [folder: string, Record<string, string>])[] = [
+      ["a", { HF_HUB_CACHE: join(root, "a"), HUGGINGFACE_HUB_CACHE: join(root, "no") }],
+      ["b", { HUGGINGFACE_HUB_CACHE: join(root, "b") }],
+      ["c/hub", { HF_HOME: "~/c", HOME: root }],
+      ["d/huggingface/hub", { HF_HOME: "", XDG_CACHE_HOME: join(root, "d") }],
+      [".cache/huggingface/hub", { HF_HOME: "", XDG_CACHE_HOME: "", HOME: root }],
+    ];
+    for (const [folder, variables] of cases) {
+      const cache = new HubCache(join(root, folder), COMMIT);
+      cache.add("model-Q8_0.gguf");
+      const hub = new FakeHub({});
+      await withHub(hub, async () => {
+        assertEquals((await pull("org/model")).path, join(cache.snapshot, "model-Q8_0.gguf"));
+      }, variables);
+    }
+  } finally {
+    await Deno.remove(root, { recursive: true });
+  }
 });
 
 Deno.test("removing a model removes its folder, except files that other models share", async () => {
@@ -623,6 +717,7 @@ Deno.test("a server that sends other ranges than asked sends the file by one con
   const data = bytes(9_000);
   const faults: readonly ((hub: FakeHub) => void)[] = [
     (hub) => hub.honoursRange = false,
+    (hub) => hub.failures.push(0, 0, 416),
     (hub) => hub.editRange = (headers) => delete headers["content-range"],
     (hub) => hub.editRange = (headers) => headers["content-range"] = "bytes 0-999/9001",
     (hub) => {
