@@ -1,5 +1,5 @@
 /** The config file: short names of models, and defaults for their options. */
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { join } from "node:path";
 import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -35,6 +35,24 @@ Deno.test("config: a short name stands for a model and its options, and flags wi
   assertStringIncludes(chat.stderr, "128");
   const tokens = await withConfig({ models }, ["tokenize", "-m", "teller", "--ids", "Once"]);
   assertEquals(tokens.code, 0);
+});
+
+Deno.test("config: devices of replicas are a key, and other devices on the command line replace it", async () => {
+  for (const devices of [["cpu", "reference"], "cpu,reference"]) {
+    const config = { models: { several: { model: bundledModel(), devices } } };
+    const args = ["embed", "several", "Once", "--dimensions", "2"];
+    const { code, stderr } = await withConfig(config, args);
+    assertEquals(code, 2);
+    assertStringIncludes(stderr, 'devices are "cpu", "reference"; valid for replicas are');
+    assertEquals((await withConfig(config, [...args, "--device", "cpu"])).stderr, "");
+  }
+});
+
+Deno.test("config: paths of adapters are relative to the file", async () => {
+  const config = { models: { a: { ...TELLER, lora: ["tune=./no-such", "~/neither"] } } };
+  const { code, stderr } = await withConfig(config, ["run", "a", "Once"]);
+  assertEquals(code, 1);
+  assertMatch(stderr, /no such file or folder.*\/forge\/no-such"/);
 });
 
 Deno.test("config: an error names the file, the key and the valid values", async () => {

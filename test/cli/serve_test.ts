@@ -1,6 +1,7 @@
 /** Tests `forge serve` as a process: its output, its address and its end. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { basename } from "node:path";
+import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeEndlessLlama } from "../support/tiny_llama.ts";
 import { denoArgs, forge } from "./forge.ts";
@@ -110,8 +111,14 @@ Deno.test("serve: prints its address on one line, answers over HTTP and ends on 
 });
 
 Deno.test("serve: replicas answer as one model does", async () => {
-  const flags = ["--temp", "0", "-n", "5", "--device", "cpu", "-t", "2"];
-  await using server = await Server.start([...flags, "--data-parallel", "2"]);
+  const flags = ["--temp", "0", "-n", "5", "-t", "2"];
+  using folder = new TempFolder();
+  const model = { model: bundledModel(), device: "cpu", "data-parallel": 2 };
+  Deno.mkdirSync(folder.at("forge"));
+  folder.write("forge/config.json", { models: { two: model } });
+  await using server = await Server.start([...flags, "-m", "two"], {
+    XDG_CONFIG_HOME: folder.path,
+  });
   assertStringIncludes(server.shown, "context 1024, 64 at a time)");
   const prompts = ["Once upon a time", "The dog", "A bird", "One day"];
   const answers = await Promise.all(prompts.map(async (prompt) => {
@@ -119,7 +126,7 @@ Deno.test("serve: replicas answer as one model does", async () => {
     const response = await fetch(`${server.url}/v1/completions`, { method: "POST", body });
     return (await response.json()).choices[0].text;
   }));
-  const alone = await forge(["run", "--raw", "-p", prompts[1]!, ...flags]);
+  const alone = await forge(["run", "--raw", "-p", prompts[1]!, "--device", "cpu", ...flags]);
   assertEquals(answers[1], alone.stdout);
   assertEquals(new Set(answers).size, prompts.length);
   assertEquals((await (await fetch(`${server.url}/props`)).json()).total_slots, 64);

@@ -192,7 +192,7 @@ function takesNextWord({ kind }: OptionSpec): boolean {
 }
 
 function takesFile(spec: OptionSpec): boolean {
-  return "metavar" in spec && /FILE|MODEL/.test(spec.metavar);
+  return "metavar" in spec && /FILE|MODEL|DIR|PATH/.test(spec.metavar);
 }
 
 /** True if an argument of a command can be a file. */

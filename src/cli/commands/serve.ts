@@ -71,7 +71,8 @@ export async function serveModel(
 ): Promise<number> {
   const interrupted = context.interruptSignal();
   const stop = AbortSignal.any([interrupted, context.terminateSignal()]);
-  const settings = serveOptions(flags, context.verbose);
+  const parallel = sequencesAtATime(flags, operand);
+  const settings = serveOptions(flags, parallel, context.verbose);
   checkOptions(settings);
   const pool = poolOptions(flags, context.verbose);
   using progress = new Progress();
@@ -92,7 +93,7 @@ export async function serveModel(
     flags.modelsDir === undefined;
   if (isNamed) (await models.use(models.offered[0]!))[Symbol.dispose]();
   handler = createHandler(models, settings);
-  await writeStderr(describe(server.url, models, sequencesAtATime(flags), settings));
+  await writeStderr(describe(server.url, models, parallel, settings));
   onReady(server.url);
   if (!stop.aborted) {
     await new Promise((resolve) => stop.addEventListener("abort", resolve, { once: true }));
@@ -188,18 +189,21 @@ function poolOptions({ keepAlive, maxModels }: ServeFlags, verbose: boolean): Po
 }
 
 /** Returns the most sequences that all replicas of a model compute at a time. */
-function sequencesAtATime({ serveParallel = DEFAULT_PARALLEL, ...flags }: ServeFlags): number {
-  return serveParallel * countReplicas(replicaOptions(flags));
+function sequencesAtATime(flags: ServeFlags, operand: string | undefined): number {
+  const { serveParallel = DEFAULT_PARALLEL, serveModel = [] } = flags;
+  const replicas = [operand, ...serveModel]
+    .map((name) => countReplicas(replicaOptions(withModelDefaults(flags, name))));
+  return serveParallel * Math.max(...replicas);
 }
 
-function serveOptions(flags: ServeFlags, verbose: boolean): ServeOptions {
+function serveOptions(flags: ServeFlags, parallel: number, verbose: boolean): ServeOptions {
   const { host = DEFAULT_HOST, maxQueue = DEFAULT_QUEUE } = flags;
   return {
     names: flags.alias,
     apiKey: flags.apiKey ?? (Deno.env.get(API_KEY_VARIABLE) || undefined),
     corsOrigin: flags.cors,
     anyHost: !/^(localhost|127\.[\d.]+|\[?::1\]?)$/.test(host),
-    maxAnswers: sequencesAtATime(flags) + maxQueue,
+    maxAnswers: parallel + maxQueue,
     onError: (error) => void writeStderr(errorText(error, verbose)),
   };
 }

@@ -7,7 +7,7 @@
  */
 import { dirname, join } from "node:path";
 import { ForgeError } from "../../errors.ts";
-import { exists } from "../../formats/file.ts";
+import { exists, expandHome, homeFolder } from "../../formats/file.ts";
 import {
   isJsonObject,
   type JsonObject,
@@ -15,19 +15,26 @@ import {
   readJsonObject,
 } from "../../formats/json.ts";
 import { quote, quoteList } from "../../formats/quote.ts";
-import { GENERATION_FLAGS, LOADING_FLAGS } from "../options/flags.ts";
+import { GENERATION_FLAGS, LOADING_FLAGS, REPLICA_FLAGS } from "../options/flags.ts";
 import { type OptionName, OPTIONS } from "../options/options.ts";
 import { longFlag } from "../options/types.ts";
 import { parseOptionValue } from "../options/value.ts";
 
 /** Options that a model may have in the file, by their keys: long flags without dashes. */
 const VALID_OPTIONS: ReadonlyMap<string, OptionName> = new Map(
-  ([...LOADING_FLAGS, ...GENERATION_FLAGS, "system", "thinking"] as const)
+  ([...LOADING_FLAGS, ...REPLICA_FLAGS, ...GENERATION_FLAGS, "system", "thinking"] as const)
     .map((name) => [keyOf(name), name]),
 );
 
-/** Keys whose values name files, or models that may be files. */
-const PATH_KEYS = ["model", "draft-model", "chat-template"];
+/** Keys whose values name files or folders, or models that may be files. */
+const PATH_KEYS = ["model", "draft-model", "chat-template", "kv-dir", "lora"];
+
+/** Keys of the file that a given flag replaces together with its own. */
+const REPLACED: Partial<Record<OptionName, readonly OptionName[]>> = {
+  device: ["devices"],
+  devices: ["device", "dataParallel"],
+  dataParallel: ["devices"],
+};
 
 /** A model in the file. */
 interface ConfiguredModel {
@@ -58,10 +65,12 @@ export function configuredModel(name: string): ConfiguredModel | undefined {
 export function withModelDefaults<T extends object>(flags: T, name: string | undefined): T {
   const known = name === undefined ? undefined : configuredModel(name);
   if (known === undefined) return flags;
-  const defaults = Object.keys(flags).flatMap((option) => {
-    const isGiven = ![undefined, false].includes(flags[option as keyof T] as undefined);
-    const key = keyOf(option as OptionName);
-    return isGiven || !known.options.has(key) ? [] : [[option, known.options.get(key)]];
+  const names = Object.keys(flags) as (OptionName & keyof T)[];
+  const given = names.filter((name) => flags[name] !== undefined && flags[name] !== false);
+  const replaced = new Set([...given, ...given.flatMap((name) => REPLACED[name] ?? [])]);
+  const defaults = names.flatMap((name) => {
+    const key = keyOf(name);
+    return replaced.has(name) || !known.options.has(key) ? [] : [[name, known.options.get(key)]];
   });
   return { ...flags, ...Object.fromEntries(defaults) };
 }
@@ -72,7 +81,7 @@ function keyOf(name: OptionName): string {
 
 /** Returns the path of the file; `undefined` if no home folder is known. */
 function configPath(): string | undefined {
-  const home = Deno.env.get("HOME") ?? Deno.env.get("USERPROFILE");
+  const home = homeFolder();
   const base = Deno.env.get("XDG_CONFIG_HOME") || (home && join(home, ".config"));
   return base && join(base, "forge", "config.json");
 }
@@ -100,9 +109,7 @@ function readModel(path: string, name: string, value: JsonValue | undefined): Co
   const options = new Map<string, unknown>();
   for (const [key, given] of Object.entries(fields)) {
     if (given === undefined) continue;
-    const resolved = PATH_KEYS.includes(key) && typeof given === "string"
-      ? resolvePath(path, given)
-      : given;
+    const resolved = PATH_KEYS.includes(key) ? resolvePaths(path, given) : given;
     if (key === "model") options.set(key, resolved);
     else options.set(key, readOption(path, place, key, resolved));
   }
@@ -122,6 +129,7 @@ function readOption(path: string, place: string, key: string, value: JsonValue):
     throw invalidKey(path, `${place}.${key}`, ["model", ...VALID_OPTIONS.keys()]);
   }
   const spec = OPTIONS[name];
+  if (name === "devices" && Array.isArray(value)) value = value.join(",");
   if (spec.kind === "flag") {
     if (typeof value === "boolean") return value;
     const problem = `${place}.${key} is ${JSON.stringify(value)}; valid is true or false`;
@@ -141,10 +149,15 @@ function readOption(path: string, place: string, key: string, value: JsonValue):
   return parsed;
 }
 
-/** Resolves `~/` to the home folder, and a path that starts with a dot from the file's folder. */
-function resolvePath(path: string, given: string): string {
-  if (given.startsWith("~/")) return join(Deno.env.get("HOME") ?? "~", given.slice(2));
-  return given.startsWith(".") ? join(dirname(path), given) : given;
+/**
+ * Resolves `~/` to the home folder, and paths that start with a dot from the file's folder. The name
+ * of an adapter may precede its path.
+ */
+function resolvePaths(path: string, given: JsonValue): JsonValue {
+  if (Array.isArray(given)) return given.map((one) => resolvePaths(path, one));
+  if (typeof given !== "string") return given;
+  const [, name = "", file = given] = /^([\w.-]+=)(?=[.~])(.+)$/s.exec(given) ?? [];
+  return name + (file.startsWith(".") ? join(dirname(path), file) : expandHome(file));
 }
 
 function asObject(path: string, place: string, value: JsonValue | undefined): JsonObject {
