@@ -56,7 +56,7 @@ interface FolderContents {
 export function folderAsGguf(backend: Backend, checkpoint: Checkpoint): FolderContents {
   const rules = ggufRules(checkpoint);
   const collected = new Collector();
-  const { lm } = loadModel(backend, checkpoint, { sink: collected });
+  const { lm } = loadModel(backend, checkpoint, { sink: collected, drafts: rules.mayPredict });
   if (!lm.hasHead) {
     throw new ForgeError(
       "unsupported",
@@ -114,7 +114,10 @@ interface TracedOperation {
   readonly operands: Readonly<Record<string, string | number | readonly number[]>>;
 }
 
-/** Records the step of a model. Weights are numbered as they are used first. */
+/**
+ * Records the step of a model, then the one of its head for drafts, if any. Weights are numbered as
+ * they are used first.
+ */
 function traceOf(backend: Backend, lm: CausalLm): TracedOperation[] {
   const operations: TracedOperation[] = [];
   const weights = new Map<number, number>();
@@ -144,11 +147,9 @@ function traceOf(backend: Backend, lm: CausalLm): TracedOperation[] {
     finish: (): Promise<Step> => Promise.reject(new Error("a trace cannot be run")),
   });
   const caches = (count: number) => Array.from({ length: count }, (_, handle) => ({ handle }));
-  lm.forward?.(
-    recorder,
-    caches(lm.kvLayers.length) as unknown as KvCache[],
-    caches(lm.stateLayers.length) as unknown as StateCache[],
-  );
+  const kv = caches(lm.kvLayers.length) as unknown as KvCache[];
+  lm.forward?.(recorder, kv, caches(lm.stateLayers.length) as unknown as StateCache[]);
+  lm.draft?.(recorder, kv);
   const { contextLength } = lm;
   return [...operations, { name: "end", operands: { "context length": contextLength } }];
 }
@@ -164,7 +165,7 @@ function assertSameStep(
   const expected = own.map((operation) => asWritten(operation, rules));
   let difference: string | undefined;
   try {
-    const { lm } = loadModel(device, device.checkpoint(checkpoint.path));
+    const { lm } = loadModel(device, device.checkpoint(checkpoint.path), { drafts: true });
     const written = traceOf(device, lm);
     const length = Math.max(own.length, written.length);
     for (let i = 0; i < length && difference === undefined; i++) {

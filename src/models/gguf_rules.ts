@@ -18,6 +18,13 @@ export interface GgufRules {
   readonly reordersHeads?: boolean;
   /** True if 1 is added to the weights of norms. @default false */
   readonly addsToNorms?: boolean;
+  /**
+   * True if files of the architecture may hold a layer for multi-token prediction, which llama.cpp
+   * would run as one of the model's own in others.
+   *
+   * @default false
+   */
+  readonly mayPredict?: boolean;
 }
 
 /** Rows of a weight that form a tensor of a GGUF file. */

@@ -15,8 +15,8 @@ export const deepseek: Family = {
   gguf: ["deepseek2"],
   writes: {
     deepseek_v2: { architecture: "deepseek2" },
-    deepseek_v3: { architecture: "deepseek2" },
-    kimi_k2: { architecture: "deepseek2" },
+    deepseek_v3: { architecture: "deepseek2", mayPredict: true },
+    kimi_k2: { architecture: "deepseek2", mayPredict: true },
   },
   load(source) {
     const { config } = source;

@@ -40,7 +40,7 @@ export const glm4: Family = {
 export const glm4Moe: Family = {
   huggingFace: ["glm4_moe"],
   gguf: ["glm4moe"],
-  writes: { glm4_moe: { architecture: "glm4moe" } },
+  writes: { glm4_moe: { architecture: "glm4moe", mayPredict: true } },
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);

@@ -222,9 +222,15 @@ export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: Decode
     recorder.embed(embedding.weight, parts.embeddingScale);
   const { vocabSize } = embedding;
   const draftHead = source.draftHead !== undefined
-    ? loadEagleHead(source, source.draftHead, { config: c, vocabSize, kvLayers, embed })
+    ? loadEagleHead(source, source.draftHead, {
+      config: c,
+      vocabSize,
+      kvLayers,
+      embed,
+      logits: head.logits,
+    })
     : parts.predictor &&
-      loadDraftHead(source, c, { ...parts.predictor, kvLayers, embed, loadNorm });
+      loadDraftHead(source, c, { ...parts.predictor, kvLayers, embed, loadNorm, finalNorm });
   const hidden = (pass: ForwardPass, head?: DraftHead): Value => {
     let h = embed(pass);
     parts.begin?.(pass, h);

@@ -15,17 +15,18 @@ import type { DecoderConfig } from "../config/decoder_config.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 import type { Block } from "./blocks.ts";
 
-/** Names of the tensors around the layer, where `prefix` is that of the layer. */
+/** Names of the head's tensors. */
 interface Layout {
+  /** Prefixes of the tensors around the layer. */
   readonly frame: (nLayers: number) => readonly [huggingFace: string, gguf: string];
+  /** Prefixes of the tensors of the layer. */
   readonly layer: (nLayers: number) => readonly [huggingFace: string, gguf: string];
   readonly embeddingNorm: TensorName;
   readonly hiddenNorm: TensorName;
   /** Maps `(embedding | hidden state)` to the input of the layer. */
   readonly projection: TensorName;
-  readonly finalNorm: TensorName;
-  /** Copies of the model's embedding and output matrix, which are not loaded. */
-  readonly copies: readonly TensorName[];
+  /** @default the model's last norm */
+  readonly finalNorm?: TensorName;
 }
 
 const LAYOUTS: readonly Layout[] = [
@@ -37,7 +38,6 @@ const LAYOUTS: readonly Layout[] = [
     hiddenNorm: ["hnorm", "hnorm"],
     projection: ["eh_proj", "eh_proj"],
     finalNorm: ["shared_head.norm", "shared_head_norm"],
-    copies: [["embed_tokens", "embed_tokens"], ["shared_head.head", "shared_head_head"]],
   },
   // Qwen3-Next and Qwen3.5.
   {
@@ -47,7 +47,14 @@ const LAYOUTS: readonly Layout[] = [
     hiddenNorm: ["pre_fc_norm_hidden", undefined],
     projection: ["fc", undefined],
     finalNorm: ["norm", undefined],
-    copies: [],
+  },
+  // ERNIE 4.5 with experts.
+  {
+    frame: () => ["model.mtp_", "mtp_"],
+    layer: () => ["model.mtp_block.0.", "mtp_block.0."],
+    embeddingNorm: ["emb_norm.0", undefined],
+    hiddenNorm: ["hidden_norm.0", undefined],
+    projection: ["linear_proj.0", undefined],
   },
 ];
 
@@ -57,6 +64,7 @@ interface DraftHeadParts {
   readonly kvLayers: readonly LayerKvShape[];
   readonly embed: (pass: ForwardPass) => Value;
   readonly loadNorm: (weights: WeightLoader, name: TensorName) => Block;
+  readonly finalNorm: Block;
   readonly inputNorm: TensorName;
   readonly mlpNorm: TensorName;
   /** Load the blocks of layer `nLayers`. */
@@ -89,7 +97,7 @@ export interface DraftHead {
  * layers, for a draft token each; the first one is used for all.
  */
 export function loadDraftHead(
-  { weights, drafts }: ModelSource,
+  { config, weights, drafts }: ModelSource,
   c: DecoderConfig,
   parts: DraftHeadParts,
 ): DraftHead | undefined {
@@ -101,10 +109,9 @@ export function loadDraftHead(
   );
   if (layout === undefined) return undefined;
   const frame = weights.under(layout.frame(c.nLayers));
-  for (const name of layout.copies) frame.has(name);
   const embeddingNorm = parts.loadNorm(frame, layout.embeddingNorm);
   const hiddenNorm = parts.loadNorm(frame, layout.hiddenNorm);
-  const finalNorm = parts.loadNorm(frame, layout.finalNorm);
+  const finalNorm = layout.finalNorm ? parts.loadNorm(frame, layout.finalNorm) : parts.finalNorm;
   const { hiddenSize } = c;
   const projection: Weight = frame.matrix(layout.projection, hiddenSize, 2 * hiddenSize);
   const layer = weights.under(layout.layer(c.nLayers));
@@ -114,6 +121,8 @@ export function loadDraftHead(
   if (append === undefined) return undefined;
   const mlpNorm = parts.loadNorm(layer, parts.mlpNorm);
   const mlp = parts.mlp(layer, c.nLayers);
+  config.sink?.setting("block_count", ["u32", c.nLayers + 1]);
+  config.sink?.setting("nextn_predict_layers", ["u32", 1]);
   const kept = parts.kvLayers.length + 1;
 
   /** Records the input of the layer, given the hidden states of the tokens before. */

@@ -9,6 +9,7 @@ import type { JsonObject } from "../../../src/formats/json.ts";
 import { float32Tensor } from "../../../src/formats/tensor_data.ts";
 import { loadModel } from "../../../src/models/registry.ts";
 import { writeModelFolder } from "../../support/safetensors_writer.ts";
+import { filledTensors } from "./generated.ts";
 import type { FloatTensor } from "./tiny_gguf.ts";
 
 export const PROMPT = [7, 30, 2, 99, 30, 2, 51, 8, 120, 64, 3];
@@ -26,6 +27,24 @@ export function writeFolder(
     float32Tensor(name, shape, Float32Array.from(values))
   );
   writeModelFolder(path, { "config.json": config }, data);
+}
+
+/** Returns a layer for multi-token prediction in DeepSeek-V3's layout: one of the shapes of the last. */
+export function draftLayer(
+  model: readonly FloatTensor[],
+  { num_hidden_layers, hidden_size }: JsonObject,
+): FloatTensor[] {
+  const nLayers = Number(num_hidden_layers), hidden = Number(hidden_size);
+  const last = `model.layers.${nLayers - 1}.`, own = `model.layers.${nLayers}.`;
+  const shapes = model.filter(({ name }) => name.startsWith(last))
+    .map(({ name, shape }) => [name.replace(last, own), shape] as const);
+  return filledTensors({
+    ...Object.fromEntries(shapes),
+    [`${own}enorm.weight`]: [hidden],
+    [`${own}hnorm.weight`]: [hidden],
+    [`${own}eh_proj.weight`]: [hidden, 2 * hidden],
+    [`${own}shared_head.norm.weight`]: [hidden],
+  });
 }
 
 /** Runs `use` with a runner of a model with its head, or another one, with F32 caches. */

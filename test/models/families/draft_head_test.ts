@@ -28,7 +28,8 @@ interface Names {
   readonly embeddingNorm: string;
   readonly hiddenNorm: string;
   readonly projection: string;
-  readonly finalNorm: string;
+  /** @default the model's */
+  readonly finalNorm?: string;
 }
 
 const deepseekNames = (nLayers: number): Names => ({
@@ -49,6 +50,14 @@ const QWEN_NAMES: Names = {
   finalNorm: "norm",
 };
 
+const ERNIE_NAMES: Names = {
+  frame: "model.mtp_",
+  layer: "model.mtp_block.0.",
+  embeddingNorm: "emb_norm.0",
+  hiddenNorm: "hidden_norm.0",
+  projection: "linear_proj.0",
+};
+
 interface Case {
   readonly name: string;
   readonly source: "generated" | "published";
@@ -57,6 +66,8 @@ interface Case {
   readonly oneLayer: JsonObject;
   /** Added to the weights of norms. */
   readonly normOffset: number;
+  /** Layer of the model with the tensors of the head's. @default the last */
+  readonly like?: number;
 }
 
 const deepseek: Omit<Case, "name" | "oneLayer"> = {
@@ -77,6 +88,13 @@ const CASES: readonly Case[] = [
   { ...deepseek, name: "glm4_moe_lite", oneLayer: { mlp_layer_types: ["sparse"] } },
   { ...qwen, name: "qwen3_next" },
   { ...qwen, name: "qwen3_5_moe_text" },
+  {
+    ...deepseek,
+    name: "ernie4_5_moe",
+    names: () => ERNIE_NAMES,
+    oneLayer: { moe_layer_start_index: 1 },
+    like: 0,
+  },
 ];
 
 /** Returns the hidden states of all tokens after the last norm, and the logits after the last. */
@@ -101,13 +119,13 @@ function logSoftmax(logits: Float32Array): Float64Array {
   return Float64Array.from(logits, (logit) => logit - largest - Math.log(total));
 }
 
-for (const { name, source, names, oneLayer, normOffset } of CASES) {
+for (const { name, source, names, oneLayer, normOffset, like } of CASES) {
   Deno.test(`the draft head of ${name} computes what its description says`, async () => {
     const { config } = (source === "generated" ? generated : published).models[name]!;
     const model = source === "generated" ? generatedTensors(name, config) : publishedTensors(name);
     const nLayers = Number(config.num_hidden_layers), hidden = Number(config.hidden_size);
     const { frame, layer, embeddingNorm, hiddenNorm, projection, finalNorm } = names(nLayers);
-    const last = `model.layers.${nLayers - 1}.`;
+    const last = `model.layers.${like ?? nLayers - 1}.`;
     const shapes = Object.fromEntries(
       model.filter(({ name }) => name.startsWith(last))
         .map(({ name, shape }) => [name.replace(last, layer), shape]),
@@ -117,7 +135,7 @@ for (const { name, source, names, oneLayer, normOffset } of CASES) {
       [`${frame}${embeddingNorm}.weight`]: [hidden],
       [`${frame}${hiddenNorm}.weight`]: [hidden],
       [`${frame}${projection}.weight`]: [hidden, 2 * hidden],
-      [`${frame}${finalNorm}.weight`]: [hidden],
+      ...(finalNorm === undefined ? {} : { [`${frame}${finalNorm}.weight`]: [hidden] }),
     });
     const valuesOf = (name: string) =>
       [...model, ...own].find((tensor) => tensor.name === name)!.values;
@@ -157,7 +175,7 @@ for (const { name, source, names, oneLayer, normOffset } of CASES) {
         {
           name: "model.norm.weight",
           shape: [hidden],
-          values: valuesOf(`${frame}${finalNorm}.weight`),
+          values: valuesOf(finalNorm ? `${frame}${finalNorm}.weight` : "model.norm.weight"),
         },
         ...model.filter(({ name }) => name === "lm_head.weight"),
         ...own.filter(({ name }) => Object.hasOwn(shapes, name))

@@ -1,8 +1,10 @@
 /** Compares EAGLE-3 heads with a plain computation of their description, and of the model's layers. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import type { GgufField } from "../../../src/formats/gguf/writer.ts";
 import type { JsonObject } from "../../../src/formats/json.ts";
 import { float32Tensor, type TensorData } from "../../../src/formats/tensor_data.ts";
 import { ForgeError, type GenerateOptions, load } from "../../../src/mod.ts";
+import { encodeGguf } from "../../support/parts.ts";
 import { Random } from "../../support/random.ts";
 import { writeModelFolder } from "../../support/safetensors_writer.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
@@ -58,11 +60,17 @@ interface Head {
   readonly layer?: string;
   /** @default that of {@linkcode TOKENS} */
   readonly offsets?: readonly number[];
+  /** Tensors to leave out. @default none */
+  readonly without?: RegExp;
 }
 
-function writeHead(path: string, { config, layer = "midlayer.", offsets }: Head = {}): Tensors {
-  const tensors = new Map(
-    Object.entries(SHAPES).map(([name, shape]) => {
+/** Returns random tensors of a head. */
+function headTensors({ config, without }: Head = {}): Tensors {
+  const settings = { ...config, ...config?.eagle_config as JsonObject | undefined };
+  const isFusionNormed = settings.norm_before_fc === true;
+  const shapes = { ...SHAPES, ...(isFusionNormed ? { "input_norm.weight": [3 * HIDDEN] } : {}) };
+  return new Map(
+    Object.entries(shapes).filter(([name]) => !without?.test(name)).map(([name, shape]) => {
       const count = shape.reduce((product, size) => product * size, 1);
       const values = shape.length === 1
         ? new Random(name, 1).normals(count, 0.2).map((value) => 1 + value)
@@ -70,13 +78,107 @@ function writeHead(path: string, { config, layer = "midlayer.", offsets }: Head 
       return [name, Float32Array.from(values)];
     }),
   );
-  const d2t = BigInt64Array.from(offsets ?? TOKENS.map((token, id) => token - id), BigInt);
+}
+
+const shapeOf = (name: string, { length }: Float32Array) => SHAPES[name] ?? [length];
+
+function writeHead(path: string, head: Head = {}): Tensors {
+  const { config, layer = "midlayer.", offsets, without } = head;
+  const tensors = headTensors(head);
   const data: TensorData[] = [...tensors].map(([name, values]) =>
-    float32Tensor(name.replace("midlayer.", layer), SHAPES[name]!, Float32Array.from(values))
+    float32Tensor(
+      name.replace("midlayer.", layer),
+      shapeOf(name, values),
+      Float32Array.from(values),
+    )
   );
-  data.push({ name: "d2t", type: "I64", shape: [DRAFTED], data: new Uint8Array(d2t.buffer) });
-  data.push({ name: "t2d", type: "BOOL", shape: [VOCABULARY], data: new Uint8Array(VOCABULARY) });
+  if (!without?.test("d2t")) {
+    const d2t = BigInt64Array.from(offsets ?? TOKENS.map((token, id) => token - id), BigInt);
+    data.push({ name: "d2t", type: "I64", shape: [DRAFTED], data: new Uint8Array(d2t.buffer) });
+    data.push({ name: "t2d", type: "BOOL", shape: [VOCABULARY], data: new Uint8Array(VOCABULARY) });
+  }
   writeModelFolder(path, { "config.json": { ...CONFIG, ...config } }, data);
+  return tensors;
+}
+
+/** Writes a folder in the layout of the library speculators, which nests the settings of the layer. */
+function writeSpeculator(path: string, { config }: Head): Tensors {
+  const { hidden_size, intermediate_size, num_hidden_layers, ...rest } = CONFIG;
+  return writeHead(path, {
+    layer: "layers.0.",
+    config: {
+      architectures: ["Eagle3Speculator"],
+      model_type: "speculator_model",
+      transformer_layer_config: {
+        ...rest,
+        architectures: ["LlamaForCausalLM"],
+        hidden_size: hidden_size!,
+        intermediate_size: intermediate_size!,
+        num_hidden_layers: num_hidden_layers!,
+      },
+      hidden_size: 1,
+      eagle_config: null,
+      eagle_aux_hidden_state_layer_ids: [0, 1, 2],
+      ...config,
+    },
+  });
+}
+
+const GGUF_NAMES: Readonly<Record<string, string>> = {
+  "fc.weight": "fc.weight",
+  "input_norm.weight": "enc.output_norm.weight",
+  "norm.weight": "output_norm.weight",
+  "lm_head.weight": "output.weight",
+  "midlayer.input_layernorm.weight": "blk.0.attn_norm.weight",
+  "midlayer.hidden_norm.weight": "blk.0.attn_norm_2.weight",
+  "midlayer.post_attention_layernorm.weight": "blk.0.ffn_norm.weight",
+  "midlayer.self_attn.q_proj.weight": "blk.0.attn_q.weight",
+  "midlayer.self_attn.k_proj.weight": "blk.0.attn_k.weight",
+  "midlayer.self_attn.v_proj.weight": "blk.0.attn_v.weight",
+  "midlayer.self_attn.o_proj.weight": "blk.0.attn_output.weight",
+  "midlayer.mlp.gate_proj.weight": "blk.0.ffn_gate.weight",
+  "midlayer.mlp.up_proj.weight": "blk.0.ffn_up.weight",
+  "midlayer.mlp.down_proj.weight": "blk.0.ffn_down.weight",
+};
+
+/** Reorders the rows of each head, so that rotated pairs are neighbours. */
+function interleaved(values: Float32Array, cols: number): Float32Array<ArrayBuffer> {
+  return Float32Array.from(values, (_, i) => {
+    const row = Math.floor(i / cols), inHead = row % DIM;
+    const from = row - inHead + (inHead % 2) * (DIM / 2) + Math.floor(inHead / 2);
+    return values[from * cols + i % cols]!;
+  });
+}
+
+/** Writes a head as llama.cpp's converter does: tokens as ids of the model, heads in pairs. */
+function writeGgufHead(path: string, head: Head): Tensors {
+  const tensors = headTensors(head);
+  const settings: Readonly<Record<string, GgufField>> = {
+    block_count: ["u32", 1],
+    context_length: ["u32", 256],
+    embedding_length: ["u32", HIDDEN],
+    feed_forward_length: ["u32", MLP],
+    "attention.head_count": ["u32", HEADS],
+    "attention.head_count_kv": ["u32", KV_HEADS],
+    "attention.layer_norm_rms_epsilon": ["f32", EPS],
+    "attention.key_length": ["u32", DIM],
+    "rope.freq_base": ["f32", 10000],
+    target_layers: ["array", "i32", [0, 1, 2]],
+    target_hidden_size: ["u32", HIDDEN],
+    norm_before_residual: ["bool", head.config?.norm_before_residual === true],
+    norm_before_fc: ["bool", head.config?.norm_before_fc === true],
+  };
+  const data: TensorData[] = [...tensors].map(([name, values]) => {
+    const own = /[qk]_proj/.test(name)
+      ? interleaved(values, 2 * HIDDEN)
+      : Float32Array.from(values);
+    return float32Tensor(GGUF_NAMES[name]!, shapeOf(name, values), own);
+  });
+  const d2t = new Uint8Array(BigInt64Array.from(TOKENS, BigInt).buffer);
+  data.push({ name: "d2t", type: "I64", shape: [DRAFTED], data: d2t });
+  const metadata: Record<string, GgufField> = { "general.architecture": ["string", "eagle3"] };
+  for (const [key, field] of Object.entries(settings)) metadata[`eagle3.${key}`] = field;
+  Deno.writeFileSync(path, encodeGguf({ metadata, tensors: data }));
   return tensors;
 }
 
@@ -152,12 +254,26 @@ function writeModel(path: string): Tensors {
   return tensors;
 }
 
-for (const [name, isNormedFirst] of [["midlayer.", false], ["layers.0.", true]] as const) {
-  Deno.test(`an EAGLE-3 head (${name}) computes what its description says`, async () => {
+const FORMS: readonly [
+  name: string,
+  write: (path: string, head: Head) => Tensors,
+  config: JsonObject,
+][] = [
+  ["folder of EAGLE", writeHead, {}],
+  ["folder of NVIDIA", writeHead, {
+    eagle_config: { eagle_aux_hidden_state_layer_ids: [-1, 0, 1], norm_before_fc: true },
+  }],
+  ["folder of speculators", writeSpeculator, { norm_before_residual: true }],
+  ["GGUF file", writeGgufHead, { norm_before_fc: true }],
+  ["GGUF file, residual after the norm", writeGgufHead, { norm_before_residual: true }],
+];
+
+for (const [name, write, config] of FORMS) {
+  Deno.test(`an EAGLE-3 head in a ${name} computes what its description says`, async () => {
     using folder = new TempFolder();
     const model = writeModel(folder.at("model"));
-    const config = { norm_before_residual: isNormedFirst };
-    const head = writeHead(folder.at("head"), { layer: name, config });
+    const head = write(folder.at("head"), { config });
+    const isNormedFirst = "norm_before_residual" in config;
     const prompt = PROMPT.map((token) => token % VOCABULARY);
     const tops = await withRunner(
       folder.at("model"),
@@ -178,11 +294,11 @@ for (const [name, isNormedFirst] of [["midlayer.", false], ["layers.0.", true]] 
     }
     const of = (name: string) => head.get(`${name}.weight`)!;
     const tokens = [...prompt];
-    const before = prompt.map((_, i) =>
-      i === 0
-        ? new Float64Array(HIDDEN)
-        : times(of("fc"), captured.flatMap((states) => [...states[i - 1]!]))
-    );
+    const before = prompt.map((_, i) => {
+      if (i === 0) return new Float64Array(HIDDEN);
+      const all = Float64Array.from(captured.flatMap((states) => [...states[i - 1]!]));
+      return times(of("fc"), head.has("input_norm.weight") ? normed(all, of("input_norm")) : all);
+    });
     for (const [i, top] of tops.entries()) {
       const hidden = before.map((state) => normed(state, of("midlayer.hidden_norm")));
       const inputs = tokens.map((token, position) =>
@@ -248,6 +364,10 @@ Deno.test("EAGLE-3 heads that do not fit the model are rejected", async () => {
     "reads the inputs of layers 2, 1, -1; the model has 2",
   );
   await refused({ offsets: TOKENS.map(() => 90) }, "maps token 7 to 97; valid is 0 to 96");
-  await refused({ config: { draft_vocab_size: 41 } }, "lm_head.weight");
+  await refused({ config: { draft_vocab_size: 41 } }, '"d2t" has the shape [40]');
   await refused({ config: { hidden_size: 32 } }, "fc.weight");
+  await refused({ config: { num_hidden_layers: 2 } }, "has 2 layers; forge supports 1");
+  await refused({ config: { fc_norm: true } }, 'sets "fc_norm", which forge does not support');
+  await refused({ without: /lm_head/ }, "has a d2t, but no output matrix");
+  await refused({ without: /d2t/ }, "has 40 tokens and no d2t; the model has 97");
 });

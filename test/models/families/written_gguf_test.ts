@@ -13,6 +13,7 @@ import { sharedAvailable, sharedPath } from "../../support/shared.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
 import { writeRandomLlama } from "../../support/tiny_llama.ts";
 import { assertClose, readJson } from "../reference_check.ts";
+import { draftAfterPrompt, draftLayer, withRunner } from "./draft_head.ts";
 import { generated, generatedTensors, published, publishedTensors } from "./generated.ts";
 
 const REFERENCE = { device: "reference" } as const;
@@ -30,15 +31,20 @@ function tokenizerJson(): Readonly<Record<string, unknown>> {
 
 const tokenizer = tokenizerJson();
 
-/** Writes a model of `generated.json` or `published.json`. */
-function writeModel(path: string, name: string): void {
+/**
+ * Writes a model of `generated.json` or `published.json`.
+ *
+ * @param predicts true to add a layer for multi-token prediction
+ */
+function writeModel(path: string, name: string, predicts = false): void {
   const isGenerated = Object.hasOwn(generated.models, name);
   const { config } = (isGenerated ? generated : published).models[name]!;
   const tensors = isGenerated ? generatedTensors(name, config) : publishedTensors(name);
   writeModelFolder(
     path,
     { "config.json": config, "tokenizer.json": tokenizer },
-    tensors.map(({ name, shape, values }) => float32Tensor(name, shape, values)),
+    [...tensors, ...predicts ? draftLayer(tensors, config) : []]
+      .map(({ name, shape, values }) => float32Tensor(name, shape, values)),
   );
 }
 
@@ -77,6 +83,32 @@ for (const name of WRITTEN) {
     assertClose(await written.logits(prompt), await own.logits(prompt), 1e-6);
   });
 }
+
+Deno.test("a layer for multi-token prediction is written as GGUF, and drafts the same tokens", async () => {
+  using folder = new TempFolder();
+  writeModel(folder.at("model"), "glm4_moe", true);
+  await quantize(folder.at("model"), folder.at("model.gguf"), { type: "F32" });
+  const [expected, actual] = await Promise.all(
+    ["model", "model.gguf"].map((name) =>
+      withRunner(folder.at(name), (runner) => draftAfterPrompt(runner))
+    ),
+  );
+  const ids = (tops: typeof expected) => tops!.map((top) => top.map(({ token }) => token));
+  assertEquals(ids(actual), ids(expected));
+  await quantize(folder.at("model.gguf"), folder.at("small.gguf"), { type: "Q8_0" });
+  const complete = async (speculate: "off" | number) => {
+    await using model = await load(folder.at("small.gguf"), {
+      device: "cpu",
+      threads: 1,
+      speculate,
+    });
+    const prompt = Int32Array.from(generated.prompt_ids);
+    return await model.complete(prompt, { temperature: 1, seed: 3, maxTokens: 40 });
+  };
+  const [plain, drafting] = [await complete("off"), await complete(2)];
+  assertEquals(drafting.tokenIds, plain.tokenIds);
+  assert(drafting.timings.drafted > 5, `only ${drafting.timings.drafted} drafted`);
+});
 
 /** Models with settings that GGUF lacks, and families that are not written, with the reason. */
 const REJECTED: Readonly<Record<string, string>> = {
