@@ -22,12 +22,14 @@ import { MAX_COMPLETIONS } from "./limits.ts";
 import { asLoaded, type LoadOptions } from "./load/options.ts";
 import type { MemoryUse } from "./cache/memory.ts";
 import {
+  ADAPTER_CHOICE,
   anySignal,
   checkArgument,
   checkOptions,
   checkWholeNumber,
   GENERATE_OPTIONS,
   type GenerateOptions,
+  SIGNAL,
   STRING,
   STRINGS,
   TEXTS,
@@ -62,6 +64,9 @@ import {
   type Piece,
   resolveRequest,
 } from "./generation/request.ts";
+
+/** Check of the options of calls that only choose adapters. */
+const CHOICE = { lora: ADAPTER_CHOICE };
 
 /**
  * Model that is ready to generate, opened by {@linkcode load}. Close it, or declare it with `await
@@ -420,10 +425,11 @@ export class Model implements AsyncDisposable {
    */
   async loadPrompt(
     path: string,
-    { lora }: Pick<GenerateOptions, "lora"> = {},
+    options: Pick<GenerateOptions, "lora"> = {},
   ): Promise<Int32Array> {
     checkArgument("the path", path, STRING);
-    const adapters = this.#adapters.resolve(lora);
+    checkOptions("loadPrompt", options, CHOICE);
+    const adapters = this.#adapters.resolve(options.lora);
     let tokens: Int32Array = new Int32Array();
     for (const replica of this.#working) {
       const { runner, scheduler } = replica;
@@ -439,10 +445,11 @@ export class Model implements AsyncDisposable {
    */
   async logits(
     prompt: string | Int32Array,
-    { lora }: Pick<GenerateOptions, "lora"> = {},
+    options: Pick<GenerateOptions, "lora"> = {},
   ): Promise<Float32Array> {
+    checkOptions("logits", options, CHOICE);
     checkHead(this.checkpoint, this.#runner);
-    const adapters = this.#adapters.resolve(lora);
+    const adapters = this.#adapters.resolve(options.lora);
     const { tokens } = await this.encodePromptInSlices(prompt, { raw: true });
     checkFits(tokens.length, this.contextLength);
     return await this.#explained(lastLogits(this.#dispatcher, tokens, undefined, adapters));
@@ -466,6 +473,7 @@ export class Model implements AsyncDisposable {
   async score(tokens: Int32Array, signal?: AbortSignal): Promise<Float32Array> {
     checkHead(this.checkpoint, this.#runner);
     checkArgument("tokens", tokens, TOKENS);
+    if (signal !== undefined) checkArgument("signal", signal, SIGNAL);
     checkTokens(tokens, this.#runner.vocabSize);
     checkFits(tokens.length, this.contextLength);
     const adapters = this.#adapters.resolve(undefined);
@@ -518,6 +526,7 @@ export class Model implements AsyncDisposable {
    * @throws {ForgeError} `usage` for a value out of range
    */
   resolveSampling(options: SamplingOptions): ResolvedSampling {
+    checkOptions("sampling", options, GENERATE_OPTIONS);
     return resolveSampling(options, modelDefaults(this.checkpoint));
   }
 

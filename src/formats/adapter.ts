@@ -107,6 +107,8 @@ function openFolder(path: string): Adapter {
     const [, module, side] = FOLDER_TENSOR.exec(name) ?? [];
     return module === undefined ? undefined : [`${module}.weight`, side as "A" | "B"];
   });
+  const rankOf = readNumbers(config, "r", "rank_pattern", configPath);
+  const alphaOf = readNumbers(config, "lora_alpha", "alpha_pattern", configPath);
   return {
     kind: "safetensors",
     path,
@@ -117,7 +119,7 @@ function openFolder(path: string): Adapter {
       : undefined,
     pairs: pairs.map((pair) => {
       const module = pair.target.slice(0, -".weight".length);
-      const rank = numberFor(config, "r", "rank_pattern", module, configPath);
+      const rank = rankOf(module);
       if (rank !== pair.rank) {
         throw new ForgeError(
           "bad_model",
@@ -125,7 +127,7 @@ function openFolder(path: string): Adapter {
             `${CONFIG} implies ${rank}`,
         );
       }
-      const alpha = numberFor(config, "lora_alpha", "alpha_pattern", module, configPath);
+      const alpha = alphaOf(module);
       const divisor = config.use_rslora === true ? Math.sqrt(rank) : rank;
       return { ...pair, factor: alpha / divisor };
     }),
@@ -149,6 +151,13 @@ function checkConfig(config: JsonObject, path: string): void {
       `${quote(path)} has ${key} ${show(value)}, which forge does not compute`,
     );
   }
+  const { use_rslora: isStabilised = false } = config;
+  if (typeof (isStabilised ?? false) !== "boolean") {
+    throw new ForgeError(
+      "bad_model",
+      `${quote(path)} has use_rslora ${show(isStabilised)}; valid is true or false`,
+    );
+  }
   const start = config.init_lora_weights;
   if (typeof start === "string" && CHANGED_BASE.test(start)) {
     throw new ForgeError(
@@ -164,14 +173,20 @@ function checkConfig(config: JsonObject, path: string): void {
 /** Module names of rank_pattern and alpha_pattern; peft also takes regular expressions. */
 const MODULE_PATTERN = /^\^?(?:[\w-]|\\?\.)+\$?$/;
 
-/** Returns a number of the configuration for a module: that of the first pattern that it matches. */
-function numberFor(
+/** Most ends of a module's name that are looked up; the names in use have up to a dozen parts. */
+const MAX_ENDS = 64;
+
+/**
+ * Reads a number of the configuration, and the patterns that replace it for some modules.
+ *
+ * @returns the number for a module: that of the first pattern that it matches
+ */
+function readNumbers(
   config: JsonObject,
   key: "r" | "lora_alpha",
   patternsKey: "rank_pattern" | "alpha_pattern",
-  module: string,
   path: string,
-): number {
+): (module: string) => number {
   const patterns = config[patternsKey] ?? {};
   if (!isJsonObject(patterns)) {
     throw new ForgeError(
@@ -179,9 +194,9 @@ function numberFor(
       `${quote(path)}: ${patternsKey} is ${show(patterns)}; expected an object`,
     );
   }
-  let name: string = key;
-  let value = config[key];
-  for (const [pattern, own] of Object.entries(patterns)) {
+  // By whole name, or by end with its dot. Comparing each module with each pattern takes too long.
+  const known = new Map<string, { readonly index: number; readonly pattern: string }>();
+  for (const [index, pattern] of Object.keys(patterns).entries()) {
     if (!MODULE_PATTERN.test(pattern)) {
       throw new ForgeError(
         "unsupported",
@@ -190,18 +205,31 @@ function numberFor(
         }; forge reads names of modules`,
       );
     }
-    const isWhole = pattern.startsWith("^");
-    const wanted = pattern.replace(/^\^|\$$/g, "").replaceAll("\\.", ".");
-    if (module !== wanted && (isWhole || !module.endsWith(`.${wanted}`))) continue;
-    name = `${patternsKey} of ${quote(pattern)}`;
-    value = own;
-    break;
+    const name = pattern.replace(/^\^|\$$/g, "").replaceAll("\\.", ".");
+    const place = pattern.startsWith("^") ? name : `.${name}`;
+    if (!known.has(place)) known.set(place, { index, pattern });
   }
-  const isValid = typeof value === "number" && Number.isFinite(value) &&
-    (key === "r" ? Number.isInteger(value) && value >= 1 && value <= MAX_RANK : true);
-  if (isValid) return value as number;
-  const valid = key === "r" ? `a whole number from 1 to ${MAX_RANK}` : "a number";
-  throw new ForgeError("bad_model", `${quote(path)}: ${name} is ${show(value)}; valid is ${valid}`);
+  return (module) => {
+    const places = [module, `.${module}`];
+    for (let dot = module.lastIndexOf("."); dot > 0 && places.length < MAX_ENDS;) {
+      places.push(module.slice(dot));
+      dot = module.lastIndexOf(".", dot - 1);
+    }
+    const [first] = places.flatMap((place) => known.get(place) ?? [])
+      .sort((a, b) => a.index - b.index);
+    const value = first === undefined ? config[key] : patterns[first.pattern];
+    const isValid = typeof value === "number" && Number.isFinite(Math.fround(value)) &&
+      (key === "lora_alpha" || (Number.isInteger(value) && value >= 1 && value <= MAX_RANK));
+    if (isValid) return value;
+    const name = first === undefined ? key : `${patternsKey} of ${quote(first.pattern)}`;
+    const valid = key === "r"
+      ? `a whole number from 1 to ${MAX_RANK}`
+      : "a number of at most 3.4e38";
+    throw new ForgeError(
+      "bad_model",
+      `${quote(path)}: ${name} is ${show(value)}; valid is ${valid}`,
+    );
+  };
 }
 
 function openGguf(path: string): Adapter {
@@ -228,7 +256,7 @@ function openGguf(path: string): Adapter {
       } is applied from its invocation tokens on (aLoRA), which forge does not compute`,
     );
   }
-  const alpha = alphaOf(metadata, path);
+  const alpha = ggufAlpha(metadata, path);
   const pairs = pairUp(tensors, path, (name) => {
     const [, target, side] = /^(.+)\.lora_([ab])$/.exec(name) ?? [];
     return target === undefined ? undefined : [target, side === "a" ? "A" : "B"];
@@ -244,7 +272,7 @@ function openGguf(path: string): Adapter {
   };
 }
 
-function alphaOf(metadata: ReadonlyMap<string, GgufValue>, path: string): number {
+function ggufAlpha(metadata: ReadonlyMap<string, GgufValue>, path: string): number {
   const alpha = metadata.get("adapter.lora.alpha");
   if (typeof alpha === "number" && Number.isFinite(alpha)) return alpha;
   throw new ForgeError(

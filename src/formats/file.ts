@@ -175,6 +175,36 @@ export function isSameFile(one: FileIdentity, other: FileIdentity): boolean {
 }
 
 /**
+ * Rejects an output that is one of the files read, under any name.
+ *
+ * @param sources files, and folders whose files are read except for GGUF files
+ * @throws {ForgeError} `usage`
+ */
+export function checkNotRead(path: string, sources: readonly string[]): void {
+  const output = tryStat(path);
+  if (output === undefined) return;
+  const isRead = sources.some((source) => {
+    const info = tryStat(source);
+    const files = info?.isDirectory
+      ? listFolder(source).filter((name) => !name.endsWith(".gguf"))
+        .map((name) => tryStat(join(source, name)))
+      : [info];
+    return files.some((file) => file !== undefined && isSameFile(file, output));
+  });
+  if (!isRead) return;
+  throw new ForgeError("usage", `${quote(path)} is a file that is read; name another one to write`);
+}
+
+/** Returns the file information of `path`, or `undefined` if the system gives none. */
+function tryStat(path: string): Deno.FileInfo | undefined {
+  try {
+    return Deno.statSync(path);
+  } catch {
+    return undefined;
+  }
+}
+
+/**
  * Returns the file information of `path`, following links.
  *
  * @throws {ForgeError} `not_found` if it is missing or cannot be read
@@ -189,11 +219,7 @@ export function statPath(path: string): Deno.FileInfo {
 
 /** True if `path` is a regular file, following links. */
 export function isFile(path: string): boolean {
-  try {
-    return Deno.statSync(path).isFile;
-  } catch {
-    return false;
-  }
+  return tryStat(path)?.isFile ?? false;
 }
 
 /** Returns a key that differs between files, and between versions of one file. */

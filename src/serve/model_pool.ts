@@ -2,7 +2,13 @@
 import { basename } from "node:path";
 import type { DeviceMemory } from "../backend.ts";
 import type { Model } from "../engine/model.ts";
-import type { GenerateOptions } from "../engine/request/options.ts";
+import {
+  checkOptions,
+  FUNCTION,
+  type GenerateOptions,
+  NUMBER,
+  type OptionChecks,
+} from "../engine/request/options.ts";
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import type { JsonValue } from "../formats/json.ts";
@@ -37,6 +43,12 @@ export interface PoolOptions {
   readonly onChange?: (line: string) => void;
 }
 
+const POOL_OPTIONS: OptionChecks<PoolOptions> = {
+  maxLoaded: NUMBER,
+  keepAliveMs: NUMBER,
+  onChange: FUNCTION,
+};
+
 /** Models for `createHandler`. Disposal closes those that are loaded. */
 export interface OfferedModels extends AsyncDisposable {
   /** Names of all models. */
@@ -53,6 +65,7 @@ export function offerModels(
   sources: readonly ModelSource[],
   options: PoolOptions = {},
 ): OfferedModels {
+  checkOptions("offerModels", options, POOL_OPTIONS);
   return new ModelPool(sources, options);
 }
 

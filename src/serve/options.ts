@@ -1,11 +1,15 @@
 import { ForgeError } from "../errors.ts";
 import { MAX_COUNT } from "../engine/limits.ts";
 import {
+  BOOLEAN,
   checkOptions as checkNames,
   checkWholeNumber,
+  FUNCTION,
   GENERATE_OPTIONS,
   type GenerateOptions,
   type OptionChecks,
+  STRING,
+  STRINGS,
 } from "../engine/request/options.ts";
 import { quote } from "../formats/quote.ts";
 
@@ -46,13 +50,13 @@ export interface ServeOptions {
 }
 
 const SERVE_OPTIONS: OptionChecks<ServeOptions> = {
-  names: undefined,
-  apiKey: undefined,
-  corsOrigin: undefined,
-  anyHost: undefined,
+  names: STRINGS,
+  apiKey: STRING,
+  corsOrigin: STRING,
+  anyHost: BOOLEAN,
   defaults: undefined,
   maxAnswers: undefined,
-  onError: undefined,
+  onError: FUNCTION,
 };
 
 /** @throws {ForgeError} `usage`, naming the option */

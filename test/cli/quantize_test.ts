@@ -1,7 +1,9 @@
 /** Tests `forge quantize`: its output, its errors, and files that forge runs. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
+import { writeImportance } from "../../src/formats/gguf/importance.ts";
 import { readGguf } from "../../src/formats/gguf/gguf.ts";
+import { quantize } from "../../src/mod.ts";
 import { ROOT } from "../support/checkout.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
@@ -45,6 +47,41 @@ Deno.test("quantize: what cannot be done is an error of one line", async () => {
   const { type, types, bytes } = JSON.parse(stdout);
   assertEquals([type, types], ["Q4_K_M", { Q8_0: 5, F32: 9, Q5_0: 24 }]);
   assertEquals(bytes, Deno.statSync(path).size);
+});
+
+Deno.test("no output replaces a file that is read", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.at("model"));
+  const file = folder.at("file.gguf"), link = folder.at("link.gguf");
+  await quantize(DEMO, file, { type: "Q8_0" });
+  Deno.linkSync(file, link);
+  const config = folder.at("model", "config.json");
+  const text = folder.write("text.txt", '{"prompt": "Once upon a time"}\n');
+  const matrix = folder.at("matrix.gguf");
+  const importance = { sums: new Float32Array(8), counts: new Float32Array(1) };
+  const measured = { dataset: text, chunks: 1, chunkTokens: 8 };
+  writeImportance(matrix, new Map([["blk.0.attn_q.weight", importance]]), measured);
+  const perplexity = ["perplexity", "-f", text, "--device", "cpu"];
+  for (
+    const [output, args] of [
+      [link, ["quantize", file, link, "--overwrite"]],
+      [config, ["quantize", folder.at("model"), config, "--overwrite"]],
+      [matrix, ["quantize", DEMO, matrix, "--overwrite", "--imatrix", matrix]],
+      [text, [...perplexity, "-m", file, "--imatrix", text]],
+      [link, [...perplexity, "-m", file, "--imatrix", link]],
+      [link, ["run", "-m", file, "--batch", text, "-o", link, "--overwrite"]],
+      [config, ["run", "-m", folder.at("model"), "-p", "Hi", `--profile=${config}`]],
+    ] as const
+  ) {
+    const before = Deno.readFileSync(output);
+    const { code, stdout, stderr } = await forge(args);
+    assertEquals([code, stdout], [2, ""], stderr);
+    assertStringIncludes(stderr, `"${output}" is a file that is read; name another one to write`);
+    assertEquals(Deno.readFileSync(output), before);
+  }
+  // Adapters are not part of what is measured.
+  const { code, stderr } = await forge([...perplexity, "--imatrix", "im", "--lora", "adapter"]);
+  assertEquals([code, stderr.includes("leave --lora out")], [2, true]);
 });
 
 Deno.test("quantize: takes the importances that perplexity measures", async () => {

@@ -4,6 +4,7 @@ import { readGguf } from "../../src/formats/gguf/gguf.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../src/formats/json.ts";
 import { readSafetensors } from "../../src/formats/safetensors.ts";
 import { tensorBytes, type TensorInfo } from "../../src/formats/tensor_info.ts";
+import { meanSquares, readImportance, writeImportance } from "../../src/formats/gguf/importance.ts";
 import type { GgufField } from "../../src/formats/gguf/writer.ts";
 import type { Random } from "../support/random.ts";
 import { encodeSafetensors, withLength, writeModelFolder } from "../support/safetensors_writer.ts";
@@ -66,6 +67,51 @@ fuzz("keys and values of a GGUF file swapped", 500, (random) => {
   }
   const tensors = Array.from({ length: random.int(0, 4) }, () => random.pick(TENSORS));
   checkGguf(encodeGguf({ metadata, tensors, version: random.pick([2, 3, 3, 3, 4]) }));
+});
+
+const IMPORTANCES = new Map([
+  ["blk.0.attn_q.weight", importance(1, 8)],
+  ["blk.0.ffn_down_exps.weight", importance(4, 8)],
+]);
+
+function importance(matrices: number, cols: number) {
+  return {
+    sums: new Float32Array(matrices * cols).fill(2),
+    counts: new Float32Array(matrices).fill(3),
+  };
+}
+
+/** Returns importances in the older binary form. */
+function binaryImportances(): Uint8Array<ArrayBuffer> {
+  const number = (value: number) => new Uint8Array(Int32Array.of(value).buffer);
+  return joinParts([
+    number(IMPORTANCES.size),
+    ...[...IMPORTANCES].flatMap(([name, { sums }]) => [
+      number(name.length),
+      new TextEncoder().encode(name),
+      number(3),
+      number(sums.length),
+      new Uint8Array(sums.buffer),
+    ]),
+  ]);
+}
+
+writeImportance(folder.at("imatrix.gguf"), IMPORTANCES, {
+  dataset: "text.txt",
+  chunks: 3,
+  chunkTokens: 8,
+});
+const importanceForms = [Deno.readFileSync(folder.at("imatrix.gguf")), binaryImportances()];
+
+fuzz("bytes of a file of importances", 2000, (random) => {
+  const path = folder.write("imatrix", mutateBytes(random.pick(importanceForms), random));
+  for (const [name, found] of readImportance(path)) {
+    // As a tensor that the model has under this name asks for them.
+    const { sums, counts } = IMPORTANCES.get(name) ?? found;
+    const nMatrices = counts.length;
+    const squares = meanSquares(found, sums.length / nMatrices, nMatrices, nMatrices - 1);
+    assert(squares === undefined || squares.every((square) => square >= 0), "a valid weight");
+  }
 });
 
 const safetensorsTensors: readonly TensorData[] = [

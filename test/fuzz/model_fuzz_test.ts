@@ -1,13 +1,19 @@
 /**
- * Whole models with damage: each is loaded and asked for a token on a device, or refused in one
- * line. Native code sees what parsers let through, so that this is worth running with its
+ * Whole models, adapters and heads that draft tokens, with damage: each is loaded and asked for tokens
+ * on a device, or refused in one line. Native code sees what parsers let through, so that this is worth running with its
  * sanitizers (`deno task fuzz --sanitize`).
  */
 import { Model } from "../../src/engine/model.ts";
+import type { LoadOptions } from "../../src/engine/load/options.ts";
 import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { openCheckpoint } from "../../src/formats/checkpoint.ts";
+import type { GgufField } from "../../src/formats/gguf/writer.ts";
 import { isJsonObject, type JsonValue } from "../../src/formats/json.ts";
+import { float32Tensor } from "../../src/formats/tensor_data.ts";
+import { writeGgufHead, writeHead } from "../support/eagle_head.ts";
+import { encodeGguf } from "../support/parts.ts";
 import type { Random } from "../support/random.ts";
+import { encodeSafetensors } from "../support/safetensors_writer.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
@@ -16,13 +22,13 @@ import { mutateBytes, mutateJson } from "./mutate.ts";
 
 const DEVICES = ["cpu", "reference"] as const;
 
-/** Loads a model and computes a token of it. */
-async function useModel(path: string, random: Random): Promise<void> {
+/** Loads a model and computes tokens of it. */
+async function useModel(path: string, random: Random, options: LoadOptions = {}): Promise<void> {
   const checkpoint = openCheckpoint(path);
   const backend = openBackend(random.pick(DEVICES), 2);
   try {
-    await using model = await Model.open(checkpoint, [backend], { contextLength: 32 });
-    await model.complete(Int32Array.of(0, 1, 2), { maxTokens: 2, temperature: 0 });
+    await using model = await Model.open(checkpoint, [backend], { ...options, contextLength: 32 });
+    await model.complete(Int32Array.of(0, 1, 2), { maxTokens: 4, temperature: 0 });
   } finally {
     backend.close();
   }
@@ -30,18 +36,23 @@ async function useModel(path: string, random: Random): Promise<void> {
 
 const models = new TempFolder();
 const original = writeRandomLlama(models.at("model"), { hidden: 32, intermediate: 32, headDim: 8 });
-const FILES = Array.from(Deno.readDirSync(original.folder), ({ name }) => name).sort();
 globalThis.addEventListener("unload", () => models[Symbol.dispose]());
 
 fuzz("a model's folder, loaded and run", 30, async (random) => {
   using folder = new TempFolder();
-  const damaged = random.pick(FILES);
-  for (const name of FILES) {
-    const bytes = Deno.readFileSync(`${original.folder}/${name}`);
-    folder.write(name, name === damaged ? damage(name, bytes, random) : bytes);
-  }
+  copyDamaged(original.folder, folder, random);
   await useModel(folder.path, random);
 });
+
+/** Copies a folder with damage to one of its files. */
+function copyDamaged(from: string, to: TempFolder, random: Random): void {
+  const names = Array.from(Deno.readDirSync(from), ({ name }) => name).sort();
+  const damaged = random.pick(names);
+  for (const name of names) {
+    const bytes = Deno.readFileSync(`${from}/${name}`);
+    to.write(name, name === damaged ? damage(name, bytes, random) : bytes);
+  }
+}
 
 function damage(name: string, bytes: Uint8Array<ArrayBuffer>, random: Random): unknown {
   if (!name.endsWith(".json") || random.chance(1 / 4)) return damageHeader(bytes, random);
@@ -59,6 +70,76 @@ function damageHeader(bytes: Uint8Array<ArrayBuffer>, random: Random): Uint8Arra
   mutant.set(bytes.subarray(end), head.length);
   return mutant;
 }
+
+/** The matrices of a layer that the adapters change, by their names in folders and GGUF files. */
+const ADAPTED = [
+  ["self_attn.q_proj", "attn_q", 32, 32],
+  ["self_attn.v_proj", "attn_v", 16, 32],
+  ["mlp.down_proj", "ffn_down", 32, 32],
+] as const;
+const RANK = 3;
+const ADAPTER_FIELDS: Readonly<Record<string, GgufField>> = {
+  "general.type": ["string", "adapter"],
+  "general.architecture": ["string", "llama"],
+  "adapter.type": ["string", "lora"],
+  "adapter.lora.alpha": ["f32", 6],
+};
+
+/** Returns the tensors of an adapter under names that `nameOf` makes. */
+function adapterTensors(nameOf: (module: string, ggufName: string, side: "A" | "B") => string) {
+  return ADAPTED.flatMap(([module, ggufName, rows, cols]) =>
+    ([["A", RANK, cols], ["B", rows, RANK]] as const).map(([side, first, second]) => {
+      const values = new Float32Array(first * second).fill(0.1);
+      return float32Tensor(nameOf(module, ggufName, side), [first, second], values);
+    })
+  );
+}
+
+Deno.mkdirSync(models.at("adapter"));
+models.write("adapter/adapter_config.json", {
+  peft_type: "LORA",
+  r: RANK,
+  lora_alpha: 6,
+  rank_pattern: { down_proj: RANK },
+  alpha_pattern: { "self_attn.q_proj": 3 },
+  use_rslora: false,
+  target_modules: ["q_proj", "v_proj", "down_proj"],
+});
+models.write(
+  "adapter/adapter_model.safetensors",
+  encodeSafetensors({
+    tensors: adapterTensors((module, _, side) =>
+      `base_model.model.model.layers.0.${module}.lora_${side}.weight`
+    ),
+  }),
+);
+const ggufAdapter = encodeGguf({
+  metadata: ADAPTER_FIELDS,
+  tensors: adapterTensors((_, name, side) => `blk.0.${name}.weight.lora_${side.toLowerCase()}`),
+});
+
+fuzz("adapters, loaded and applied", 30, async (random) => {
+  using folder = new TempFolder();
+  const isGguf = random.chance(1 / 3);
+  if (isGguf) folder.write("adapter.gguf", damageHeader(ggufAdapter, random));
+  else copyDamaged(models.at("adapter"), folder, random);
+  const path = isGguf ? folder.at("adapter.gguf") : folder.path;
+  await useModel(original.folder, random, { lora: [{ path, name: "damaged" }] });
+});
+
+const headed = writeRandomLlama(models.at("headed"));
+writeHead(models.at("head"));
+writeGgufHead(models.at("head.gguf"), {});
+const ggufHead = Deno.readFileSync(models.at("head.gguf"));
+
+fuzz("EAGLE-3 heads, loaded and drafting", 15, async (random) => {
+  using folder = new TempFolder();
+  const isGguf = random.chance(1 / 3);
+  if (isGguf) folder.write("head.gguf", damageHeader(ggufHead, random));
+  else copyDamaged(models.at("head"), folder, random);
+  const draftModel = isGguf ? folder.at("head.gguf") : folder.path;
+  await useModel(headed.folder, random, { draftModel, speculate: 2 });
+});
 
 // Every format of blocks that forge computes with, in files of a quarter of a megabyte.
 const QUANTIZED = sharedAvailable("models", "quant256")

@@ -1,5 +1,6 @@
 /** `forge run --batch`: answers every line of a JSONL file. */
 import { ForgeError } from "../../errors.ts";
+import { checkNotRead } from "../../formats/file.ts";
 import { type BatchResult, describeSampling } from "../../mod.ts";
 import { BatchReader, countLines } from "./input.ts";
 import { BatchMeter } from "./meter.ts";
@@ -63,6 +64,7 @@ export async function runBatchFile(
   const modelPath = await resolveModel(options.model, signal);
   const files = await fileOptions(options, signal);
   using input = await openInput(path, signal);
+  if (options.output !== undefined) checkNotRead(options.output, [modelPath]);
   using output = await openBatchOutput(options.output, {
     input: input.identity,
     resume,

@@ -3,7 +3,7 @@ import { drawScores } from "../../bench/plot.ts";
 import { ForgeError } from "../../errors.ts";
 import { ImportanceMeter } from "../../engine/quantize/importance_meter.ts";
 import { writeImportance } from "../../formats/gguf/importance.ts";
-import type { LoadOptions, Tokenizer } from "../../mod.ts";
+import { type LoadOptions, openCheckpoint, type Tokenizer } from "../../mod.ts";
 import type { Context } from "../command.ts";
 import { formatRows, plural } from "../output/format.ts";
 import { withModelDefaults } from "../model/config_file.ts";
@@ -50,17 +50,26 @@ export async function run(
   if (options.text === undefined) {
     throw new ForgeError("usage", "no text; give it with -f FILE");
   }
-  if (options.plot !== undefined) checkPicture(options.plot);
+  if (options.plot !== undefined) checkPicture(options.plot, [options.text]);
+  if (options.importanceOutput !== undefined && options.lora !== undefined) {
+    throw new ForgeError(
+      "usage",
+      "--imatrix measures the model without adapters; leave --lora out",
+    );
+  }
   const signal = context.interruptSignal();
   const path = await resolveModel(options.model, signal);
   const text = await readTextFile(options.text, signal);
 
   using progress = new Progress();
   const defaults = withModelDefaults(options, options.model);
+  if (options.importanceOutput !== undefined) {
+    checkWritable(options.importanceOutput, [options.text, path, ...openCheckpoint(path).files]);
+  }
   const settings = loadOptions({ ...defaults, ctx: options.windowSize });
   using meter = options.importanceOutput === undefined
     ? undefined
-    : await openMeter(path, settings, options.importanceOutput, progress);
+    : await openMeter(path, settings, progress);
   await using loaded = meter === undefined
     ? await openModel(path, { ...settings, parallel: 1 }, progress)
     : undefined;
@@ -96,10 +105,8 @@ export async function run(
 async function openMeter(
   path: string,
   settings: LoadOptions,
-  output: string,
   progress: Progress,
 ): Promise<ImportanceMeter> {
-  checkWritable(output);
   await ensureLibrary(settings.device ?? "auto", progress);
   const { contextLength = DEFAULT_WINDOW } = settings;
   return await ImportanceMeter.open(path, { ...settings, contextLength });

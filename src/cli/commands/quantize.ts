@@ -25,6 +25,7 @@ export async function run(
   if (model === undefined || path === undefined) {
     throw new ForgeError("usage", "give a model and the GGUF file to write: MODEL OUT.gguf");
   }
+  if (path === "-") throw new ForgeError("usage", "the GGUF file must be a file, not stdout");
   const signal = context.interruptSignal();
   const source = await resolveModel(model, signal);
   using progress = new Progress();

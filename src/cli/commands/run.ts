@@ -64,7 +64,7 @@ export async function run(
   const { promptCache } = options;
   const isSaved = promptCache !== undefined && isFile(promptCache);
   if (promptCache !== undefined && !isSaved) checkWritable(promptCache);
-  if (options.profile) checkWritable(options.profile);
+  if (options.profile) checkWritable(options.profile, [path, options.file ?? []].flat());
   const prompt = await readPrompt(options, operand, signal);
 
   using progress = new Progress();

@@ -1,5 +1,5 @@
 import { ForgeError } from "../../errors.ts";
-import { reasonOf, Replacement } from "../../formats/file.ts";
+import { checkNotRead, reasonOf, Replacement } from "../../formats/file.ts";
 import { quote } from "../../formats/quote.ts";
 import { chartPage } from "../../bench/chart.ts";
 import { columnsOf, styled, wrap } from "./terminal_text.ts";
@@ -46,8 +46,13 @@ export async function writeBytes(
   for (let done = 0; done < bytes.length;) done += await stream.write(bytes.subarray(done));
 }
 
-/** Checks that a file can be written, before the work for it begins. */
-export function checkWritable(path: string): void {
+/**
+ * Checks that a file can be written, before the work for it begins.
+ *
+ * @param sources files and folders of models that are read, and must stay
+ */
+export function checkWritable(path: string, sources: readonly string[] = []): void {
+  checkNotRead(path, sources);
   try {
     using _probe = new Replacement(path);
   } catch (error) {
@@ -73,14 +78,14 @@ export async function replaceFile(path: string, text: string): Promise<void> {
 }
 
 /** Checks that the file of `--plot` can be written, before the work for it begins. */
-export function checkPicture(path: string): void {
+export function checkPicture(path: string, sources: readonly string[] = []): void {
   if (!/\.(svg|html)$/.test(path)) {
     throw new ForgeError(
       "usage",
       `--plot is ${quote(path)}; valid is a name ending in .svg or .html`,
     );
   }
-  checkWritable(path);
+  checkWritable(path, sources);
 }
 
 /** Writes a picture as SVG, or in a page if the name ends in `.html`. */

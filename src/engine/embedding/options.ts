@@ -1,7 +1,8 @@
 import { ForgeError } from "../../errors.ts";
 import { quote, quoteList } from "../../formats/quote.ts";
-import { ADAPTER_CHOICE, type AdapterChoice } from "../request/adapters.ts";
+import type { AdapterChoice } from "../request/adapters.ts";
 import {
+  ADAPTER_CHOICE,
   BOOLEAN,
   checkOptions,
   checkWholeNumber,

@@ -5,9 +5,16 @@ import { quote } from "../../formats/quote.ts";
 import type { CausalLm } from "../../models/causal_lm.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import { lastLogits } from "../generation/score.ts";
-import { ADAPTER_CHOICE, type AdapterChoice, type Adapters } from "../request/adapters.ts";
+import type { AdapterChoice, Adapters } from "../request/adapters.ts";
 import type { SequenceAdapters } from "../token_list.ts";
-import { BOOLEAN, checkOptions, type OptionChecks, SIGNAL, STRING } from "../request/options.ts";
+import {
+  ADAPTER_CHOICE,
+  BOOLEAN,
+  checkOptions,
+  type OptionChecks,
+  SIGNAL,
+  STRING,
+} from "../request/options.ts";
 import { checkFits, encodeTextInSlices, Slices } from "../request/prompt.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
 import { applyLayers } from "./dense.ts";

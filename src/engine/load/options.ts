@@ -5,7 +5,14 @@ import { quantized, QUANTIZED_TYPES, type QuantizedType } from "../../formats/qu
 import { quote, quoteList } from "../../formats/quote.ts";
 import { DEFAULT_CONTEXT, DEFAULT_PARALLEL, MAX_PARALLEL } from "../limits.ts";
 import type { AdapterOption } from "../request/adapters.ts";
-import { checkWholeNumber, type OptionChecks, STRING } from "../request/options.ts";
+import {
+  checkWholeNumber,
+  FUNCTION,
+  NUMBER,
+  type OptionChecks,
+  STRING,
+  STRINGS,
+} from "../request/options.ts";
 
 /** Options of loading a model. Every member has a default. */
 export interface LoadOptions {
@@ -93,31 +100,31 @@ export interface LoadOptions {
   readonly draftModel?: string | undefined;
 }
 
-/** Names of {@linkcode LoadOptions}; values are checked where they are used. */
+/** Types of {@linkcode LoadOptions}; ranges and names are checked where they are used. */
 export const LOAD_OPTIONS: OptionChecks<LoadOptions> = {
-  device: undefined,
-  devices: {
-    accepts: (value) => Array.isArray(value) && value.every((name) => typeof name === "string"),
-    valid: "an array of strings",
-  },
-  dataParallel: undefined,
-  threads: undefined,
-  contextLength: undefined,
-  parallel: undefined,
-  quantize: undefined,
-  kvMemory: undefined,
-  modelsInMemory: undefined,
-  memory: undefined,
+  device: STRING,
+  devices: STRINGS,
+  dataParallel: NUMBER,
+  threads: NUMBER,
+  contextLength: NUMBER,
+  parallel: NUMBER,
+  quantize: STRING,
+  kvMemory: NUMBER,
+  modelsInMemory: NUMBER,
+  memory: NUMBER,
   kvDir: STRING,
-  kvDirSize: undefined,
-  onWarning: undefined,
+  kvDirSize: NUMBER,
+  onWarning: FUNCTION,
   chatTemplate: STRING,
-  kvType: undefined,
-  attention: undefined,
-  products: undefined,
-  lora: undefined,
-  speculate: undefined,
-  draftModel: undefined,
+  kvType: STRING,
+  attention: STRING,
+  products: STRING,
+  lora: { accepts: Array.isArray, valid: "an array of { path, scale, name }" },
+  speculate: {
+    accepts: (value) => typeof value === "string" || typeof value === "number",
+    valid: "auto, on, off or a number of tokens",
+  },
+  draftModel: STRING,
 };
 
 /** Number of draft tokens per sequence, or how it is chosen. */

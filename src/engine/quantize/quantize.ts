@@ -3,9 +3,9 @@ import type { Quantizer } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import { openCheckpoint } from "../../formats/checkpoint.ts";
 import {
-  exists,
-  fileIdentity,
+  checkNotRead,
   InputFile,
+  isFile,
   reasonOf,
   Replacement,
   statPath,
@@ -15,6 +15,16 @@ import { mixedTypes, MIXES, type MixName } from "../../formats/gguf/mixes.ts";
 import { ggufHeader, padded } from "../../formats/gguf/writer.ts";
 import { quote } from "../../formats/quote.ts";
 import { tensorBytes, type TensorType } from "../../formats/tensor_info.ts";
+import {
+  BOOLEAN,
+  checkArgument,
+  checkOptions,
+  FUNCTION,
+  NUMBER,
+  type OptionChecks,
+  SIGNAL,
+  STRING,
+} from "../request/options.ts";
 import { fetchLibraries, openBackend } from "../load/open_backend.ts";
 import { LazyWeights } from "./lazy_weights.ts";
 import { openSource, type SourceTensor } from "./source.ts";
@@ -38,6 +48,15 @@ export interface QuantizeOptions {
   readonly onProgress?: ((done: number, total: number) => void) | undefined;
 }
 
+const QUANTIZE_OPTIONS: OptionChecks<QuantizeOptions> = {
+  type: undefined,
+  threads: NUMBER,
+  importance: STRING,
+  overwrite: BOOLEAN,
+  signal: SIGNAL,
+  onProgress: FUNCTION,
+};
+
 /** A written file. */
 export interface QuantizedFile {
   /** Size of the file. */
@@ -56,26 +75,27 @@ export interface QuantizedFile {
  *
  * @param model a folder with config.json and safetensors files, or a GGUF file with float weights
  * @throws {ForgeError} `unsupported` for a model that GGUF cannot express; `usage` for an existing
- * file; `cancelled`
+ * file, or one of those read; `device` if the file cannot be written, such as on a full disk;
+ * `cancelled`
  */
 export async function quantize(
   model: string,
   path: string,
   options: QuantizeOptions,
 ): Promise<QuantizedFile> {
+  checkArgument("the path of the model", model, STRING);
+  checkArgument("the path of the file", path, STRING);
+  checkOptions("quantize", options, QUANTIZE_OPTIONS);
   const { type, overwrite = false, signal } = options;
   if (!Object.hasOwn(MIXES, type)) {
     const valid = Object.keys(MIXES).join(", ");
     throw new ForgeError("usage", `type is ${quote(String(type))}; valid are ${valid}`);
   }
   const checkpoint = openCheckpoint(model);
-  if (exists(path)) {
-    if (checkpoint.files.some((file) => fileIdentity(file) === fileIdentity(path))) {
-      throw new ForgeError("usage", `${quote(path)} is a file of the model itself`);
-    }
-    if (!overwrite) {
-      throw new ForgeError("usage", `${quote(path)} exists already; --overwrite replaces it`);
-    }
+  const read = options.importance === undefined ? [] : [options.importance];
+  checkNotRead(path, [model, ...checkpoint.files, ...read]);
+  if (isFile(path) && !overwrite) {
+    throw new ForgeError("usage", `${quote(path)} exists already; --overwrite replaces it`);
   }
   const importance = options.importance === undefined
     ? undefined
@@ -122,8 +142,12 @@ export async function quantize(
     using output = openOutput(path);
     const write = async (bytes: Uint8Array) => {
       signal?.throwIfAborted();
-      for (let done = 0; done < bytes.length;) {
-        done += await output.file.write(bytes.subarray(done));
+      try {
+        for (let done = 0; done < bytes.length;) {
+          done += await output.file.write(bytes.subarray(done));
+        }
+      } catch (error) {
+        throw cannotWrite("device", path, error);
       }
     };
     const total = tensors.reduce((sum, tensor) => sum + elements(tensor), 0);
@@ -136,7 +160,7 @@ export async function quantize(
       }
       await write(new Uint8Array(padded(tensor.bytes) - tensor.bytes));
     }
-    using _file = output.commit();
+    using _file = commit(output, path);
     const sourceBytes = checkpoint.files.reduce((sum, file) => sum + statPath(file).size, 0);
     return { ...summary(header.length, tensors, total), sourceBytes };
   } catch (error) {
@@ -231,9 +255,22 @@ function openOutput(path: string): Replacement {
   try {
     return new Replacement(path);
   } catch (error) {
-    if (error instanceof ForgeError) throw error;
-    throw new ForgeError("usage", `cannot write ${quote(path)}: ${reasonOf(error)}`);
+    throw cannotWrite("usage", path, error);
   }
+}
+
+function commit(output: Replacement, path: string): Deno.FsFile {
+  try {
+    return output.commit();
+  } catch (error) {
+    throw cannotWrite("usage", path, error);
+  }
+}
+
+function cannotWrite(code: "usage" | "device", path: string, error: unknown): unknown {
+  if (error instanceof ForgeError) return error;
+  const message = `cannot write ${quote(path)}: ${reasonOf(error)}`;
+  return new ForgeError(code, message, { cause: error });
 }
 
 function summary(

@@ -6,7 +6,7 @@ import { type Adapter, openAdapter } from "../../formats/adapter.ts";
 import { quote, quoteList, show } from "../../formats/quote.ts";
 import { sampleTensors } from "../cache/prompt_cache_key.ts";
 import type { SequenceAdapters } from "../token_list.ts";
-import type { OptionCheck } from "./options.ts";
+import { checkArgument, checkOptions, NUMBER, type OptionChecks, STRING } from "./options.ts";
 
 /** Low-rank adapter (LoRA) to load with a model. */
 export interface AdapterOption {
@@ -44,6 +44,8 @@ export interface AdapterInfo {
 
 const MAX_ADAPTERS = 256;
 
+const ADAPTER_OPTIONS: OptionChecks<AdapterOption> = { path: STRING, scale: NUMBER, name: STRING };
+
 /** The adapters of a model. */
 export class Adapters {
   /** The adapters, in the order in which they were given. */
@@ -53,20 +55,16 @@ export class Adapters {
 
   /** @throws {ForgeError} as {@linkcode openAdapter}; `usage` for an invalid option */
   constructor(options: readonly AdapterOption[] = []) {
-    if (!Array.isArray(options) || options.length > MAX_ADAPTERS) {
+    if (options.length > MAX_ADAPTERS) {
       throw new ForgeError(
         "usage",
-        `lora is ${show(options)}; valid is a list of up to ${MAX_ADAPTERS} adapters`,
+        `lora has ${options.length} adapters; valid is up to ${MAX_ADAPTERS}`,
       );
     }
     const infos = options.map((option): AdapterInfo => {
+      checkOptions("an adapter", option, ADAPTER_OPTIONS);
       const { path, scale = 1 } = option;
-      if (typeof path !== "string") {
-        throw new ForgeError(
-          "usage",
-          `an adapter is ${show(option)}; valid is { path, scale, name }`,
-        );
-      }
+      checkArgument("the path of an adapter", path, STRING);
       const name = adapterName(option);
       if (name === "") throw new ForgeError("usage", `the adapter ${quote(path)} has no name`);
       return { name, path, scale: checkScale(name, scale) };
@@ -91,6 +89,7 @@ export class Adapters {
    */
   resolve(choice: AdapterChoice | undefined): SequenceAdapters | undefined {
     const scales = new Float32Array(this.infos.length);
+    const seen = new Set<number>();
     const chosen = choice === undefined
       ? this.infos
       : typeof choice === "string"
@@ -99,6 +98,13 @@ export class Adapters {
     for (const { name, scale } of chosen) {
       const index = this.infos.findIndex((info, i) => info.name === name || i === name);
       if (index < 0) throw this.#unknown(name);
+      if (seen.has(index)) {
+        throw new ForgeError(
+          "usage",
+          `lora has the adapter ${quote(this.infos[index]!.name)} twice`,
+        );
+      }
+      seen.add(index);
       scales[index] = checkScale(String(name), scale ?? this.infos[index]!.scale);
     }
     return scales.some((scale) => scale !== 0) ? { scales, key: scales.join() } : undefined;
@@ -130,18 +136,6 @@ export class Adapters {
 export function adapterName({ path, name }: AdapterOption): string {
   return name ?? basename(path).replace(/\.gguf$/, "");
 }
-
-/** Check of the choice of a request. */
-export const ADAPTER_CHOICE: OptionCheck = {
-  accepts: (value) =>
-    typeof value === "string" ||
-    (Array.isArray(value) &&
-      value.every((item) =>
-        typeof item === "object" && item !== null &&
-        ["string", "number"].includes(typeof item.name)
-      )),
-  valid: "the name of an adapter, or a list of { name, scale }",
-};
 
 function checkScale(name: string, scale: number): number {
   // Scales become float32.

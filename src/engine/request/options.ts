@@ -2,7 +2,7 @@ import type { ConstraintOptions } from "../../constrain/spec.ts";
 import { ForgeError } from "../../errors.ts";
 import { quote, show } from "../../formats/quote.ts";
 import { nearestName } from "../../formats/suggest.ts";
-import { ADAPTER_CHOICE, type AdapterChoice } from "./adapters.ts";
+import type { AdapterChoice, AdapterScale } from "./adapters.ts";
 import type { Constraint } from "./constraint.ts";
 import type { PromptOptions } from "./prompt.ts";
 import { SAMPLING_RANGES, type SamplingOptions } from "./sampling.ts";
@@ -57,7 +57,7 @@ export interface GenerateOptions extends SamplingOptions, PromptOptions, Constra
 }
 
 /** Check of an argument or an option's value, with the valid values in words. */
-export interface OptionCheck {
+interface OptionCheck {
   readonly accepts: (value: unknown) => boolean;
   readonly valid: string;
 }
@@ -103,10 +103,34 @@ export const BOOLEAN: OptionCheck = {
   valid: "true or false",
 };
 
+/** Check of a number, whose range is checked where it is used. */
+export const NUMBER: OptionCheck = {
+  accepts: (value) => typeof value === "number",
+  valid: "a number",
+};
+
+/** Check of a function. */
+export const FUNCTION: OptionCheck = {
+  accepts: (value) => typeof value === "function",
+  valid: "a function",
+};
+
 /** Check of an abort signal. */
 export const SIGNAL: OptionCheck = {
   accepts: (value) => value instanceof AbortSignal,
   valid: "an AbortSignal",
+};
+
+/** Check of the adapters of a request. */
+export const ADAPTER_CHOICE: OptionCheck = {
+  accepts: (value) =>
+    typeof value === "string" ||
+    (Array.isArray(value) && value.every((item) => {
+      const { name, scale = 1, ...others } = Object(item) as Partial<AdapterScale>;
+      return (typeof name === "string" || typeof name === "number") &&
+        typeof scale === "number" && Object.keys(others).length === 0;
+    })),
+  valid: "the name of an adapter, or a list of { name, scale }",
 };
 
 const PROMPT_OPTIONS: OptionChecks<PromptOptions> = {
@@ -144,11 +168,20 @@ export const GENERATE_OPTIONS: OptionChecks<GenerateOptions> = {
       Array.isArray(value) && value.every((text) => typeof text === "string" && text !== ""),
     valid: "an array of strings of at least one character",
   },
-  reasoningLimit: OBJECT,
-  constraint: OBJECT,
+  reasoningLimit: {
+    accepts: (value) => {
+      const { most, close, open = 0 } = Object(value) as Partial<ReasoningLimit>;
+      return [most, close, open].every((n) => Number.isInteger(n) && n! >= 0);
+    },
+    valid: "{ most, close, open } with a number of tokens and token ids",
+  },
+  constraint: {
+    accepts: (value) => typeof Object(value).start === "function",
+    valid: "an object with the method start()",
+  },
   lora: ADAPTER_CHOICE,
   signal: SIGNAL,
-  onPrefill: { accepts: (value) => typeof value === "function", valid: "a function" },
+  onPrefill: FUNCTION,
 };
 
 /** Names of options in other libraries and APIs. */

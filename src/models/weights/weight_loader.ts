@@ -154,7 +154,10 @@ export class WeightLoader {
         const at = values.findIndex((value) => !Number.isFinite(value));
         if (at < 0) continue;
         const names = [...new Set(slices.map(({ tensor }) => quote(tensor.name)))];
-        return `${quote(this.#checkpoint.path)}: tensor ${names.join(" or ")} holds ${values[at]}`;
+        const { path, files } = this.#checkpoint;
+        // The tensors of adapters and draft heads are in files of their own.
+        const other = slices.find(({ tensor }) => !files.includes(tensor.file))?.tensor.file;
+        return `${quote(other ?? path)}: tensor ${names.join(" or ")} holds ${values[at]}`;
       }
     }
     return undefined;

@@ -15,6 +15,7 @@ import {
   type LoadOptions,
   type Model,
 } from "../../../src/mod.ts";
+import { openAdapter } from "../../../src/formats/adapter.ts";
 import { createHandler } from "../../../src/serve/mod.ts";
 import { encodeGguf } from "../../support/parts.ts";
 import { encodeSafetensors, writeModelFolder } from "../../support/safetensors_writer.ts";
@@ -312,6 +313,9 @@ Deno.test("adapters that do not fit are refused by name", async () => {
     [of({ r: 5 }), "has rank 4; adapter_config.json implies 5"],
     [of({ lora_alpha: "6" }), 'lora_alpha is "6"; valid is a number'],
     [of({ lora_alpha: null }), "lora_alpha is null"],
+    [of({ lora_alpha: 1e39 }), "lora_alpha is 1e+39; valid is a number of at most 3.4e38"],
+    [of({ alpha_pattern: { up_proj: "6" } }), 'alpha_pattern of "up_proj" is "6"'],
+    [of({ use_rslora: "no" }), 'use_rslora "no"; valid is true or false'],
     [of({ alpha_pattern: { "(a+)+": 1 } }), 'the regular expression "(a+)+"'],
     [of({}, changing(/0\.mlp\.up_proj\.lora_B/, () => undefined)), "without its B matrix"],
     [of({}, changing(/0\.mlp\.up_proj\.lora_A/, wider)), "is for another model"],
@@ -360,12 +364,51 @@ Deno.test("a choice of unknown adapters is refused", async () => {
   await refused("other", 'there is no adapter "other"; loaded are "fused"');
   await refused([{ name: 1 }], "there is no adapter 1");
   await refused([{ name: "fused", scale: NaN }], "the scale of the adapter");
+  await refused([{ name: "fused" }, { name: 0, scale: 2 }], 'lora has the adapter "fused" twice');
+  await refused([{ name: "fused", scal: 2 }], "valid is the name of an adapter, or a list");
   await refused(7, "lora is 7; valid is the name of an adapter");
   await assertRejects(
     () => load(path, { device: "reference", lora: [lora[0]!, lora[0]!] }),
     ForgeError,
     'two adapters are named "fused"',
   );
+});
+
+Deno.test("an adapter that is not finite is refused by its file", async () => {
+  using folder = new TempFolder();
+  const path = writeModel(folder, "phi3");
+  const damage = changing(/0\.self_attn\.qkv_proj\.lora_B/, ({ name, shape, values }) => {
+    const damaged = Float32Array.from(values);
+    damaged[5] = NaN;
+    return { name, shape, values: damaged };
+  });
+  const lora = [{ path: writeAdapter(folder, "phi3", "fused", {}, damage), name: "fused" }];
+  await using model = await load(path, { device: "reference", lora });
+  const tokens = Int32Array.from(prompt);
+  const { message } = await assertRejects(() => model.complete(tokens), ForgeError);
+  assertStringIncludes(message, join("phi3-fused", "adapter_model.safetensors"));
+  assertStringIncludes(message, 'qkv_proj.lora_B.weight" holds NaN');
+  await model.complete(tokens, { maxTokens: 2, lora: [] });
+});
+
+Deno.test("patterns of a configuration cost no time for each pair", () => {
+  using folder = new TempFolder();
+  const names = Array.from({ length: 10_000 }, (_, i) => `base_model.model.m${i}.x`);
+  const tensors = names.flatMap((name) =>
+    ["A", "B"].map((side) =>
+      float32Tensor(`${name}.lora_${side}.weight`, [1, 1], Float32Array.of(1))
+    )
+  );
+  folder.write("adapter_model.safetensors", encodeSafetensors({ tensors }));
+  // The first of several patterns that fit counts.
+  const patterns = { "^m7.x": 8, x: 4, "m9.x": 2 };
+  const others = Array.from({ length: 200_000 }, (_, i) => [`n${i}`, 1]);
+  folder.write("adapter_config.json", {
+    ...{ peft_type: "LORA", r: 1, lora_alpha: 3 },
+    alpha_pattern: { ...patterns, ...Object.fromEntries(others) },
+  });
+  const factors = openAdapter(folder.path).pairs.map(({ factor }) => factor);
+  assertEquals([factors[7], factors[8], factors[9], factors.length], [8, 4, 4, 10_000]);
 });
 
 Deno.test("a server chooses adapters by the name of the model and by lora", async () => {

@@ -1,7 +1,7 @@
 /** Tests that the library rejects unknown options by name at run time. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { ForgeError, load, type Model } from "../../../../src/mod.ts";
-import { createHandler } from "../../../../src/serve/mod.ts";
+import { ForgeError, load, type Model, quantize } from "../../../../src/mod.ts";
+import { createHandler, offerModels } from "../../../../src/serve/mod.ts";
 import { TempFolder } from "../../../support/temp_folder.ts";
 import { writeEndlessLlama } from "../../../support/tiny_llama.ts";
 
@@ -41,6 +41,10 @@ Deno.test("unknown options and wrong types are rejected by name", async () => {
       [{ signal: {} }, "signal is an object; valid is an AbortSignal"],
       [{ onPrefill: 1 }, "onPrefill is 1; valid is a function"],
       [{ templateVariables: [] }, "templateVariables is an array; valid is an object"],
+      [{ reasoningLimit: { most: "5", close: 1 } }, "valid is { most, close, open }"],
+      [{ constraint: {} }, "constraint is an object; valid is an object with the method start()"],
+      [{ lora: [{ name: "a", scal: 1 }] }, "valid is the name of an adapter, or a list"],
+      [{ lora: [{ name: "a", scale: "1" }] }, "valid is the name of an adapter, or a list"],
       [{ shownTokens: ["a"] }, "shownTokens is an array; valid is an array of token ids"],
       [null, "a generation is null; valid is an object of options"],
     ];
@@ -96,6 +100,26 @@ Deno.test("invalid prompts and unknown roles are rejected", async () => {
   });
 });
 
+const LOAD_REFUSALS: readonly (readonly [Anything, string])[] = [
+  [{ device: ["cpu"] }, "device is an array; valid is a string"],
+  [{ devices: "cpu,cpu" }, 'devices is "cpu,cpu"; valid is an array of strings'],
+  [{ dataParallel: "2" }, 'dataParallel is "2"; valid is a number'],
+  [{ contextLength: null }, "contextLength is null; valid is a number"],
+  [{ onWarning: 3 }, "onWarning is 3; valid is a function"],
+  [{ speculate: true }, "speculate is true; valid is auto, on, off or a number of tokens"],
+  [{ draftModel: null }, "draftModel is null; valid is a string"],
+  [{ lora: "adapter" }, 'lora is "adapter"; valid is an array of { path, scale, name }'],
+];
+
+const QUANTIZE_REFUSALS: readonly (readonly [readonly Anything[], string])[] = [
+  [["model", "out.gguf"], "quantize is undefined; valid is an object of options"],
+  [[5, "out.gguf", { type: "Q4_0" }], "the path of the model is 5; valid is a string"],
+  [["model", 5, { type: "Q4_0" }], "the path of the file is 5; valid is a string"],
+  [["model", "out.gguf", { type: "Q4_0", thread: 1 }], "did you mean threads?"],
+  [["model", "out.gguf", { type: "Q4_0", overwrite: "no" }], 'overwrite is "no"; valid is true'],
+  [["model", "out.gguf", { type: "Q4_0", signal: {} }], "signal is an object; valid is an Abort"],
+];
+
 Deno.test("arguments of the wrong type are rejected by name", async () => {
   await withModel(async (model) => {
     const any = model as Anything;
@@ -111,9 +135,22 @@ Deno.test("arguments of the wrong type are rejected by name", async () => {
       [() => any.topKCandidates("a", "2"), 'k is "2"; valid is a whole number'],
       [() => any.savePrompt(5, "a"), "the path is 5; valid is a string"],
       [() => any.loadPrompt(5), "the path is 5; valid is a string"],
+      [() => any.score(Int32Array.of(1, 2), {}), "signal is an object; valid is an AbortSignal"],
+      [() => any.logits("a", { loras: [] }), 'logits has no option "loras"; did you mean lora?'],
+      [() => any.loadPrompt("a", { lora: 5 }), "lora is 5; valid is the name of an adapter"],
+      [() => any.resolveSampling({ temp: 1 }), 'no option "temp"; did you mean temperature?'],
+      [() => createHandler(model, { anyHost: 1 } as Anything), "anyHost is 1; valid is true"],
+      [() => createHandler(model, { names: "a" } as Anything), 'names is "a"; valid is an array'],
+      [() => offerModels([], { keepAlive: 5 } as Anything), "did you mean keepAliveMs?"],
       [() => any.tokenizer.encode(5), "the text is 5; valid is a string"],
       [() => any.tokenizer.encode("a", { add: 1 }), 'encode has no option "add"; valid are addSp'],
       [() => (load as Anything)(5), "the path of the model is 5; valid is a string"],
+      ...LOAD_REFUSALS.map(([options, message]) => {
+        return [() => (load as Anything)("model", options), message] as const;
+      }),
+      ...QUANTIZE_REFUSALS.map(([args, message]) => {
+        return [() => (quantize as Anything)(...args), message] as const;
+      }),
     ];
     for (const [run, message] of cases) await assertRefused(run, "usage", message);
   });
@@ -140,4 +177,22 @@ Deno.test("a batch rejects an invalid request and continues", async () => {
       "request 4 of the batch is null",
     ]);
   });
+});
+
+Deno.test("adapters of a model are rejected by name", async () => {
+  using folder = new TempFolder();
+  writeEndlessLlama(folder.path);
+  const cases: readonly (readonly [Anything, string])[] = [
+    [null, "an adapter is null; valid is an object of options"],
+    ["path", 'an adapter is "path"; valid is an object of options'],
+    [{}, "the path of an adapter is undefined; valid is a string"],
+    [{ path: "a", scales: 2 }, 'an adapter has no option "scales"; did you mean scale?'],
+    [{ path: "a", scale: "2" }, 'scale is "2"; valid is a number'],
+    [{ path: "a", scale: 1e39 }, 'the scale of the adapter "a" is 1e+39'],
+    [{ path: "a", name: 5 }, "name is 5; valid is a string"],
+  ];
+  for (const [adapter, message] of cases) {
+    const options = { device: "reference", lora: [adapter] };
+    await assertRefused(() => load(folder.path, options), "usage", message);
+  }
 });
