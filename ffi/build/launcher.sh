@@ -74,8 +74,8 @@ esac
 hub=${hub#,}
 added=${hub}${hub:+${host:+,}}${host}
 
-# Additional permissions that the user chose: a folder of libraries, and hosts. With the lock file Deno
-# would download every package that it lists, those of tests too.
+# Additional permissions that the user chose: a folder of libraries, and hosts. With the lock file,
+# as by "deno task", Deno would download every package that it lists, those of tests too.
 set -- run --quiet --no-prompt --no-lock ${heap:+"$heap"} --config "$root/deno.json" --permission-set=forge \
   ${FORGE_LIBRARY_PATH:+"--allow-ffi=$root/build,$root/lib,$FORGE_LIBRARY_PATH"} \
   ${added:+"--allow-net=huggingface.co,*.huggingface.co,*.hf.co,modelscope.cn,*.modelscope.cn,127.0.0.1,localhost,[::1],$added"} \

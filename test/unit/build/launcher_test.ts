@@ -47,6 +47,18 @@ class LauncherFixture {
   }
 }
 
+Deno.test("the launcher: the first command of the README downloads nothing", async () => {
+  const readme = Deno.readTextFileSync(join(ROOT, "README.md"));
+  assertStringIncludes(readme, `${launcherPath} run -p "Once upon a time"`);
+  using fixture = new LauncherFixture();
+  Deno.symlinkSync(Deno.execPath(), join(fixture.path, "deno"));
+  const variables = { HOME: fixture.folder, HTTPS_PROXY: "http://127.0.0.1:1" };
+  const launcher = join(ROOT, launcherPath);
+  const { code, lines, errors } = await fixture.run(launcher, ["--version"], variables);
+  assertEquals([code, errors], [0, ""]);
+  assertStringIncludes(lines[0]!, "forge ");
+});
+
 Deno.test("the launcher: runs main.ts with the permission set of deno.json", async () => {
   using fixture = new LauncherFixture();
   fixture.addProgram(join(fixture.path, "deno"), "2.9.6");
