@@ -30,6 +30,10 @@ if [ "$system" = linux ] && ls /lib/ld-musl-* >/dev/null 2>&1 && ! ls /lib*/ld-l
   fail "the C library of this system is musl; forge and Deno need glibc 2.28 or newer"
 fi
 
+if [ -n "$(ls -A "$home" 2>/dev/null)" ] && [ ! -e "$home/bin/forge" ]; then
+  fail "$home has other files than forge's; FORGE_HOME names another folder"
+fi
+
 # Writes the file $1 of the release to $2.
 download() {
   if command -v curl >/dev/null 2>&1; then
@@ -61,12 +65,12 @@ download "$archive" "$work/$archive"
 actual=$(checksum "$work/$archive")
 [ "$actual" = "$expected" ] || fail "the SHA-256 of $archive is $actual, not $expected; try again"
 
-# The old files stay until the new ones are complete.
-tar -xzf "$work/$archive" -C "$work"
-mkdir -p "$(dirname "$home")" "$bin"
-rm -rf "$home.old"
+# The old files stay until the new ones are complete, on the same disk.
+rm -rf "$home.new" "$home.old"
+mkdir -p "$home.new" "$bin"
+tar -xzf "$work/$archive" -C "$home.new" --strip-components=1 || fail "cannot unpack $archive"
 if [ -e "$home" ]; then mv "$home" "$home.old"; fi
-mv "$work/$name" "$home"
+mv "$home.new" "$home"
 rm -rf "$home.old"
 ln -sf "$home/bin/forge" "$bin/forge"
 echo "installed $("$bin/forge" --version) as $bin/forge"

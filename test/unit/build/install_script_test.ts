@@ -74,6 +74,15 @@ Deno.test({
     assertEquals((await install()).code, 0);
     assertEquals(await installed(), "forge 2.0\n");
 
+    const files = join(home, ".local", "share", "forge");
+    Deno.removeSync(join(files, "bin"), { recursive: true });
+    Deno.writeTextFileSync(join(files, "notes.txt"), "mine");
+    const foreign = await install();
+    assertEquals(foreign.code, 1);
+    assertStringIncludes(foreign.stderr, "has other files than forge's");
+    assertEquals(Deno.readTextFileSync(join(files, "notes.txt")), "mine");
+    Deno.removeSync(files, { recursive: true });
+
     sums = "";
     const missing = await install();
     assertEquals([missing.code, missing.stderr], [
