@@ -44,8 +44,8 @@ export const COMMANDS: readonly Command[] = [
       "system",
       "raw",
       "promptCache",
-      ...BATCH_FLAGS,
       ...MODEL_FLAGS,
+      ...BATCH_FLAGS,
       ...GENERATION_FLAGS,
       ...CONSTRAINT_FLAGS,
       "thinking",
@@ -117,7 +117,7 @@ export const COMMANDS: readonly Command[] = [
       "/api/generate, /api/embed, /api/tags, /api/ps, /api/show, /api/version. Requests are batched together.",
     ],
     operands: [MODEL],
-    options: ["serveModel", ...SERVE_FLAGS, ...LOADING_FLAGS, ...GENERATION_FLAGS, "verbose"],
+    options: ["serveModel", ...LOADING_FLAGS, ...SERVE_FLAGS, ...GENERATION_FLAGS, "verbose"],
     notes: [
       "The first of several models is loaded at the start and answers requests that name none; the others " +
       "are loaded when a request names them. A short name, with options for its model, is a key of " +
@@ -303,7 +303,11 @@ export const COMMANDS: readonly Command[] = [
       "and modelscope: before it names a model on ModelScope. Addresses of models are valid too. Other " +
       "commands take the same names with -m.",
     ],
-    operands: [{ name: "REF", help: "org/name, org/name:FILE-OR-QUANTIZATION", required: true }],
+    operands: [{
+      name: "REF",
+      help: "org/name, org/name:FILE-OR-QUANTIZATION or the address of a model",
+      required: true,
+    }],
     options: ["verbose"],
     notes: [
       "Models are stored in $FORGE_CACHE (default: $XDG_CACHE_HOME/forge or ~/.cache/forge). Environment " +

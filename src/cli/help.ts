@@ -72,7 +72,9 @@ function optionRow(spec: OptionSpec): Row {
     : spec.kind === "optional"
     ? `${flags}[=${spec.metavar}]`
     : `${flags} ${spec.metavar}`;
-  const choices = spec.kind === "choice" ? `, ${spec.choices.join(" or ")}` : "";
+  const choices = spec.kind === "choice"
+    ? `: ${spec.choices.join(", ").replace(/, ([^,]*)$/, " or $1")}`
+    : "";
   const defaultText = spec.defaultText === undefined ? "" : ` (default: ${spec.defaultText})`;
   return [term, `${spec.help}${choices}${defaultText}`];
 }

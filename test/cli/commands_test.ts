@@ -24,6 +24,9 @@ Deno.test("help: every command has a help text within 100 columns", async () => 
     const help = await output(command, "--help");
     assertStringIncludes(help, `Usage: forge ${command}`);
     for (const line of help.split("\n")) assert(line.length <= 100, line);
+    assert(!/ or \w+ or /.test(help), "choices are a list with one or");
+    const [, first = "-m"] = /^Model:\n +(\S+?),/m.exec(help) ?? [];
+    assert(["-m", "-t"].includes(first), `${command}: ${first} precedes the model`);
   }
   assertMatch(await output("--version"), /^\D*\d+\.\d+\.\d+/);
 });

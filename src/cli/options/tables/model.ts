@@ -96,7 +96,7 @@ export const MODEL_OPTIONS = {
     metavar: "TYPE",
     choices: ["F16", "BF16", "F32", "Q8_0", "Q4_0"],
     group: "Model",
-    help: "type of the KV cache; Q4_0 on a CPU only",
+    help: "type of the KV cache (Q4_0 on a CPU only)",
     defaultText: "F16; F32 on the reference device",
   },
   kvMemory: {
@@ -146,7 +146,7 @@ export const MODEL_OPTIONS = {
     metavar: "NUMBERS",
     choices: ["auto", "f32", "bf16"],
     group: "Model",
-    help: "numbers multiplied with BF16 and F16 weights on a CPU; bf16 rounds F16 weights",
+    help: "numbers multiplied with BF16 and F16 weights on a CPU (bf16 rounds F16 weights)",
     defaultText: "auto: BF16 for BF16 weights, if the CPU has it",
   },
   speculate: {
@@ -165,7 +165,7 @@ export const MODEL_OPTIONS = {
     kind: "list",
     metavar: "[NAME=]PATH[:SCALE]",
     group: "Model",
-    help: "low-rank adapter (LoRA): a folder of peft or a .gguf file; may be repeated",
+    help: "low-rank adapter (LoRA): a folder of peft or a .gguf file; may be given more than once",
   },
   draftModel: {
     flags: "--draft-model",

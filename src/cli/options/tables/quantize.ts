@@ -9,7 +9,7 @@ export const QUANTIZE_OPTIONS = {
     metavar: "TYPE",
     choices: Object.keys(MIXES) as (keyof typeof MIXES)[],
     group: "Quantising",
-    help: "types of the weights; the names are llama.cpp's",
+    help: "types of the weights, by llama.cpp's names",
     defaultText: "Q4_K_M",
   },
   importance: {
