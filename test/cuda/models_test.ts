@@ -4,6 +4,7 @@ import { join } from "@std/path";
 import { forge } from "../cli/forge.ts";
 import { installNvrtc } from "../emulator/nvrtc.ts";
 import { assertEndsCleanly } from "../support/careless_program.ts";
+import { assertDraftsAsTheCpu } from "../support/check_drafts.ts";
 import { encoders, writeEncoder } from "../models/encoders/encoders.ts";
 import { assertClose } from "../models/reference_check.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
@@ -150,6 +151,12 @@ Deno.test({
       assertClose(await numbers("cuda", await emulatedGpu()), await numbers("cpu", {}), 2e-3);
     }
   },
+});
+
+Deno.test({
+  name: "drafts by a model's own layer change no token on an emulated GPU",
+  ignore: unavailable,
+  fn: async () => await assertDraftsAsTheCpu("cuda", await emulatedGpu()),
 });
 
 for (

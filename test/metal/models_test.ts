@@ -4,6 +4,7 @@ import { join } from "@std/path";
 import { forge } from "../cli/forge.ts";
 import { shippedText } from "../emulator/metal/shipped_text.ts";
 import { assertEndsCleanly } from "../support/careless_program.ts";
+import { assertDraftsAsTheCpu } from "../support/check_drafts.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import {
   emulatedMetal,
@@ -200,6 +201,12 @@ Deno.test({
     const output = await runOnEmulatedMetal(args, await emulatedMetal({ trace: 1 }));
     assertStringIncludes(output, "fake Metal runs grouped_gemm<FormatF16>");
   },
+});
+
+Deno.test({
+  name: "drafts by a model's own layer change no token on an emulated GPU",
+  ignore: unavailable,
+  fn: async () => await assertDraftsAsTheCpu("metal", await emulatedMetal()),
 });
 
 for (

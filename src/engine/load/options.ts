@@ -95,7 +95,8 @@ export interface LoadOptions {
   readonly speculate?: Speculation | undefined;
   /**
    * Path of a smaller model with the same vocabulary, or of an EAGLE-3 head for the model, which
-   * drafts tokens that the text itself does not suggest. It turns speculative decoding on for every device.
+   * drafts tokens that the text itself does not suggest. It turns speculative decoding on for every
+   * device.
    */
   readonly draftModel?: string | undefined;
 }

@@ -3,9 +3,9 @@ import type { PageTable } from "../cache/kv_pages.ts";
 import type { Chunk, Runner } from "../runner.ts";
 import { commonLength, TokenList } from "../token_list.ts";
 import type { Prospect } from "./draft.ts";
+import { fitRequest } from "./draft_vocabulary.ts";
 import { DraftRates, type ModelDrafter } from "./model_drafter.ts";
 import { StepCosts } from "./step_costs.ts";
-import type { OutputRequest } from "../../backend.ts";
 
 /** Part of a runner that a draft model uses. */
 type DraftRunner = Pick<
@@ -143,36 +143,4 @@ export class DraftModel implements ModelDrafter {
       : [{ ...fitRequest(next(), vocabSize), row: end - start - 1 }];
     return { table: reading.table, tokens: ids, start, outputs };
   }
-}
-
-/**
- * Adapts an output request to a model whose vocabulary is padded to another size. Tokens that it
- * lacks are left out.
- */
-export function fitRequest(request: OutputRequest, vocabSize: number): OutputRequest {
-  const { sampling, history, fillMask } = request;
-  const { bias, mask } = sampling;
-  const has = (token: number) => token < vocabSize;
-  const fitting = {
-    ...request,
-    nTop: 0,
-    history: Int32Array.from(history).filter(has),
-    sampling: { ...sampling, bias: bias && new Map([...bias].filter(([token]) => has(token))) },
-  };
-  if (mask === undefined) return fitting;
-  const words = new Uint32Array(Math.ceil(vocabSize / 32));
-  const copy = () => {
-    words.set(mask.subarray(0, words.length));
-    const beyond = vocabSize % 32;
-    if (beyond > 0) words[words.length - 1]! &= 2 ** beyond - 1;
-  };
-  if (fillMask === undefined) copy();
-  return {
-    ...fitting,
-    sampling: { ...fitting.sampling, mask: words },
-    fillMask: fillMask && (() => {
-      fillMask();
-      copy();
-    }),
-  };
 }

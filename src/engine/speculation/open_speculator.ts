@@ -11,7 +11,7 @@ import { openRunner, type SessionShape } from "../load/open_runner.ts";
 import { openTokenizer } from "../load/tokenizer.ts";
 import type { Runner } from "../runner.ts";
 import { checkWholeNumber } from "../request/options.ts";
-import { DraftHead } from "./draft_head.ts";
+import { HeadDrafter } from "./head_drafter.ts";
 import { DraftModel } from "./draft_model.ts";
 import { Speculator } from "./speculator.ts";
 
@@ -51,7 +51,7 @@ export async function openSpeculator(
   if (!draftsTokens(options, target.backend)) return { speculator: undefined, memory: NO_MEMORY };
   const length = typeof speculate === "number" ? speculate : undefined;
   if (draftModel === undefined || target.runner.hasDraftHead) {
-    const model = target.runner.hasDraftHead ? new DraftHead(target.runner) : undefined;
+    const model = target.runner.hasDraftHead ? new HeadDrafter(target.runner) : undefined;
     return { speculator: new Speculator({ length, model }), memory: NO_MEMORY };
   }
   const { model, memory } = await openDraftModel(draftModel, target);

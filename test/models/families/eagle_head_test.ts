@@ -17,7 +17,9 @@ import {
   writeSpeculator,
 } from "../../support/eagle_head.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
+import { writeRandomHybrid } from "../../support/tiny_hybrid.ts";
 import { writeRandomLlama } from "../../support/tiny_llama.ts";
+import { writeRandomMamba } from "../../support/tiny_mamba.ts";
 import { relativeError } from "../reference_check.ts";
 import { draftAfterPrompt, PROMPT, withRunner } from "./draft_head.ts";
 
@@ -174,22 +176,27 @@ const REQUESTS: readonly GenerateOptions[] = [
   { temperature: 1, seed: 6, maxTokens: 40, repeatPenalty: 1.2, frequencyPenalty: 0.3 },
 ];
 
-Deno.test("an EAGLE-3 head changes no answer", async () => {
-  using folder = new TempFolder();
-  writeModel(folder.at("model"));
-  writeHead(folder.at("head"));
-  const answers = async (draftModel?: string) => {
-    const speculate = draftModel === undefined ? "off" : 3;
-    const options = { device: "cpu", threads: 2, speculate, draftModel } as const;
-    await using model = await load(folder.at("model"), options);
-    const all = await Promise.all(REQUESTS.map((request) => model.complete("Fox?", request)));
-    const drafted = all.map(({ timings }) => timings.drafted);
-    return { drafted, results: all.map(({ timings: _, ...answer }) => answer) };
-  };
-  const { drafted, results } = await answers(folder.at("head"));
-  assertEquals(results, (await answers()).results);
-  assert(drafted.every((count) => count > 10), `${drafted} drafted`);
-});
+/** Models with attention, with the gated delta rule, and with Mamba-2. */
+const TARGETS = { Llama: writeModel, hybrid: writeRandomHybrid, Mamba: writeRandomMamba };
+
+for (const [name, write] of Object.entries(TARGETS)) {
+  Deno.test(`an EAGLE-3 head changes no answer: ${name}`, async () => {
+    using folder = new TempFolder();
+    write(folder.at("model"));
+    writeHead(folder.at("head"));
+    const answers = async (draftModel?: string) => {
+      const speculate = draftModel === undefined ? "off" : 3;
+      const options = { device: "cpu", threads: 2, speculate, draftModel } as const;
+      await using model = await load(folder.at("model"), options);
+      const all = await Promise.all(REQUESTS.map((request) => model.complete("Fox?", request)));
+      const drafted = all.map(({ timings }) => timings.drafted);
+      return { drafted, results: all.map(({ timings: _, ...answer }) => answer) };
+    };
+    const { drafted, results } = await answers(folder.at("head"));
+    assertEquals(results, (await answers()).results);
+    assert(drafted.every((count) => count > 5), `${drafted} drafted`);
+  });
+}
 
 Deno.test("EAGLE-3 heads that do not fit the model are rejected", async () => {
   using folder = new TempFolder();

@@ -1,9 +1,9 @@
-import type { OutputRequest, StepResult } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Chunk, Runner } from "../runner.ts";
 import type { TokenList } from "../token_list.ts";
 import type { Prospect } from "./draft.ts";
 import { DraftRates, type ModelDrafter } from "./model_drafter.ts";
+import { ReducedVocabulary } from "./draft_vocabulary.ts";
 import { StepCosts } from "./step_costs.ts";
 
 /** Part of a runner that a head uses. */
@@ -23,7 +23,7 @@ interface Drafted {
  * in the pages of a sequence, and writes its own after them, which the model's next step replaces. It
  * samples with the same parameters, random number and mask as the model.
  */
-export class DraftHead implements ModelDrafter {
+export class HeadDrafter implements ModelDrafter {
   readonly #runner: HeadRunner;
   readonly #rates = new DraftRates();
   readonly #costs = new StepCosts();
@@ -98,12 +98,12 @@ export class DraftHead implements ModelDrafter {
 
   /** Drafts one more token for each text. Returns the texts that need more. */
   async #draftNext(open: readonly Drafted[]): Promise<Drafted[]> {
-    const wanting = open.filter(({ prospect: { draft }, count }) =>
+    const unfinished = open.filter(({ prospect: { draft }, count }) =>
       draft.tokens.length < count && draft.room > 0
     );
-    if (wanting.length === 0) return [];
-    const results = await this.#run(wanting, 1);
-    return wanting.filter(({ prospect: { draft } }, i) => {
+    if (unfinished.length === 0) return [];
+    const results = await this.#run(unfinished, 1);
+    return unfinished.filter(({ prospect: { draft } }, i) => {
       const result = results[i]![0];
       return result !== undefined && !(result instanceof ForgeError) && draft.add(result.token);
     });
@@ -132,54 +132,4 @@ function nextChunk(
   const request = { ...next(), nTop: 0, row: 0 };
   const outputs = [vocabulary?.request(request) ?? request];
   return { table, tokens: [last], start, outputs, adapterScales: tokens.adapters?.scales };
-}
-
-/** Vocabulary of a head that drafts only some of the model's tokens. */
-class ReducedVocabulary {
-  readonly #tokens: Int32Array;
-  /** Index of each of the model's tokens, -1 if the head lacks it. */
-  readonly #ids: Int32Array;
-
-  /** @param tokens the model's token of each of the head's */
-  constructor(tokens: Int32Array, vocabSize: number) {
-    this.#tokens = tokens;
-    this.#ids = new Int32Array(vocabSize).fill(-1);
-    tokens.forEach((token, id) => this.#ids[token] = id);
-  }
-
-  /** Adapts a request to the head's tokens. */
-  request(request: OutputRequest): OutputRequest {
-    const { sampling, history, fillMask } = request;
-    const { bias, mask } = sampling;
-    const idOf = (token: number) => this.#ids[token] ?? -1;
-    const own = bias && new Map(
-      [...bias].map(([token, value]) => [idOf(token), value] as const).filter(([id]) => id >= 0),
-    );
-    const words = mask && new Uint32Array(Math.ceil(this.#tokens.length / 32));
-    const copy = () => {
-      words!.fill(0);
-      for (const [id, token] of this.#tokens.entries()) {
-        if (mask![token >> 5]! >> (token & 31) & 1) words![id >> 5]! |= 1 << (id & 31);
-      }
-    };
-    if (mask !== undefined && fillMask === undefined) copy();
-    return {
-      ...request,
-      history: Int32Array.from(history, idOf).filter((id) => id >= 0),
-      sampling: { ...sampling, bias: own, mask: words },
-      fillMask: fillMask && (() => {
-        fillMask();
-        copy();
-      }),
-    };
-  }
-
-  /** Returns results with the model's tokens. */
-  results(results: readonly StepResult[][]): StepResult[][] {
-    return results.map((of) =>
-      of.map((result) =>
-        result instanceof ForgeError ? result : { ...result, token: this.#tokens[result.token]! }
-      )
-    );
-  }
 }

@@ -2,11 +2,14 @@
  * Tests the head for multi-token prediction as a drafter: good or bad, it leaves every token unchanged.
  */
 import { assert, assertEquals } from "@std/assert";
-import { DraftHead } from "../../../../src/engine/speculation/draft_head.ts";
+import { join } from "@std/path";
+import { HeadDrafter } from "../../../../src/engine/speculation/head_drafter.ts";
 import { Speculator } from "../../../../src/engine/speculation/speculator.ts";
+import { float32Tensor } from "../../../../src/formats/tensor_data.ts";
 import { type GenerateOptions, load } from "../../../../src/mod.ts";
 import { CACHE, checkMix, randomCases, withRunner } from "../../../support/mixes.ts";
 import { Random } from "../../../support/random.ts";
+import { encodeSafetensors } from "../../../support/safetensors_writer.ts";
 import { TempFolder } from "../../../support/temp_folder.ts";
 import { writeRandomHybrid } from "../../../support/tiny_hybrid.ts";
 import {
@@ -65,7 +68,7 @@ for (const [name, device, options, writeModel, length] of CASES) {
       // The head does not draw as the host does: its tokens would be accepted less often.
       const isGood = writeModel === writeForeseeingLlama;
       const cases = await randomCases(random, runner, tokenizer, isGood ? 0 : undefined);
-      const model = new DraftHead(runner);
+      const model = new HeadDrafter(runner);
       const speculator = new Speculator({ length, model, newDrafter: () => UNSURE });
       const { drafted, accepted } = await checkMix(random, runner, tokenizer, cases, speculator);
       if (length !== undefined) assert(drafted > 50, `only ${drafted} drafted`);
@@ -74,6 +77,58 @@ for (const [name, device, options, writeModel, length] of CASES) {
     }, writeModel);
   });
 }
+
+/** Writes an adapter of peft that changes most tokens. */
+function writeAdapter(path: string): void {
+  const shapes = { q_proj: [64, 64], o_proj: [64, 64] } as const;
+  const tensors = [0, 1].flatMap((layer) =>
+    Object.entries(shapes).flatMap(([name, [rows, cols]]) => {
+      const module = `base_model.model.model.layers.${layer}.self_attn.${name}`;
+      return ([["lora_A", [4, cols]], ["lora_B", [rows, 4]]] as const).map(([part, shape]) => {
+        const values = new Random(`${module}.${part}`, 1).normals(shape[0] * shape[1], 0.4);
+        return float32Tensor(`${module}.${part}.weight`, shape, Float32Array.from(values));
+      });
+    })
+  );
+  Deno.mkdirSync(path);
+  Deno.writeTextFileSync(
+    join(path, "adapter_config.json"),
+    JSON.stringify({
+      peft_type: "LORA",
+      r: 4,
+      lora_alpha: 8,
+      target_modules: Object.keys(shapes),
+    }),
+  );
+  Deno.writeFileSync(join(path, "adapter_model.safetensors"), encodeSafetensors({ tensors }));
+}
+
+Deno.test("a draft head changes no answer with adapters, of replicas, nor several completions", async () => {
+  using folder = new TempFolder();
+  writeGuessing(folder.at("model"));
+  writeAdapter(folder.at("adapter"));
+  const prompt = "The quick brown fox";
+  const answers = async (speculate: "off" | number) => {
+    const lora = [{ path: folder.at("adapter"), name: "style" }];
+    const options = { device: "cpu", threads: 2, dataParallel: 2, speculate, lora } as const;
+    await using model = await load(folder.at("model"), options);
+    const choices = [[], [{ name: "style" }], [{ name: "style", scale: 0.5 }]];
+    const all = await Promise.all(choices.flatMap((lora, seed) => [
+      model.complete(prompt, { temperature: 0, maxTokens: 40, lora }),
+      ...[1, 2].map((n) => model.completeMany(prompt, 3, { seed: n * seed, maxTokens: 30, lora })),
+    ]));
+    return all.flat();
+  };
+  const [plain, drafting] = [await answers("off"), await answers(3)];
+  const texts = (all: typeof plain) => all.map(({ tokenIds }) => tokenIds);
+  assertEquals(texts(drafting), texts(plain));
+  assert(
+    new Set([0, 7, 14].map((i) => `${plain[i]!.tokenIds}`)).size === 3,
+    "adapters change answers",
+  );
+  const drafted = drafting.reduce((sum, { timings }) => sum + timings.drafted, 0);
+  assert(drafted > 300, `only ${drafted} drafted`);
+});
 
 const SCHEMA = { type: "object", properties: { a: { type: "integer" } }, required: ["a"] };
 const REQUESTS: readonly GenerateOptions[] = [
