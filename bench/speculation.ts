@@ -11,7 +11,7 @@ import { resolveSampling, SAMPLING_DEFAULTS } from "../src/engine/request/sampli
 import { Runner } from "../src/engine/runner.ts";
 import { Scheduler } from "../src/engine/schedule/scheduler.ts";
 import type { Prospect } from "../src/engine/speculation/draft.ts";
-import { DraftHead } from "../src/engine/speculation/draft_head.ts";
+import { HeadDrafter } from "../src/engine/speculation/head_drafter.ts";
 import { DraftRates, type ModelDrafter } from "../src/engine/speculation/model_drafter.ts";
 import { Speculator } from "../src/engine/speculation/speculator.ts";
 import type { TokenList } from "../src/engine/token_list.ts";
@@ -20,6 +20,7 @@ import { type Completion, type GenerateOptions, load, type Model } from "../src/
 import { loadModel } from "../src/models/registry.ts";
 import type { Tokenizer } from "../src/tokenizer/tokenizer.ts";
 import { type BenchOptions, benchSubject, subjectPath } from "./bench_options.ts";
+import { benchTrees, measureCosts } from "./draft_trees.ts";
 
 const AT_ONCE = 8;
 
@@ -178,6 +179,7 @@ async function benchHead(
           `a draft token ${(head.milliseconds / Math.max(1, drafted)).toFixed(2)} ms`,
       );
     }
+    await benchTrees(await measureCosts(drafting!, 10 * rounds), threads);
   } finally {
     backend.close();
   }
@@ -187,14 +189,14 @@ async function benchHead(
 class SimulatedHead implements ModelDrafter {
   /** Time that the head took. */
   milliseconds = 0;
-  readonly #head: DraftHead;
+  readonly #head: HeadDrafter;
   readonly #answer: readonly number[];
   readonly #rate: number;
   readonly #rates = new DraftRates();
   readonly #random = new Random(1);
 
   constructor(runner: Runner, answer: readonly number[], rate: number) {
-    this.#head = new DraftHead(runner);
+    this.#head = new HeadDrafter(runner);
     this.#answer = answer;
     this.#rate = rate;
   }
