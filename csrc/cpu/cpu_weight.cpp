@@ -30,7 +30,7 @@ uint64_t panel_bytes(WeightType type, uint64_t cols) {
   switch (type) {
     case WeightType::F32: return cols * kPanelRows * 4;
     case WeightType::F16:
-    case WeightType::BF16: return (cols + 1) / 2 * 2 * kPanelRows * 2;  // whole pairs of columns
+    case WeightType::BF16: return (cols + 3) / 4 * 4 * kPanelRows * 2;  // see bf16_products.h
     case WeightType::FP8: return cols / kBlockCols * sizeof(FP8Panel);
     default: return 0;
   }

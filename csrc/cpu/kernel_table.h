@@ -204,6 +204,10 @@ const KernelTable& kernels_avx512_bf16();
 const KernelTable& kernels_avx512_bf16_f16();
 #elif defined(__aarch64__)
 const KernelTable& kernels_neon_dot();
+const KernelTable& kernels_neon_i8mm();
+// As those of AVX512-BF16; the other kernels are those of neon_i8mm.
+const KernelTable& kernels_neon_bf16();
+const KernelTable& kernels_neon_bf16_f16();
 #endif
 
 }  // namespace forge::cpu

@@ -34,6 +34,13 @@ export const kernelTargets: readonly KernelTarget[] = [
   { name: "avx512_bf16", arch: "x86_64", flags: [...avx512, "-mavx512bf16"], base: "avx512" },
   { name: "portable", arch: "aarch64", flags: [] },
   { name: "neon_dot", arch: "aarch64", flags: ["-march=armv8.2-a+dotprod+fp16"] },
+  { name: "neon_i8mm", arch: "aarch64", flags: ["-march=armv8.2-a+dotprod+fp16+i8mm"] },
+  {
+    name: "neon_bf16",
+    arch: "aarch64",
+    flags: ["-march=armv8.2-a+dotprod+fp16+i8mm+bf16"],
+    base: "neon_i8mm",
+  },
 ];
 
 /** A compiler for another processor. */

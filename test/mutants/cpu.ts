@@ -18,8 +18,8 @@ export const CPU: readonly Mutant[] = [
   {
     name: "cpu/second-piece-restarts",
     file: "csrc/cpu/kernels/int8_products.h",
-    find: "length * sizeof(UnpackedPanel), length, tokens, col == 0, at",
-    replace: "length * sizeof(UnpackedPanel), length, tokens, true, at",
+    find: "length, col == 0, at + p * kPanelRows, kStride",
+    replace: "length, true, at + p * kPanelRows, kStride",
     caughtBy: check("quantized_matmul"),
   },
   {

@@ -9,6 +9,8 @@
 #elif defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
 #endif
 
 namespace forge::cpu {
@@ -51,15 +53,28 @@ std::vector<std::string> detect() {
 
 #elif defined(__aarch64__)
 
+#if defined(__APPLE__)
+bool has_apple_feature(const char* name) {
+  int value = 0;
+  size_t size = sizeof value;
+  return sysctlbyname(name, &value, &size, nullptr, 0) == 0 && value != 0;
+}
+#endif
+
 std::vector<std::string> detect() {
   std::vector<std::string> found = {"neon"};
 #if defined(__linux__)
   const unsigned long capabilities = getauxval(AT_HWCAP);
   if ((capabilities & HWCAP_ASIMDDP) != 0) found.emplace_back("dotprod");
   if ((capabilities & HWCAP_ASIMDHP) != 0) found.emplace_back("fp16");
+  const unsigned long more = getauxval(AT_HWCAP2);
+  if ((more & HWCAP2_I8MM) != 0) found.emplace_back("i8mm");
+  if ((more & HWCAP2_BF16) != 0) found.emplace_back("bf16");
 #elif defined(__APPLE__)
   // Every Apple processor that runs macOS has both.
   found.insert(found.end(), {"dotprod", "fp16"});
+  if (has_apple_feature("hw.optional.arm.FEAT_I8MM")) found.emplace_back("i8mm");
+  if (has_apple_feature("hw.optional.arm.FEAT_BF16")) found.emplace_back("bf16");
 #endif
   return found;
 }
@@ -95,7 +110,11 @@ std::vector<const KernelTable*> available_kernels() {
   if (avx2 && has_all({"avxvnni"})) tables.push_back(&kernels_avx2_vnni());
   if (avx2) tables.push_back(&kernels_avx2());
 #elif defined(__aarch64__)
-  if (has_all({"dotprod", "fp16"})) tables.push_back(&kernels_neon_dot());
+  if (has_all({"dotprod", "fp16"})) {
+    if (has_all({"i8mm", "bf16"})) tables.push_back(&kernels_neon_bf16());
+    if (has_all({"i8mm"})) tables.push_back(&kernels_neon_i8mm());
+    tables.push_back(&kernels_neon_dot());
+  }
 #endif
   tables.push_back(&kernels_portable());
   return tables;
@@ -107,10 +126,15 @@ const KernelTable& with_products(const KernelTable& kernels, uint32_t products) 
     if (products == FORGE_PRODUCTS_F32) return kernels_avx512();
     if (products == FORGE_PRODUCTS_BF16) return kernels_avx512_bf16_f16();
   }
+#elif defined(__aarch64__)
+  if (&kernels == &kernels_neon_bf16()) {
+    if (products == FORGE_PRODUCTS_F32) return kernels_neon_i8mm();
+    if (products == FORGE_PRODUCTS_BF16) return kernels_neon_bf16_f16();
+  }
 #endif
   if (products != FORGE_PRODUCTS_BF16) return kernels;
   fail(FORGE_UNSUPPORTED, "the CPU's kernels \"", kernels.name,
-       "\" have no products of BF16; those of AVX512-BF16 have");
+       "\" have no products of BF16; those of AVX512-BF16 and of Arm's FEAT_BF16 have");
 }
 
 const KernelTable& choose_kernels(std::string_view name) {

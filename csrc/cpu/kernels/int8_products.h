@@ -2,51 +2,50 @@
 
 // Products with quantised panels. A few tokens are multiplied with packed panels. For many tokens,
 // panels are unpacked once, to one byte per weight and float scales, in pieces that stay in the
-// cache while all tiles of tokens are multiplied. Both use the same inner kernel, so the results
-// are the same.
+// cache while all tiles of tokens are multiplied. Both add the same numbers in the same order, so
+// the results are the same.
 
 #include "int8_tile.h"
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+#include "int8_matrix_tile.h"
+#endif
 
 namespace forge::cpu::FORGE_TARGET {
 
-// Columns and panels unpacked at once; the result stays in the second-level cache.
-constexpr uint64_t kUnpackedCols = 2048;
-constexpr uint32_t kUnpackedPanels = 4;
+#if !defined(__ARM_FEATURE_MATMUL_INT8)
 
-// 32 columns, unpacked.
-template <uint32_t halves, bool has_min>
-struct alignas(64) UnpackedPanel {
-  static constexpr uint32_t kBlocks = 1;
-  static constexpr uint32_t kHalves = halves;
-  static constexpr bool kHasMin = has_min;
-  float factors[(has_min ? 2 : 1) * halves][kPanelRows];  // scales, then minima
-  uint8_t bytes[8][kGroupBytes];
-};
-
-template <uint32_t halves, bool has_min, int bias, int most>
-struct UnpackedFormat {
-  using Panel = UnpackedPanel<halves, has_min>;
-  static constexpr int kBias = bias;
-  static constexpr int kMost = most;
-  struct Header {};
-  FORGE_INLINE Header header(const Panel&) { return {}; }
-  FORGE_INLINE void prefetch(const Panel&, uint32_t) {}
-  FORGE_INLINE Group scale(const Panel& panel, const Header&, uint32_t, uint32_t half) {
-    return load_floats(panel.factors[half]);
-  }
-  FORGE_INLINE Group minimum(const Panel& panel, const Header&, uint32_t, uint32_t half) {
-    return load_floats(panel.factors[halves + half]);
-  }
-  template <int g>
-  FORGE_INLINE ByteGroup group(const Panel& panel, uint32_t) {
-    return load_group(panel.bytes[g]);
-  }
-};
-
-// The unpacked form of a Format.
+// Stores a block with a byte for each weight.
 template <class Format>
-using Unpacked = UnpackedFormat<Format::Panel::kHalves, Format::Panel::kHasMin, Format::kBias,
-                                Format::kMost>;
+FORGE_INLINE void unpack_bytes(const typename Format::Panel& panel, uint32_t block,
+                               uint8_t (&out)[8][kGroupBytes]) {
+  unrolled<8>([&]<int g>() FORGE_ALWAYS_INLINE {
+    const ByteGroup bytes = Format::template group<g>(panel, block);
+    memcpy(out[g], &bytes, sizeof bytes);
+  });
+}
+
+// The tokens of a tile, which multiply() multiplies with unpacked panels.
+template <class Format, int n_tokens>
+class TokenTile {
+ public:
+  using Panel = typename Format::Panel;
+  FORGE_ALWAYS_INLINE TokenTile(const ActivationBlock* const (&tokens)[n_tokens], uint64_t length)
+      : tokens_(tokens), length_(length) {}
+
+  // See int8_tile.
+  FORGE_ALWAYS_INLINE void multiply(const Panel* panels, bool begins, float* sums,
+                                    uint32_t sums_stride) const {
+    int8_tile<Format, n_tokens, kTilePanelsInt8>(reinterpret_cast<const uint8_t*>(panels),
+                                                 length_ * sizeof(Panel), length_, tokens_, begins,
+                                                 sums, sums_stride);
+  }
+
+ private:
+  const ActivationBlock* const (&tokens_)[n_tokens];
+  uint64_t length_;
+};
+
+#endif
 
 template <class Format>
 void unpack(const typename Format::Panel* panel, uint64_t length,
@@ -62,10 +61,7 @@ void unpack(const typename Format::Panel* panel, uint64_t length,
           store(out->factors[Panel::kHalves + half], Format::minimum(*panel, header, block, half));
         }
       }
-      unrolled<8>([&]<int g>() FORGE_ALWAYS_INLINE {
-        const ByteGroup bytes = Format::template group<g>(*panel, block);
-        memcpy(out->bytes[g], &bytes, sizeof bytes);
-      });
+      unpack_bytes<Format>(*panel, block, out->bytes);
     }
   }
 }
@@ -113,13 +109,13 @@ FORGE_INLINE void fetch_results(const MatmulBlock& block, const MatmulToken& tok
 // Multiplies up to kUnpackedPanels panels from row `row` on. If columns are unpacked in several
 // pieces, `sums` carries the sums from piece to piece.
 template <class Format>
-void multiply_unpacked(const MatmulBlock& block, uint32_t row, uint8_t* tile, float* sums) {
+void multiply_unpacked(const MatmulBlock& block, uint32_t row, uint8_t* scratch, float* sums) {
   using Panel = typename Format::Panel;
   using UnpackedPanel = typename Unpacked<Format>::Panel;
   constexpr uint32_t kStride = kUnpackedPanels * kPanelRows;
   const uint32_t n_rows = static_cast<uint32_t>(smaller(kStride, block.n_rows - row));
   const uint8_t* panels = block.panels + row / kPanelRows * block.panel_bytes;
-  auto* unpacked = reinterpret_cast<UnpackedPanel*>(tile);
+  auto* unpacked = reinterpret_cast<UnpackedPanel*>(scratch);
   const uint64_t sums_step = block.cols > kUnpackedCols ? kStride : 0;
   for (uint64_t col = 0; col < block.cols; col += kUnpackedCols) {
     const uint64_t length = smaller(kUnpackedCols, block.cols - col) / kBlockCols;
@@ -138,12 +134,10 @@ void multiply_unpacked(const MatmulBlock& block, uint32_t row, uint8_t* tile, fl
       with_tile_tokens<kTileTokensInt8>(n, [&]<int n_tokens>() FORGE_ALWAYS_INLINE {
         const ActivationBlock* tokens[n_tokens];
         token_blocks(block, first, col / kBlockCols, tokens);
+        const TokenTile<Unpacked<Format>, n_tokens> tile(tokens, length);
         // Past the last panel the tile multiplies undefined data; those sums are not used.
         for (uint32_t p = 0; p * kPanelRows < n_rows; p += kTilePanelsInt8) {
-          int8_tile<Unpacked<Format>, n_tokens, kTilePanelsInt8>(
-              reinterpret_cast<const uint8_t*>(unpacked + p * length),
-              length * sizeof(UnpackedPanel), length, tokens, col == 0, at + p * kPanelRows,
-              kStride);
+          tile.multiply(unpacked + p * length, col == 0, at + p * kPanelRows, kStride);
         }
       });
       if (!ends) continue;

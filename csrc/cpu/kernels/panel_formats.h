@@ -202,4 +202,45 @@ struct FormatType<WeightType::MXFP4> {
 template <WeightType type>
 using FormatOf = typename FormatType<type>::Type;
 
+// ---- unpacked panels ------------------------------------------------------------------------
+
+// Columns and panels unpacked at once; the result stays in the second-level cache.
+constexpr uint64_t kUnpackedCols = 2048;
+constexpr uint32_t kUnpackedPanels = 4;
+
+// 32 columns, unpacked.
+template <uint32_t halves, bool has_min>
+struct alignas(64) UnpackedPanel {
+  static constexpr uint32_t kBlocks = 1;
+  static constexpr uint32_t kHalves = halves;
+  static constexpr bool kHasMin = has_min;
+  float factors[(has_min ? 2 : 1) * halves][kPanelRows];  // scales, then minima
+  uint8_t bytes[8][kGroupBytes];
+};
+
+template <uint32_t halves, bool has_min, int bias, int most>
+struct UnpackedFormat {
+  using Panel = UnpackedPanel<halves, has_min>;
+  static constexpr int kBias = bias;
+  static constexpr int kMost = most;
+  struct Header {};
+  FORGE_INLINE Header header(const Panel&) { return {}; }
+  FORGE_INLINE void prefetch(const Panel&, uint32_t) {}
+  FORGE_INLINE Group scale(const Panel& panel, const Header&, uint32_t, uint32_t half) {
+    return load_floats(panel.factors[half]);
+  }
+  FORGE_INLINE Group minimum(const Panel& panel, const Header&, uint32_t, uint32_t half) {
+    return load_floats(panel.factors[halves + half]);
+  }
+  template <int g>
+  FORGE_INLINE ByteGroup group(const Panel& panel, uint32_t) {
+    return load_group(panel.bytes[g]);
+  }
+};
+
+// The unpacked form of a Format.
+template <class Format>
+using Unpacked = UnpackedFormat<Format::Panel::kHalves, Format::Panel::kHasMin, Format::kBias,
+                                Format::kMost>;
+
 }  // namespace forge::cpu::FORGE_TARGET

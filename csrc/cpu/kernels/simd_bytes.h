@@ -197,6 +197,17 @@ FORGE_INLINE IntVec dot(IntVec sums, ByteVec a, ByteVec b) {
                                                           reinterpret_cast<__m256i>(b)));
 }
 
+#elif defined(__ARM_FEATURE_MATMUL_INT8)
+
+template <int most>
+constexpr int kDotBias = 0;
+
+FORGE_INLINE IntVec dot(IntVec sums, ByteVec a, ByteVec b) {
+  return reinterpret_cast<IntVec>(vusdotq_s32(reinterpret_cast<int32x4_t>(sums),
+                                              reinterpret_cast<uint8x16_t>(a),
+                                              reinterpret_cast<int8x16_t>(b)));
+}
+
 #elif defined(__ARM_FEATURE_DOTPROD)
 
 template <int most>

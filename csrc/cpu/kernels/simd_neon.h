@@ -14,7 +14,11 @@ constexpr int kLanes = 4;
 constexpr int kTileTokens = 6;  // 24 accumulators, 4 weights and an activation of 32 registers
 // Tokens by panels whose sums fit the registers: see int8_tile.h and float_products.cpp.
 constexpr int kDirectTokens = 3;
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+constexpr int kTileTokensInt8 = 6, kTilePanelsInt8 = 1;  // see int8_matrix_tile.h
+#else
 constexpr int kTileTokensInt8 = 3, kTilePanelsInt8 = 1;
+#endif
 constexpr int kDirectTokensFloat = 2;
 constexpr int kTileTokensFloat = 6, kTilePanelsFloat = 1;
 

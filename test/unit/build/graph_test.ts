@@ -41,6 +41,7 @@ Deno.test("libraryGraph: kernels are compiled once for every instruction set, a 
   assertEquals(labels(linuxArm).slice(2), [
     "csrc/cpu/kernels/lanes.cpp (portable)",
     "csrc/cpu/kernels/lanes.cpp (neon_dot)",
+    "csrc/cpu/kernels/lanes.cpp (neon_i8mm)",
   ]);
 });
 

@@ -56,7 +56,9 @@ function* kernelObjects(folder: string): Generator<string> {
   for (const entry of Deno.readDirSync(folder)) {
     const path = join(folder, entry.name);
     if (entry.isDirectory) yield* kernelObjects(path);
-    else if (/\.(avx2|avx2_vnni|avx512|avx512_bf16|neon_dot)\.o$/.test(entry.name)) yield path;
+    else if (
+      /\.(avx2|avx2_vnni|avx512|avx512_bf16|neon_dot|neon_i8mm|neon_bf16)\.o$/.test(entry.name)
+    ) yield path;
   }
 }
 

@@ -1,0 +1,148 @@
+#pragma once
+
+// Products of BF16 weights with activations rounded to BF16, for processors that multiply such
+// numbers. A Unit is what they have:
+//
+//   kColumns                  adjacent columns of a row in a panel, [cols / kColumns][row][kColumns];
+//                             zeros fill the last of them
+//   kTileTokens               maximum number of tokens of a tile
+//   base(), finish            the other kernels, and their end of products (product_kernels.h)
+//   round(x, n, out)          rounds n <= kChunk floats; NaN and infinity stay
+//   round_token(x, n, t, out) the same for token t of a chunk, as `tile` reads it, then zeros up to
+//                             a multiple of kColumns
+//   pack_whole                packs as many of n groups of columns as it can; returns their number
+//   tile<n_tokens, n_panels>(panels, panel_stride, n_groups, x, from_memory, sums)
+//                             sums[t][16 p + row] += the product of n_groups groups of columns of
+//                             row `row` of panel p with token t of x, from a multiple of kTileTokens
+//
+// Columns are added in an order of their own over chunks of kChunk, and the sums of chunks in
+// order, for any number of tokens: the result of a token does not depend on the tokens that it is
+// computed together with.
+
+#include "product_kernels.h"
+
+namespace forge::cpu::FORGE_TARGET {
+
+constexpr uint64_t kChunk = 256;
+constexpr uint32_t kTilePanels = 4;  // their columns of a chunk fit the first-level cache
+constexpr uint32_t kTileRows = kTilePanels * kPanelRows;
+
+template <class Unit>
+struct Bf16Products {
+  static constexpr uint64_t kGroup = 2 * Unit::kColumns * kPanelRows;  // bytes of a group of columns
+  static_assert((kMatmulTokens + Unit::kTileTokens) * kChunk * 2 <= kMatmulTileBytes);
+  static_assert(kChunk % Unit::kColumns == 0);
+
+  static uint64_t groups_of(uint64_t cols) { return (cols + Unit::kColumns - 1) / Unit::kColumns; }
+
+  // Multiplies all tokens with n_panels panels from row `row` on.
+  template <int n_panels>
+  static void multiply_rows(const MatmulBlock& block, uint32_t row, uint8_t* scratch) {
+    uint8_t* x = scratch;
+    auto* sums = reinterpret_cast<float*>(scratch + kMatmulTileBytes);
+    const uint8_t* panels = block.panels + row / kPanelRows * block.panel_bytes;
+    memset(sums, 0, block.n_tokens * kTileRows * sizeof(float));
+    for (uint64_t col = 0; col < block.cols; col += kChunk) {
+      const uint64_t n_cols = smaller(kChunk, block.cols - col);
+      for (uint32_t t = 0; t < block.n_tokens; ++t) {
+        Unit::round_token(block.tokens[t].x + col, n_cols, t, x);
+      }
+      for (uint32_t t = 0; t < block.n_tokens; t += Unit::kTileTokens) {
+        const uint32_t left = block.n_tokens - t;
+        with_tile_tokens<Unit::kTileTokens>(left, [&]<int n_tokens>() FORGE_ALWAYS_INLINE {
+          Unit::template tile<n_tokens, n_panels>(
+              panels + col / Unit::kColumns * kGroup, block.panel_bytes, groups_of(n_cols),
+              x + t * kChunk * 2, t == 0, sums + t * kTileRows);
+        });
+      }
+    }
+    const auto n_rows = static_cast<uint32_t>(smaller(n_panels * kPanelRows, block.n_rows - row));
+    for (uint32_t t = 0; t < block.n_tokens; ++t) {
+      Unit::finish(block, block.tokens[t], row, n_rows, sums + t * kTileRows);
+    }
+  }
+
+  static void multiply_panels(const MatmulBlock& block, uint8_t* scratch) {
+    uint32_t row = 0;
+    for (; row + kTileRows - kPanelRows < block.n_rows; row += kTileRows) {
+      multiply_rows<kTilePanels>(block, row, scratch);
+    }
+    for (; row < block.n_rows; row += kPanelRows) multiply_rows<1>(block, row, scratch);
+  }
+
+  // Missing rows repeat the last one; their results are unused.
+  static void pack_panel(const uint8_t* rows, uint64_t row_bytes, uint32_t n_rows, uint64_t cols,
+                         uint8_t* out) {
+    constexpr uint64_t kBytes = 2 * Unit::kColumns;
+    const uint8_t* from[kPanelRows];
+    for (uint32_t row = 0; row < kPanelRows; ++row) {
+      from[row] = rows + (row < n_rows ? row : n_rows - 1) * row_bytes;
+    }
+    uint64_t group = Unit::pack_whole(from, cols / Unit::kColumns, out);
+    for (; group < groups_of(cols); ++group) {
+      const uint64_t left = (cols - group * Unit::kColumns) * 2;
+      for (uint32_t row = 0; row < kPanelRows; ++row) {
+        uint8_t columns[kBytes] = {};
+        memcpy(columns, from[row] + group * kBytes, smaller(kBytes, left));
+        memcpy(out + group * kGroup + row * kBytes, columns, kBytes);
+      }
+    }
+  }
+
+  // The same for F16, rounded to BF16, kChunk columns at a time.
+  static void pack_rounded(const uint8_t* rows, uint64_t row_bytes, uint32_t n_rows, uint64_t cols,
+                           uint8_t* out) {
+    alignas(64) uint8_t rounded[kPanelRows][2 * kChunk];
+    for (uint64_t col = 0; col < cols; col += kChunk) {
+      const uint64_t n_cols = smaller(kChunk, cols - col);
+      for (uint32_t row = 0; row < kPanelRows; ++row) {
+        uint8_t halves[2 * kChunk] = {};
+        memcpy(halves, rows + smaller(row, n_rows - 1) * row_bytes + 2 * col, 2 * n_cols);
+        float values[kChunk];
+        for (uint64_t i = 0; i < n_cols; i += kLanes) store(values + i, load_f16(halves + 2 * i));
+        Unit::round(values, n_cols, rounded[row]);
+      }
+      pack_panel(rounded[0], sizeof rounded[0], kPanelRows, n_cols,
+                 out + col / Unit::kColumns * kGroup);
+    }
+  }
+
+  // True if weights of a type have panels of BF16.
+  template <bool with_f16>
+  static constexpr bool has_panels(WeightType type) {
+    return type == WeightType::BF16 || (with_f16 && type == WeightType::F16);
+  }
+
+  template <bool with_f16>
+  static void multiply(const MatmulBlock& block, uint8_t* scratch) {
+    if (has_panels<with_f16>(block.type)) return multiply_panels(block, scratch);
+    Unit::base().matmul(block, scratch);
+  }
+
+  template <bool with_f16>
+  static void pack_weight(WeightType type, const uint8_t* rows, uint64_t row_bytes, uint32_t n_rows,
+                          uint64_t cols, uint8_t* panel) {
+    if (!has_panels<with_f16>(type)) {
+      Unit::base().pack(type, rows, row_bytes, n_rows, cols, panel);
+    } else if (type == WeightType::F16) {
+      pack_rounded(rows, row_bytes, n_rows, cols, panel);
+    } else {
+      pack_panel(rows, row_bytes, n_rows, cols, panel);
+    }
+  }
+
+  // The base kernels with these products of BF16 weights, and of F16 weights if `with_f16`.
+  template <bool with_f16>
+  static const KernelTable& table(const char* name) {
+    static const KernelTable table = [name] {
+      KernelTable made = Unit::base();
+      made.name = name;
+      made.matmul = multiply<with_f16>;
+      made.pack = pack_weight<with_f16>;
+      return made;
+    }();
+    return table;
+  }
+};
+
+}  // namespace forge::cpu::FORGE_TARGET
