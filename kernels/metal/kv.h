@@ -49,7 +49,7 @@ inline float kv_number(KvRows<q8> rows, uint slot, uint i) {
 template <class T, class Values>
 inline void store_row(KvRows<T> to, uint slot, Values values, Place p) {
   device T* row = to.row(slot);
-  for (uint i = p.thread_index; i < to.dim; i += threads_of(p)) convert(values[i], row[i]);
+  for (uint i = p.thread_index; i < to.dim; i += threads_of(p)) row[i] = rounded<T>(values[i]);
 }
 
 // A SIMD group per group: scale = largest / 127, rounded to F16, and numbers rounded to the nearest

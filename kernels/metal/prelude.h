@@ -42,13 +42,22 @@ inline float to_float(float x) { return x; }
 inline float to_float(half x) { return float(x); }
 inline float to_float(bf16 x) { return as_type<float>(uint(x.bits) << 16); }
 
-inline void convert(float x, device float& out) { out = x; }
-inline void convert(float x, device half& out) { out = half(x); }
+template <class T>
+inline T rounded(float x);
+template <>
+inline float rounded<float>(float x) {
+  return x;
+}
+template <>
+inline half rounded<half>(float x) {
+  return half(x);
+}
 // Rounds to nearest, ties to even; NaN stays NaN.
-inline void convert(float x, device bf16& out) {
+template <>
+inline bf16 rounded<bf16>(float x) {
   const uint bits = as_type<uint>(x);
   const bool is_nan = !(x == x);
-  out.bits = ushort(is_nan ? (bits >> 16 | 64) : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  return {ushort(is_nan ? (bits >> 16 | 64) : (bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
 }
 
 // Small integers in memory become floats without conversions, of which Apple's GPUs make a quarter

@@ -35,13 +35,10 @@ template <class T>
   const uint before = position - 1;
   const KvRows<T> stored = keys_of<T>(pages, kv, uint(table[before / kv.page_tokens]), head);
   for (uint i = thread_index; i < dim; i += threads_of(p)) {
-    T value;
-    if (is_in_run) {
-      convert(x[row - ulong(kv.n_kv_heads) * dim + i], value);
-    } else {
-      value = stored.row(before % kv.page_tokens)[i];
-    }
-    out[row + i] = to_float(value);
+    const float value = is_in_run
+                            ? to_float(rounded<T>(x[row - ulong(kv.n_kv_heads) * dim + i]))
+                            : to_float(stored.row(before % kv.page_tokens)[i]);
+    out[row + i] = value;
   }
 }
 

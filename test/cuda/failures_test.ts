@@ -11,7 +11,11 @@ const ignore = emulatedGpuUnavailable() !== undefined;
 
 /** Runs the bundled model and expects a failure whose message contains all of `parts`. */
 async function assertFails(env: Readonly<Record<string, string>>, parts: readonly string[]) {
-  await assertRunFails(["--device", "cuda", "-p", "Once", "-n", "2"], env, parts);
+  await assertRunFails(
+    ["--device", "cuda", "--kv-type", "F32", "-p", "Once", "-n", "2"],
+    env,
+    parts,
+  );
 }
 
 /** The message of an error after which the driver refuses everything. */

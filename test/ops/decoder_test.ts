@@ -59,5 +59,8 @@ deviceTest("values that share memory do not disturb each other", async (device) 
   const shared = await TinyDecoder.load(device, weights, limits);
   const separate = await TinyDecoder.load(device, weights, limits, { keepAll: true });
   const expected = await separate.runChunks(tokens, 64, pages);
-  assertSameBits(await shared.runChunks(tokens, 64, pages), expected, "logits");
+  const actual = await shared.runChunks(tokens, 64, pages);
+  // CUDA normalizes in the products that read a norm, unless it is kept, and rounds in other places.
+  if (device.kind === "cuda") assertClose(actual, expected, MATRIX_UNITS, "logits");
+  else assertSameBits(actual, expected, "logits");
 });

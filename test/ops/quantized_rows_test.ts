@@ -76,7 +76,7 @@ deviceTest("floats that cannot become blocks are rejected", (device, random) => 
   const tensor = floatMatrix(folder.at("matrix"), "F32", bytes, "Q8_0");
   const packed = tensor.packed!, { codes } = packed;
   const refusals: readonly (readonly [string, TensorInfo])[] = [
-    ["becomes no rows of type 10", { ...tensor, type: "Q2_K" }],
+    ["becomes no rows of type 16", { ...tensor, type: "IQ2_XXS" }],
     ["floats of type 8", { ...tensor, packed: { ...packed, codes: { ...codes, type: "Q8_0" } } }],
     ["pass its end", { ...tensor, packed: { ...packed, codes: { ...codes, offset: 99 } } }],
   ];

@@ -78,9 +78,11 @@ deviceTest("values that only quantised products read", async (device, random) =>
       ...tokenInputs(nTokens),
       pageTables: [Int32Array.from({ length: nPages }, (_, i) => i)],
     };
+    // CUDA normalizes in the products that read an RMSNorm, unless it is kept: other roundings.
+    const isFused = (name: string) => device.kind === "cuda" && name.startsWith("RMSNorm");
     const producers = [
-      ...norms(random, 96),
-      ...norms(random, 576),
+      ...norms(random, 96).filter(({ name }) => !isFused(name)),
+      ...norms(random, 576).filter(({ name }) => !isFused(name)),
       gatedUnit(192),
       attention(6, 32, nPages),
       attention(4, 48, nPages),

@@ -31,6 +31,6 @@ export const OUT_OF_MEMORY: readonly InjectedFailure[] = [
     "of 4.0 MiB are free",
     "smaller quantisation",
   ]],
-  ["too little memory for the context", { memory_mib: 17 }, ["a context of ", "tokens would fit"]],
+  ["too little memory for the context", { memory_mib: 18 }, ["a context of ", "tokens would fit"]],
   ["an allocation that is refused", { fail_allocation: 9 }, ["do not fit", "forge holds"]],
 ];

@@ -6,9 +6,8 @@
 //   stays in registers, r * kHeadDim / 4 for Q; about 40 are for addresses and the softmax. The
 //   limit is 255, or 170 with three blocks of 128 threads per multiprocessor.
 // - Each right operand of mma.sync is read from shared memory, 256 bytes for 2048 multiply-adds of
-// a
-//   16-row tile. At 128 bytes a cycle this takes as long as the products themselves, so warps have
-//   32 rows and use each operand twice, unless O leaves too few registers.
+//   a 16-row tile. At 128 bytes a cycle this takes as long as the products themselves, so warps
+//   have 32 rows and use each operand twice, unless O leaves too few registers.
 //
 //   head_dim   rows  keys  slots   KiB   registers for O + S + Q
 //         64    128    64      4    48    64 + 64 + 32
