@@ -13,12 +13,14 @@ export interface Weight {
    * differ. Only products support it.
    */
   readonly columnOrder?: Weight | undefined;
-  /** Low-rank adapters that correct products with the weight. Only products support them. */
+  /** Low-rank adapters that correct products with the weight, or the rows of an embedding. */
   readonly adapters?: AdapterWeights | undefined;
 }
 
 /** Low-rank adapters of one weight: `y += scale * B (A x)`, see `lora` in the table of operations. */
 export interface AdapterWeights {
+  /** Of an embedding: `[rows, ranks]`, the `x` of each row. */
+  readonly rows?: Weight | undefined;
   /** `[ranks, cols]` of all adapters. */
   readonly a: Weight;
   /** `[ranks, width]`: each row begins with the numbers for the columns of its rank. */

@@ -202,8 +202,11 @@ export class Recorder {
 
   /** `[tokens, cols]`: `scale` times the weight's row of each token id. */
   embed(weight: Weight, scale = 1): Value {
-    assertPlain(weight);
-    return this.#sink.record("embed", { weight, scale });
+    const { adapters } = weight;
+    if (adapters?.rows === undefined) assertUnadapted(weight);
+    assertOrdered(weight);
+    const y = this.#sink.record("embed", { weight, scale });
+    return adapters?.rows ? this.lora(y, this.embed(adapters.rows, scale), adapters) : y;
   }
 
   /**
@@ -492,7 +495,11 @@ function assertUnadapted({ adapters }: Weight): void {
 /** Rejects a weight with permuted columns or adapters, which only products support. */
 function assertPlain(weight: Weight): void {
   assertUnadapted(weight);
-  if (weight.columnOrder === undefined) return;
+  assertOrdered(weight);
+}
+
+function assertOrdered({ columnOrder }: Weight): void {
+  if (columnOrder === undefined) return;
   throw new ForgeError(
     "unsupported",
     "a matrix whose columns GPTQ has reordered (desc_act) can be used in products only",

@@ -9,15 +9,19 @@ import { quote, quoteList, show } from "./quote.ts";
 import { readSafetensors } from "./safetensors.ts";
 import { assertComputable, type TensorInfo } from "./tensor_info.ts";
 
-/** Low-rank correction of one matrix: `factor * B A` is added to it. */
+/**
+ * Low-rank correction of one matrix: `factor * B A` is added to it, or to its transpose if the matrix
+ * is an embedding.
+ */
 export interface LoraPair {
   /** Name of the matrix in a model of the adapter's format, with `.weight`. */
   readonly target: string;
-  /** `[rank, cols]` */
+  /** `[rank, cols]`; of embeddings in GGUF files `[tokens, rank]` */
   readonly a: TensorInfo;
   /** `[rows, rank]` */
   readonly b: TensorInfo;
   readonly rank: number;
+  readonly isOfEmbedding: boolean;
   /** `alpha / rank`, or `alpha / sqrt(rank)` for rank-stabilised adapters. */
   readonly factor: number;
 }
@@ -86,8 +90,15 @@ const CHANGED_BASE = /^(?:pissa|olora|corda|lora_ga)/;
 /** Copies of the model's own output matrix or embedding, which peft adds if an adapter changes it. */
 const COPY = /\.(?:lm_head|embed_tokens)\.base_layer\.weight$/;
 
-/** Tensors of a folder: `base_model.model.<module>.lora_A.weight`, in old files with a name. */
-const FOLDER_TENSOR = /^base_model\.model\.(.+)\.lora_([AB])(?:\.[^.]+)?\.weight$/;
+/**
+ * Tensors of a folder: `base_model.model.<module>.lora_A.weight`, in old files with a name, and
+ * `base_model.model.<module>.lora_embedding_A` of embeddings.
+ */
+const FOLDER_TENSOR =
+  /^base_model\.model\.(.+)\.(?:lora_([AB])(?:\.[^.]+)?\.weight|lora_embedding_([AB])(?:\.[^.]+)?)$/;
+
+/** Pairs of embeddings in GGUF files. */
+const GGUF_EMBEDDING = /^token_embd\.weight\.lora_/;
 
 function openFolder(path: string): Adapter {
   const configPath = join(path, CONFIG);
@@ -104,8 +115,12 @@ function openFolder(path: string): Adapter {
   const { tensors } = readSafetensors(weightsPath);
   const own = new Map([...tensors].filter(([name]) => !COPY.test(name)));
   const pairs = pairUp(own, weightsPath, (name) => {
-    const [, module, side] = FOLDER_TENSOR.exec(name) ?? [];
-    return module === undefined ? undefined : [`${module}.weight`, side as "A" | "B"];
+    const [, module, side, embeddingSide] = FOLDER_TENSOR.exec(name) ?? [];
+    return module === undefined ? undefined : {
+      target: `${module}.weight`,
+      side: (side ?? embeddingSide) as Side,
+      isOfEmbedding: embeddingSide !== undefined,
+    };
   });
   const rankOf = readNumbers(config, "r", "rank_pattern", configPath);
   const alphaOf = readNumbers(config, "lora_alpha", "alpha_pattern", configPath);
@@ -148,7 +163,9 @@ function checkConfig(config: JsonObject, path: string): void {
     if (isEmpty || plain.includes(value)) continue;
     throw new ForgeError(
       "unsupported",
-      `${quote(path)} has ${key} ${show(value)}, which forge does not compute`,
+      `${quote(path)} has ${key} ${
+        Array.isArray(value) ? quoteList(value.map(String)) : show(value)
+      }, which forge does not compute`,
     );
   }
   const { use_rslora: isStabilised = false } = config;
@@ -170,11 +187,29 @@ function checkConfig(config: JsonObject, path: string): void {
   }
 }
 
-/** Module names of rank_pattern and alpha_pattern; peft also takes regular expressions. */
-const MODULE_PATTERN = /^\^?(?:[\w-]|\\?\.)+\$?$/;
-
+/** Names of modules in rank_pattern and alpha_pattern. */
+const MODULE_NAME = /^\^?(?:[\w-]|\\?\.)+\$?$/;
 /** Most ends of a module's name that are looked up; the names in use have up to a dozen parts. */
 const MAX_ENDS = 64;
+
+/** Part of a regular expression that is matched: a character, a class or alternatives. */
+const EXPRESSION_PART = /(?:[\w-]|\\?\.|\\d|\[\w+\]|\[0-9\])[*+?]?|\([\w|-]+\)/g;
+/** Limits that bound the time of matching. */
+const MAX_REPETITIONS = 2;
+const MAX_EXPRESSIONS = 32;
+const MAX_MODULE_LENGTH = 256;
+
+/**
+ * Returns a regular expression as peft applies it, to the end of a module's name; `undefined` for
+ * one that could take long: with repeated groups or more than {@linkcode MAX_REPETITIONS}.
+ */
+function moduleExpression(pattern: string): RegExp | undefined {
+  const own = pattern.replace(/^\^?\.\*\\?\./, "").replace(/\$$/, "");
+  const isRead = own.replace(/^\^/, "").replace(EXPRESSION_PART, "") === "";
+  const repetitions = own.match(/[*+?]/g)?.length ?? 0;
+  if (!isRead || repetitions > MAX_REPETITIONS) return undefined;
+  return new RegExp(own.startsWith("^") ? `${own}$` : `^(?:.*\\.)?${own}$`);
+}
 
 /**
  * Reads a number of the configuration, and the patterns that replace it for some modules.
@@ -196,18 +231,26 @@ function readNumbers(
   }
   // By whole name, or by end with its dot. Comparing each module with each pattern takes too long.
   const known = new Map<string, { readonly index: number; readonly pattern: string }>();
+  const expressions: { index: number; pattern: string; expression: RegExp }[] = [];
   for (const [index, pattern] of Object.keys(patterns).entries()) {
-    if (!MODULE_PATTERN.test(pattern)) {
+    if (MODULE_NAME.test(pattern)) {
+      const name = pattern.replace(/^\^|\$$/g, "").replaceAll("\\.", ".");
+      const place = pattern.startsWith("^") ? name : `.${name}`;
+      if (!known.has(place)) known.set(place, { index, pattern });
+      continue;
+    }
+    const expression = moduleExpression(pattern);
+    if (expression === undefined || expressions.length === MAX_EXPRESSIONS) {
       throw new ForgeError(
         "unsupported",
         `${quote(path)}: ${patternsKey} has the regular expression ${
           quote(pattern)
-        }; forge reads names of modules`,
+        }; forge reads ` +
+          `up to ${MAX_EXPRESSIONS} without repeated groups and with up to ${MAX_REPETITIONS} ` +
+          "repetitions each",
       );
     }
-    const name = pattern.replace(/^\^|\$$/g, "").replaceAll("\\.", ".");
-    const place = pattern.startsWith("^") ? name : `.${name}`;
-    if (!known.has(place)) known.set(place, { index, pattern });
+    expressions.push({ index, pattern, expression });
   }
   return (module) => {
     const places = [module, `.${module}`];
@@ -215,8 +258,11 @@ function readNumbers(
       places.push(module.slice(dot));
       dot = module.lastIndexOf(".", dot - 1);
     }
-    const [first] = places.flatMap((place) => known.get(place) ?? [])
-      .sort((a, b) => a.index - b.index);
+    const isShort = module.length <= MAX_MODULE_LENGTH;
+    const [first] = [
+      ...places.flatMap((place) => known.get(place) ?? []),
+      ...expressions.filter(({ expression }) => isShort && expression.test(module)),
+    ].sort((a, b) => a.index - b.index);
     const value = first === undefined ? config[key] : patterns[first.pattern];
     const isValid = typeof value === "number" && Number.isFinite(Math.fround(value)) &&
       (key === "lora_alpha" || (Number.isInteger(value) && value >= 1 && value <= MAX_RANK));
@@ -259,7 +305,11 @@ function openGguf(path: string): Adapter {
   const alpha = ggufAlpha(metadata, path);
   const pairs = pairUp(tensors, path, (name) => {
     const [, target, side] = /^(.+)\.lora_([ab])$/.exec(name) ?? [];
-    return target === undefined ? undefined : [target, side === "a" ? "A" : "B"];
+    return target === undefined ? undefined : {
+      target,
+      side: side === "a" ? "A" : "B",
+      isOfEmbedding: GGUF_EMBEDDING.test(name),
+    };
   });
   return {
     kind: "gguf",
@@ -284,17 +334,25 @@ function ggufAlpha(metadata: ReadonlyMap<string, GgufValue>, path: string): numb
 
 type Side = "A" | "B";
 
+/** Place of a tensor in an adapter. */
+interface PairName extends Pick<LoraPair, "target" | "isOfEmbedding"> {
+  readonly side: Side;
+}
+
 /**
  * Finds the pairs of an adapter's tensors and checks their shapes against each other.
  *
- * @param read returns the matrix and the side of a tensor's name
+ * @param read returns what the name of a tensor says
  */
 function pairUp(
   tensors: ReadonlyMap<string, TensorInfo>,
   path: string,
-  read: (name: string) => readonly [target: string, side: Side] | undefined,
+  read: (name: string) => PairName | undefined,
 ): Omit<LoraPair, "factor">[] {
-  const sides = new Map<string, Partial<Record<Side, TensorInfo>>>();
+  const sides = new Map<
+    string,
+    Pick<PairName, "isOfEmbedding"> & Partial<Record<Side, TensorInfo>>
+  >();
   for (const [name, tensor] of tensors) {
     const parsed = read(name);
     if (parsed === undefined) {
@@ -304,8 +362,8 @@ function pairUp(
           "of matrices only",
       );
     }
-    const [target, side] = parsed;
-    const known = sides.get(target) ?? {};
+    const { target, side, isOfEmbedding } = parsed;
+    const known = sides.get(target) ?? { isOfEmbedding };
     if (known[side] !== undefined) {
       throw new ForgeError(
         "bad_model",
@@ -318,7 +376,7 @@ function pairUp(
   if (sides.size === 0) {
     throw new ForgeError("bad_model", `the adapter ${quote(path)} has no tensors`);
   }
-  return Array.from(sides, ([target, { A: a, B: b }]) => {
+  return Array.from(sides, ([target, { A: a, B: b, isOfEmbedding }]) => {
     if (a === undefined || b === undefined) {
       throw new ForgeError(
         "bad_model",
@@ -327,8 +385,10 @@ function pairUp(
         } matrix`,
       );
     }
-    const rank = a.shape[0] ?? 0;
-    if (a.shape.length !== 2 || b.shape.length !== 2 || b.shape[1] !== rank) {
+    const rank = b.shape[1] ?? 0;
+    const fits = a.shape.length === 2 && b.shape.length === 2 &&
+      (a.shape[0] === rank || (isOfEmbedding && a.shape[1] === rank));
+    if (!fits) {
       throw new ForgeError(
         "bad_model",
         `the adapter ${quote(path)}: ${quote(a.name)} has the shape [${a.shape}], ${
@@ -345,6 +405,6 @@ function pairUp(
         } has rank ${rank}; forge computes up to ${MAX_RANK}`,
       );
     }
-    return { target, a, b, rank };
+    return { target, a, b, rank, isOfEmbedding };
   });
 }

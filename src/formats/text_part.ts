@@ -24,19 +24,6 @@ const DECODER_PREFIXES = [
   "",
 ] as const;
 
-/** Returns the names that a stored tensor may have in a text-only model (see {@linkcode textPart}). */
-export function textModelNames(stored: string): string[] {
-  const heads = HEAD_PREFIXES.filter((prefix) => stored.startsWith(`${prefix}lm_head.`));
-  const starts = DECODER_PREFIXES.filter((prefix) => prefix !== "" && stored.startsWith(prefix));
-  return [
-    ...new Set([
-      stored,
-      ...heads.map((prefix) => stored.slice(prefix.length)),
-      ...starts.map((prefix) => `model.${stored.slice(prefix.length)}`),
-    ]),
-  ];
-}
-
 /** Prefixes of the output matrix. */
 const HEAD_PREFIXES = ["", "language_model.", "model.language_model."] as const;
 
@@ -189,4 +176,19 @@ function encoderName(stored: string, prefix: string): string {
 
 function replaced(name: string, names: readonly (readonly [pattern: RegExp, name: string])[]) {
   return names.reduce((name, [pattern, replacement]) => name.replace(pattern, replacement), name);
+}
+
+/**
+ * Returns the names that a tensor may have in a text-only model (see {@linkcode textPart}), for a
+ * tensor whose neighbours are unknown, such as the only adapted matrix of a model.
+ */
+export function textModelNames(stored: string): string[] {
+  const heads = HEAD_PREFIXES.filter((prefix) => stored.startsWith(`${prefix}lm_head.`))
+    .map((prefix) => stored.slice(prefix.length));
+  const inDecoder = DECODER_PREFIXES.filter((prefix) => stored.startsWith(prefix))
+    .map((prefix) => `model.${stored.slice(prefix.length)}`);
+  const inEncoder = ["", /^\w+\./.exec(stored)?.[0] ?? ""]
+    .map((prefix) => encoderName(stored, prefix));
+  const names = [stored, ...heads, ...inDecoder, ...inEncoder];
+  return [...new Set([...names, ...names.map((name) => replaced(name, MIXER_NAMES))])];
 }

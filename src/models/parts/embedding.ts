@@ -48,7 +48,7 @@ export function loadEmbedding(
   // GGUF files may lack the setting; the matrix has a row for each token.
   const implied = weights.isGguf ? { fallback: weights.shape(EMBEDDING)[0] ?? 0 } : {};
   const vocabSize = config.int(["vocab_size", undefined], implied);
-  return { weight: weights.matrix(name, vocabSize, c.hiddenSize), vocabSize, name };
+  return { weight: weights.embedding(name, vocabSize, c.hiddenSize), vocabSize, name };
 }
 
 /** The loaded end of a decoder. */
@@ -78,7 +78,7 @@ export function loadHead(
       (tied && !weights.isGguf && weights.holdSame(EMBEDDING, LM_HEAD))
     : tied || !isPresent;
   const lmHead = isEmbedding
-    ? embedding.weight
+    ? weights.tied(embedding.weight, hasMatrix ? LM_HEAD : embedding.name, LM_HEAD)
     : weights.matrix(LM_HEAD, embedding.vocabSize, c.hiddenSize);
   const bias = loadBias(weights, LM_HEAD, embedding.vocabSize, parts.bias);
   return {

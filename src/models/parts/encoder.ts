@@ -33,7 +33,7 @@ export function loadEncoder(source: ModelSource, c: DecoderConfig, parts: Encode
   const vocabSize = config.int(["vocab_size", undefined], {
     ...(config.isGguf ? { fallback: weights.shape(WORDS)[0] ?? 0 } : {}),
   });
-  const words = weights.matrix(WORDS, vocabSize, c.hiddenSize);
+  const words = weights.embedding(WORDS, vocabSize, c.hiddenSize);
   const nTypes = weights.has(TYPES) ? weights.shape(TYPES)[0] ?? 0 : 0;
   const types = nTypes > 0 ? weights.matrix(TYPES, nTypes, c.hiddenSize) : undefined;
   const { firstPosition } = parts;

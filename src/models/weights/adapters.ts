@@ -31,17 +31,25 @@ type FullNames = Readonly<Record<Checkpoint["kind"], string | undefined>>;
  * GGUF architectures of which llama.cpp's converters reorder the rows of q and k, in models and in
  * adapters, so that the two elements of a rotated pair are neighbours.
  */
-const REORDERED = /^(?:llama|arcee|mistral3|granite|granitemoe|smollm3)$/;
+const REORDERED = /^(?:llama|arcee|mistral3|granite|granitemoe|granitehybrid|smollm3)$/;
 
 /** Matrices of heads whose rows are reordered. */
-const Q_OR_K = /\.(?:self_attn\.(q|k)_proj|attn_(q|k))\.weight$/;
+const Q_OR_K = /\.(?:self_attn\.[qk]_proj|attn_[qk])\.weight$/;
 
 /**
- * Matrices that are not used in products as they are stored: heads that the host computes, the
- * factors of latent attention, and, with an adapter of the other format, linear attention.
+ * Matrices that are not used in products as they are stored: heads that the host computes and the
+ * factors of latent attention.
  */
 const NOT_ADAPTED = /^(?:classifier|score|head)\b|\.kv_b_proj\.|\.attn_(?:kv|k|v)_b\./;
+/**
+ * Matrices and models that llama.cpp's converter rearranges or scales, for which adapters of the
+ * other format are not converted.
+ */
 const REARRANGED = /\.linear_attn\./;
+const SCALED = /^falcon[-_]h1$/;
+
+/** Loader through which adapters are read and uploaded. */
+type UploadTarget = Pick<WeightLoader, "backend" | "upload">;
 
 /** Low-rank adapters for the matrices of one checkpoint, found by name as the matrices are loaded. */
 export class ModelAdapters {
@@ -93,8 +101,11 @@ export class ModelAdapters {
       tensor,
       found.map(({ adapter, pair }) => {
         const [rows = 0, cols = 0] = tensor.shape;
-        const fits = tensor.shape.length === 2 && pair.b.shape[0] === rows &&
-          pair.a.shape[1] === cols;
+        const { a, b, rank, isOfEmbedding } = pair;
+        const fits = tensor.shape.length === 2 &&
+          (isOfEmbedding
+            ? b.shape[0] === cols && a.shape.includes(rank) && a.shape.includes(rows)
+            : b.shape[0] === rows && a.shape[1] === cols);
         if (!fits) {
           throw new ForgeError(
             "bad_model",
@@ -107,7 +118,8 @@ export class ModelAdapters {
         const { kind } = this.#adapters[adapter]!;
         const isForeign = kind !== this.#checkpoint.kind;
         const isPlain = !NOT_ADAPTED.test(pair.target) &&
-          !(isForeign && REARRANGED.test(names.safetensors ?? ""));
+          !(isForeign &&
+            (REARRANGED.test(names.safetensors ?? "") || SCALED.test(this.#checkpoint.modelType)));
         if (!isPlain) throw this.#notAdapted(adapter, pair);
         return { pair, adapter, rowOrder: isForeign ? this.#rowOrder(adapter, pair) : undefined };
       }),
@@ -118,33 +130,24 @@ export class ModelAdapters {
   of(
     slices: readonly WeightSlice[],
     cols: number,
-    weights: Pick<WeightLoader, "backend" | "upload">,
+    weights: UploadTarget,
     isOfExperts: boolean,
   ): AdapterWeights | undefined {
     const segments = this.#segments(slices, cols);
     if (segments.length === 0) return undefined;
     for (const { of: { pair, adapter } } of segments) {
-      if (isOfExperts) throw this.#notAdapted(adapter, pair);
+      if (isOfExperts || pair.isOfEmbedding) throw this.#notAdapted(adapter, pair);
       this.#missing.delete(pair);
     }
     const pairs = segments.map(({ of: { pair } }) => pair);
     const nRanks = pairs.reduce((sum, { rank }) => sum + rank, 0);
     const width = Math.max(...segments.map(({ rows }) => rows.length));
-    const { backend } = weights;
-    const read = (tensor: TensorInfo) => {
-      const [rows = 0, cols = 0] = tensor.shape;
-      return backend.readWeight(backend.mapWeight([{ tensor }], cols), 0, rows);
-    };
+    const read = (tensor: TensorInfo) => readTensor(tensor, weights);
     const floats = (
       cols: number,
       tensors: readonly TensorInfo[],
       fill: (values: Float32Array<ArrayBuffer>) => void,
-    ): Weight =>
-      weights.upload("F32", nRanks, cols, tensors, () => {
-        const values = new Float32Array(nRanks * cols);
-        fill(values);
-        return new Uint8Array(values.buffer);
-      });
+    ): Weight => uploadFloats(weights, [nRanks, cols], tensors, fill);
     return {
       nAdapters: this.#adapters.length,
       targets: pairs.map(({ target }) => target),
@@ -180,13 +183,62 @@ export class ModelAdapters {
     };
   }
 
+  /** Makes the adapters of an embedding; `undefined` without any. */
+  ofEmbedding(tensor: TensorInfo, weights: UploadTarget): AdapterWeights | undefined {
+    const attached = this.#attached.get(tensor) ?? [];
+    if (attached.length === 0) return undefined;
+    for (const { pair, adapter } of attached) {
+      if (!pair.isOfEmbedding) throw this.#notAdapted(adapter, pair);
+      this.#missing.delete(pair);
+    }
+    const [nTokens = 0, cols = 0] = tensor.shape;
+    const pairs = attached.map(({ pair }) => pair);
+    const nRanks = pairs.reduce((sum, { rank }) => sum + rank, 0);
+    // Row `rank` of B of each pair, transposed, and factor * A of each token.
+    const b = uploadFloats(weights, [nRanks, cols], pairs.map(({ b }) => b), (values) => {
+      let first = 0;
+      for (const { b, rank } of pairs) {
+        const stored = readTensor(b, weights);
+        for (let r = 0; r < rank; r++) {
+          for (let c = 0; c < cols; c++) values[(first + r) * cols + c] = stored[c * rank + r]!;
+        }
+        first += rank;
+      }
+    });
+    const rows = uploadFloats(weights, [nTokens, nRanks], pairs.map(({ a }) => a), (values) => {
+      let first = 0;
+      for (const { a, rank, factor } of pairs) {
+        const stored = readTensor(a, weights), isByToken = a.shape[0] === nTokens;
+        for (let token = 0; token < nTokens; token++) {
+          for (let r = 0; r < rank; r++) {
+            const at = isByToken ? token * rank + r : r * nTokens + token;
+            values[token * nRanks + first + r] = factor * stored[at]!;
+          }
+        }
+        first += rank;
+      }
+    });
+    const identity = uploadFloats(weights, [nRanks, nRanks], [], (values) => {
+      for (let r = 0; r < nRanks; r++) values[r * (nRanks + 1)] = 1;
+    });
+    const ranks = uploadFloats(weights, [nRanks, 3], [], (values) => {
+      const of = attached.flatMap(({ adapter, pair }) =>
+        new Array<number>(pair.rank).fill(adapter)
+      );
+      for (const [r, adapter] of of.entries()) values.set([adapter, 0, cols], 3 * r);
+    });
+    const targets = pairs.map(({ target }) => target);
+    return { nAdapters: this.#adapters.length, targets, rows, a: identity, b, ranks };
+  }
+
   /** Rejects adapters of which a part was not used. @throws {ForgeError} `bad_model` */
   assertUsed(): void {
     const [pair] = this.#missing;
     if (pair === undefined) return;
     const adapter = this.#adapters.findIndex(({ pairs }) => pairs.includes(pair));
+    const isStored = textModelNames(pair.target).some((name) => this.#checkpoint.tensors.has(name));
     const isLoaded = [...this.#attached.values()].flat().some((known) => known.pair === pair);
-    if (isLoaded) throw this.#notAdapted(adapter, pair);
+    if (isStored || isLoaded) throw this.#notAdapted(adapter, pair);
     throw new ForgeError(
       "bad_model",
       `${this.#nameOf(adapter)} changes the matrix ${quote(pair.target)}, which ${
@@ -219,14 +271,15 @@ export class ModelAdapters {
     const { kind, architecture } = this.#adapters[adapter]!;
     const { modelType, metadata, config } = this.#checkpoint;
     const ofGguf = kind === "gguf" ? architecture : modelType;
-    const [, q, k] = Q_OR_K.exec(target) ?? [];
-    if ((q ?? k) === undefined || !REORDERED.test(ofGguf ?? "")) return undefined;
-    const count = (name: string, ggufName: string) =>
-      Number(metadata?.get(`${modelType}.attention.${ggufName}`) ?? config?.[name]);
-    const nHeads = count("num_attention_heads", "head_count");
-    const nKvHeads = count("num_key_value_heads", "head_count_kv") || nHeads;
-    const rows = b.shape[0]!, headDim = rows / ((q ?? k) === "q" ? nHeads : nKvHeads);
-    return Uint32Array.from({ length: rows }, (_, row) => {
+    if (!Q_OR_K.test(target) || !REORDERED.test(ofGguf ?? "")) return undefined;
+    const size = (name: string, ggufName: string) => {
+      const value = metadata?.get(`${modelType}.${ggufName}`) ?? config?.[name];
+      return typeof value === "number" ? value : undefined;
+    };
+    const headDim = size("head_dim", "attention.key_length") ??
+      size("hidden_size", "embedding_length")! /
+        size("num_attention_heads", "attention.head_count")!;
+    return Uint32Array.from({ length: b.shape[0]! }, (_, row) => {
       const inHead = row % headDim, half = headDim / 2;
       // GGUF has the elements i and i + half of a head side by side.
       const from = kind === "gguf"
@@ -254,4 +307,23 @@ function keyOf(kind: Checkpoint["kind"], name: string): string {
 
 function rowsOf({ shape }: TensorInfo, cols: number): number {
   return shape.reduce((product, size) => product * size, 1) / cols;
+}
+
+function readTensor(tensor: TensorInfo, { backend }: UploadTarget): Float32Array {
+  const [rows = 0, cols = 0] = tensor.shape;
+  return backend.readWeight(backend.mapWeight([{ tensor }], cols), 0, rows);
+}
+
+/** Uploads computed floats. Calls `fill` only on devices that hold weights. */
+function uploadFloats(
+  weights: UploadTarget,
+  [rows, cols]: readonly [number, number],
+  tensors: readonly TensorInfo[],
+  fill: (values: Float32Array<ArrayBuffer>) => void,
+): Weight {
+  return weights.upload("F32", rows, cols, tensors, () => {
+    const values = new Float32Array(rows * cols);
+    fill(values);
+    return new Uint8Array(values.buffer);
+  });
 }

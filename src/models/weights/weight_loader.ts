@@ -1,4 +1,4 @@
-import type { Backend, Weight, WeightSlice } from "../../backend.ts";
+import type { AdapterWeights, Backend, Weight, WeightSlice } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import { InputFile } from "../../formats/file.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
@@ -187,6 +187,25 @@ export class WeightLoader {
   /** Loads a weight `[rows, cols]`. */
   matrix(name: TensorName, rows: number, cols: number): Weight {
     return this.concat([[name, rows]], cols);
+  }
+
+  /** Loads an embedding `[rows, cols]`, whose adapters change rows instead of products. */
+  embedding(name: TensorName, rows: number, cols: number): Weight {
+    const tensor = this.#require(name, "weight", [rows, cols]);
+    const weight = this.#mapPlain([{ tensor }], cols);
+    this.#noteWhole(name, "weight", weight, [rows, cols]);
+    return withAdapters(weight, this.#shared.adapters?.ofEmbedding(tensor, this));
+  }
+
+  /** Returns an embedding as the output matrix that shares its tensor, with that matrix's adapters. */
+  tied(embedding: Weight, stored: TensorName, name: TensorName): Weight {
+    // A tensor of its own, since its adapters differ from those of the embedding.
+    const tensor = { ...this.#require(stored, "weight", undefined) };
+    this.#meet(tensor, name);
+    return withAdapters(
+      embedding,
+      this.#shared.adapters?.of([{ tensor }], embedding.cols, this, false),
+    );
   }
 
   /** Loads one weight that holds the rows of several tensors. */
@@ -388,12 +407,17 @@ export class WeightLoader {
   }
 
   #map(parts: readonly WeightSlice[], cols: number, nExperts = 1): Weight {
+    const weight = this.#mapPlain(parts, cols, nExperts);
+    return withAdapters(weight, this.#shared.adapters?.of(parts, cols, this, nExperts > 1));
+  }
+
+  /** Loads a weight without adapters. */
+  #mapPlain(parts: readonly WeightSlice[], cols: number, nExperts = 1): Weight {
     for (const { tensor } of parts) assertComputable(tensor);
     const { slices, columnOrder } = withColumnOrder(parts, cols, nExperts);
     const weight = this.backend.mapWeight(slices, cols, columnOrder);
     this.#shared.mapped.push({ weight, slices });
-    const adapters = this.#shared.adapters?.of(parts, cols, this, nExperts > 1);
-    return adapters === undefined ? weight : { ...weight, adapters };
+    return weight;
   }
 
   #note([, gguf]: TensorName, suffix: Suffix, rows: TensorRows): void {
@@ -423,13 +447,15 @@ export class WeightLoader {
     const tensor = full === undefined ? undefined : this.#checkpoint.tensors.get(full);
     if (full === undefined || tensor === undefined) return undefined;
     this.#shared.used.add(full);
-    if (suffix === "weight") {
-      this.#shared.adapters?.meet(tensor, {
-        safetensors: this.#tensorName(name, suffix, "safetensors"),
-        gguf: this.#tensorName(name, suffix, "gguf"),
-      });
-    }
+    if (suffix === "weight") this.#meet(tensor, name);
     return tensor;
+  }
+
+  #meet(tensor: TensorInfo, name: TensorName): void {
+    this.#shared.adapters?.meet(tensor, {
+      safetensors: this.#tensorName(name, "weight", "safetensors"),
+      gguf: this.#tensorName(name, "weight", "gguf"),
+    });
   }
 
   /** Returns a required tensor and checks its shape if one is given. */
@@ -462,6 +488,10 @@ export class WeightLoader {
         `configuration implies [${expected}]`,
     );
   }
+}
+
+function withAdapters(weight: Weight, adapters: AdapterWeights | undefined): Weight {
+  return weight.adapters === adapters ? weight : { ...weight, adapters };
 }
 
 /** Bytes compared at a time. */

@@ -53,6 +53,25 @@ MODELS = {
         transformers.Starcoder2Config(**SIZES, use_bias=True, residual_dropout=0.0, embedding_dropout=0.0),
         {"activated": dict(r=4, lora_alpha=8, target_modules=[*ATTENTION, "c_fc", "c_proj"])},
     ),
+    # The output matrix is the embedding.
+    "gemma2": (
+        transformers.Gemma2Config(
+            **{**SIZES, "tie_word_embeddings": True}, head_dim=8, query_pre_attn_scalar=8, attn_logit_softcapping=None,
+        ),
+        {
+            "ends": dict(
+                r=4, lora_alpha=6, target_modules=["embed_tokens", "lm_head", "o_proj"], rank_pattern={r".*\.o_proj": 2},
+                alpha_pattern={r"layers\.\d+\.self_attn\.(o|q)_proj": 3},
+            ),
+        },
+    ),
+    "nemotron_h": (
+        transformers.NemotronHConfig(
+            **SIZES, layers_block_type=["mamba", "attention"], head_dim=8, mamba_num_heads=8, mamba_head_dim=8,
+            ssm_state_size=8, n_groups=2,
+        ),
+        {"mixed": dict(r=4, lora_alpha=8, target_modules=["in_proj", *ATTENTION])},
+    ),
     "granite": (
         transformers.GraniteConfig(**SIZES, residual_multiplier=0.3, attention_multiplier=0.2, logits_scaling=2.0),
         {"scaled": dict(r=4, lora_alpha=8, target_modules="all-linear")},
@@ -67,12 +86,18 @@ MODELS = {
 }
 
 
-def refill(path):
+def refill(path, is_tied=False):
     """Replaces the tensors of a file by generated ones; returns their shapes."""
     with safe_open(path, "np") as file:
         shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}
-    # peft adds copies of the model's own output matrix.
-    source = lambda name: name.removeprefix("base_model.model.").replace(".base_layer", "") if "base_layer" in name else name
+
+    def source(name):
+        # peft adds copies of the model's own output matrix and embedding.
+        if "base_layer" not in name:
+            return name
+        own = name.removeprefix("base_model.model.").replace(".base_layer", "")
+        return "model.embed_tokens.weight" if is_tied and own == "lm_head.weight" else own
+
     save_file({name: values(source(name), shape) for name, shape in shapes.items()}, path, metadata={"format": "pt"})
     return shapes
 
@@ -94,7 +119,7 @@ def compute(config, adapters):
         for name, settings in adapters.items():
             model = peft.get_peft_model(load(), peft.LoraConfig(task_type="CAUSAL_LM", **settings))
             model.save_pretrained(folder / name)
-            shapes = refill(folder / name / "adapter_model.safetensors")
+            shapes = refill(folder / name / "adapter_model.safetensors", config.tie_word_embeddings)
             written = json.loads((folder / name / "adapter_config.json").read_text())
             written["base_model_name_or_path"] = "model"
             written["target_modules"] = sorted(written["target_modules"]) if isinstance(written["target_modules"], list) else written["target_modules"]

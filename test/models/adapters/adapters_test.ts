@@ -211,6 +211,25 @@ Deno.test("adapters of both formats fit models of both formats", async () => {
   }
 });
 
+Deno.test("adapters of a model's decoder alone name the same matrices", async () => {
+  using folder = new TempFolder();
+  const path = writeModel(folder, "qwen2");
+  const adapter = writeAdapter(
+    folder,
+    "qwen2",
+    "all",
+    {},
+    (tensors) =>
+      tensors.map((tensor) => ({
+        ...tensor,
+        name: tensor.name.replace(".model.model.", ".model."),
+      })),
+  );
+  await using model = await load(path, { ...DEVICES[1]!, lora: [{ name: "all", path: adapter }] });
+  const { none, all } = models.qwen2!.logits;
+  await assertLogits(model, { ...models.qwen2!, logits: { none: none!, all: all! } });
+});
+
 Deno.test("an adapter's scale multiplies its corrections", async () => {
   using folder = new TempFolder();
   const path = writeModel(folder, "phi3");
@@ -306,7 +325,7 @@ Deno.test("adapters that do not fit are refused by name", async () => {
     [of({ peft_type: "LOHA" }), 'peft_type "LOHA"; forge computes "LORA"'],
     [of({ use_dora: true }), "use_dora true, which forge does not compute"],
     [of({ bias: "all" }), 'bias "all"'],
-    [of({ modules_to_save: ["score"] }), "modules_to_save"],
+    [of({ modules_to_save: ["score"] }), 'modules_to_save "score"'],
     [of({ fan_in_fan_out: true }), "fan_in_fan_out true"],
     [of({ init_lora_weights: "pissa_niter_4" }), 'init_lora_weights "pissa_niter_4"'],
     [of({ r: 0 }), "r is 0; valid is a whole number from 1 to 4096"],
@@ -317,6 +336,8 @@ Deno.test("adapters that do not fit are refused by name", async () => {
     [of({ alpha_pattern: { up_proj: "6" } }), 'alpha_pattern of "up_proj" is "6"'],
     [of({ use_rslora: "no" }), 'use_rslora "no"; valid is true or false'],
     [of({ alpha_pattern: { "(a+)+": 1 } }), 'the regular expression "(a+)+"'],
+    [of({ alpha_pattern: { "(a|aa)*": 1 } }), 'the regular expression "(a|aa)*"'],
+    [of({ rank_pattern: { "a*a*a*b": 1 } }), 'the regular expression "a*a*a*b"'],
     [of({}, changing(/0\.mlp\.up_proj\.lora_B/, () => undefined)), "without its B matrix"],
     [of({}, changing(/0\.mlp\.up_proj\.lora_A/, wider)), "is for another model"],
     [
@@ -326,7 +347,7 @@ Deno.test("adapters that do not fit are refused by name", async () => {
     [
       of({}, (tensors) => [...tensors, {
         ...tensors[0]!,
-        name: "base_model.model.model.embed_tokens.lora_embedding_A",
+        name: "base_model.model.model.embed_tokens.lora_magnitude_vector",
       }]),
       "low-rank pairs of matrices only",
     ],

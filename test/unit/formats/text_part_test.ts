@@ -1,5 +1,5 @@
-import { assertEquals } from "@std/assert";
-import { textPart } from "../../../src/formats/text_part.ts";
+import { assert, assertEquals } from "@std/assert";
+import { textModelNames, textPart } from "../../../src/formats/text_part.ts";
 
 const DECODER = ["embed_tokens.weight", "layers.0.mlp.up_proj.weight", "norm.weight"];
 const TEXT = { model_type: "gemma3_text", hidden_size: 8, num_attention_heads: 2 };
@@ -105,4 +105,18 @@ Deno.test("an output matrix in the files is used; without one, either tie settin
   assertEquals(isTied(undefined, false, [embedding]), true);
   assertEquals(isTied(false, true, [embedding]), true);
   assertEquals(isTied(false, false, [embedding]), false);
+});
+
+Deno.test("a tensor alone has the names that it may have among others", () => {
+  const cases: [stored: string, name: string][] = [
+    ["layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.q_proj.weight"],
+    ["model.language_model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.up_proj.weight"],
+    ["language_model.lm_head.weight", "lm_head.weight"],
+    ["bert.encoder.layer.3.attention.self.query.weight", "model.layers.3.self_attn.q_proj.weight"],
+    ["encoder.layer.3.output.dense.weight", "model.layers.3.mlp.down_proj.weight"],
+    ["model.layers.0.attn.Wqkv.weight", "model.layers.0.self_attn.qkv_proj.weight"],
+    ["backbone.layers.0.mixer.in_proj.weight", "model.layers.0.mamba.in_proj.weight"],
+    ["model.layers.1.mixer.q_proj.weight", "model.layers.1.self_attn.q_proj.weight"],
+  ];
+  for (const [stored, name] of cases) assert(textModelNames(stored).includes(name), stored);
 });
