@@ -46,7 +46,8 @@ FORGE_API forge_status forge_step_begin(uint32_t device, uint32_t max_tokens, ui
 /* The scores that a router computes from its logits. */
 enum {
   FORGE_SCORES_SOFTMAX = 0,
-  FORGE_SCORES_SIGMOID = 1 /* 1 / (1 + exp(-logit)), independently for each expert */
+  FORGE_SCORES_SIGMOID = 1, /* 1 / (1 + exp(-logit)), independently for each expert */
+  FORGE_SCORES_SPARSEMIXER = 2 /* of Phi-MoE: see moe_route */
 };
 
 /*

@@ -702,6 +702,10 @@ struct PermuteColumnsOp {
 // Of n_groups groups of neighbouring experts only the best top_groups take part (all where both are
 // 1): those with the largest score, or with bias the largest sum of their two largest.
 //
+// With FORGE_SCORES_SPARSEMIXER the score of each chosen expert is its probability among the experts
+// not chosen before it, without those whose logit is below its own by more than threshold *
+// max(|their logit|, its logit) (arXiv:2409.12136). There is no bias, and one group.
+//
 // out[rows, 2 top_k] holds expert numbers, then weights; only moe operations read it.
 struct MoeRouteOp {
   Input logits;
@@ -711,15 +715,18 @@ struct MoeRouteOp {
   uint32_t scores = FORGE_SCORES_SOFTMAX;
   OptionalFloats bias, expert_scales;
   uint32_t n_groups = 1, top_groups = 1;
+  float threshold = 0;
   FORGE_OPERANDS("moe_route", logits, top_k, normalize, scale, scores, bias, expert_scales,
-                 n_groups, top_groups)
+                 n_groups, top_groups, threshold)
 
   Shape check(const OperationChecks& c) const {
     const Value& in = c.value("logits", logits);
     c.expect(top_k >= 1 && top_k <= in.cols && top_k <= 64, "top_k is ", top_k, "; valid is 1 to ",
              std::min<uint64_t>(in.cols, 64));
     c.expect(in.cols <= 4096, in.cols, " experts; at most 4096 are supported");
-    c.expect(scores <= FORGE_SCORES_SIGMOID, "unknown scores ", scores);
+    c.expect(scores <= FORGE_SCORES_SPARSEMIXER, "unknown scores ", scores);
+    c.expect(scores != FORGE_SCORES_SPARSEMIXER || (!bias && n_groups == 1),
+             "sparsemixer has no bias and one group");
     c.vector("bias", bias, in.cols);
     c.vector("expert_scales", expert_scales, in.cols);
     c.expect(n_groups >= 1 && n_groups <= 32 && in.cols % n_groups == 0, n_groups, " groups of ",

@@ -333,6 +333,7 @@ class SharedOperations : public Planner<Address, Entry> {
                                    .scores = op.scores,
                                    .n_groups = op.n_groups,
                                    .top_groups = op.top_groups,
+                                   .threshold = op.threshold,
                                    .has_bias = op.bias != nullptr,
                                    .has_expert_scales = op.expert_scales != nullptr});
   }

@@ -32,6 +32,18 @@ std::vector<double> scores_of(const float* logits, uint64_t n, uint32_t kind) {
   return scores;
 }
 
+// Returns the probability of the first of the experts in `order`, which has the largest logit (sparsemixer).
+double sparse_score(const float* logits, std::span<const uint32_t> order, float threshold) {
+  const double best = logits[order.front()];
+  double total = 0;
+  for (const uint32_t e : order) {
+    const double logit = logits[e];
+    const double below = (best - logit) / std::max(std::abs(logit), best);
+    if (!(below > threshold)) total += std::exp(logit - best);
+  }
+  return 1.0 / total;
+}
+
 // Returns the indices sorted by descending worth, ties to the lower index.
 std::vector<uint32_t> ranked(const std::vector<double>& worth) {
   std::vector<uint32_t> order(worth.size());
@@ -69,7 +81,7 @@ void Executor::execute(const MoeRouteOp& op) {
   const std::vector<float> bias = floats_of(op.bias, n, 0.0f);
   const std::vector<float> factors = floats_of(op.expert_scales, n, 1.0f);
   for (uint64_t t = 0; t < logits.rows; ++t) {
-    const std::vector<double> scores = scores_of(logits.row(t), n, op.scores);
+    std::vector<double> scores = scores_of(logits.row(t), n, op.scores);
     std::vector<double> worth(scores);
     for (uint64_t e = 0; e < n; ++e) worth[e] += bias[e];
     const std::vector<bool> takes_part = best_groups(worth, op);
@@ -77,6 +89,9 @@ void Executor::execute(const MoeRouteOp& op) {
     std::stable_partition(order.begin(), order.end(), [&](uint32_t e) {
       return bool{takes_part[e / (n / op.n_groups)]};
     });
+    for (uint32_t k = 0; k < top_k && op.scores == FORGE_SCORES_SPARSEMIXER; ++k) {
+      scores[order[k]] = sparse_score(logits.row(t), std::span(order).subspan(k), op.threshold);
+    }
     double chosen = 0;
     for (uint32_t k = 0; k < top_k; ++k) chosen += scores[order[k]];
     const double divisor = op.normalize ? chosen : 1.0;

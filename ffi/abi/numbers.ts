@@ -31,7 +31,7 @@ export const PACKINGS: Record<Packing, number> = {
 };
 
 /** Scores of routers. */
-export const ROUTER_SCORES = { softmax: 0, sigmoid: 1 } as const;
+export const ROUTER_SCORES = { softmax: 0, sigmoid: 1, sparsemixer: 2 } as const;
 
 /** Enumerations of operands, by operand name in the table of operations. */
 export const ENUMERATIONS: Readonly<Record<string, Readonly<Record<string, number>>>> = {

@@ -24,6 +24,7 @@ struct MoeRouteArgs {
   u32 scores;  // of forge.h
   u32 n_groups;
   u32 top_groups;
+  float threshold;
   u32 has_bias;
   u32 has_expert_scales;
 };

@@ -1,5 +1,6 @@
 // Chooses top_k experts per token: the largest scores, ties to the lower expert. Scores are softmax
 // probabilities or sigmoids of the router's logits. With `bias`, only the choice uses score + bias.
+// Scores of sparsemixer (2) are described in csrc/common/operations.h.
 // Of `n_groups` groups of experts, the best `top_groups` take part: those with the largest score,
 // or, with `bias`, the largest sum of two (DeepSeek-AI, arXiv:2405.04434 and arXiv:2412.19437).
 //
@@ -47,6 +48,17 @@ DEVICE float score_of(const Experts& experts, u32 e) {
 }
 DEVICE float worth_of(const Experts& experts, u32 e) {
   return experts.bias ? score_of(experts, e) + experts.bias[e] : experts.logits[e];
+}
+
+// The score of sparsemixer of the best expert: among those that do not rank before it.
+DEVICE float sparse_score(const Experts& experts, Ranked best, float threshold) {
+  float total = 0;
+  for (u32 e = lane_id(); e < experts.n; e += kWarp) {
+    const float logit = experts.logits[e];
+    const bool is_far = (best.worth - logit) / fmaxf(fabsf(logit), best.worth) > threshold;
+    if (!is_far && !ranks_before({logit, e}, best)) total += expf(logit - best.worth);
+  }
+  return 1.0f / warp_sum(total);
 }
 
 // A bit for each group that takes part.
@@ -99,7 +111,8 @@ KERNEL moe_route(MoeRoute a) {
       }
     }
     last = warp_first(best);
-    const float score = score_of(experts, last.expert);
+    const float score = a.scores == 2 ? sparse_score(experts, last, a.threshold)
+                                      : score_of(experts, last.expert);
     sum += score;
     if (lane_id() == 0) {
       chosen[k] = float(last.expert);

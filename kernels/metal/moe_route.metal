@@ -1,5 +1,6 @@
 // Chooses top_k experts per token: the largest scores, ties to the lower expert. Scores are softmax
 // probabilities or sigmoids of the router's logits. With a bias, only the choice uses score + bias.
+// Scores of sparsemixer (2) are described in csrc/common/operations.h.
 // Of `n_groups` groups of experts, the best `top_groups` take part: those with the largest score,
 // or, with a bias, the largest sum of two (DeepSeek-AI, arXiv:2405.04434 and arXiv:2412.19437). A
 // weight is the score (relative to the sum of the chosen if `normalize`) * scale * expert_scales.
@@ -40,6 +41,18 @@ inline float score_of(float logit, Softmax softmax, constant MoeRouteArgs& args)
 inline float worth_of(device const float* row, device const float* bias, uint e, Softmax softmax,
                       constant MoeRouteArgs& args) {
   return args.has_bias != 0 ? score_of(row[e], softmax, args) + bias[e] : row[e];
+}
+
+// The score of sparsemixer of the best expert: among those that do not rank before it.
+inline float sparse_score(device const float* row, Ranked best, constant MoeRouteArgs& args,
+                          uint lane) {
+  float total = 0;
+  for (uint e = lane; e < args.n_experts; e += kLanes) {
+    const float logit = row[e];
+    const bool is_far = (best.worth - logit) / fmax(fabs(logit), best.worth) > args.threshold;
+    if (!is_far && !ranks_before({logit, e}, best)) total += precise::exp(logit - best.worth);
+  }
+  return 1.0f / lanes_sum(total);
 }
 
 // A bit for each group that takes part.
@@ -103,7 +116,8 @@ kernel void moe_route(device float* out [[buffer(0)]], device const float* logit
       }
     }
     last = lanes_first(best);
-    const float score = score_of(row[last.expert], softmax, args);
+    const float score = args.scores == 2 ? sparse_score(row, last, args, lane)
+                                         : score_of(row[last.expert], softmax, args);
     sum += score;
     // The lane that stores a weight scales it at the end.
     if (lane == k % kLanes) {

@@ -146,7 +146,12 @@ export interface MoeRouteOptions {
   /** @default 1 */
   readonly scale?: number | undefined;
   /** Function of the logits. @default "softmax" */
-  readonly scores?: "softmax" | "sigmoid" | undefined;
+  readonly scores?: "softmax" | "sigmoid" | "sparsemixer" | undefined;
+  /**
+   * Of "sparsemixer": an expert takes part in the softmax of the best one if its logit is below by
+   * at most this fraction. @default 0
+   */
+  readonly threshold?: number | undefined;
   /** `[1, n_experts]`, added to the scores only for the choice of experts. */
   readonly bias?: Weight | undefined;
   /** `[1, n_experts]`, factors of the chosen experts' weights. */
@@ -423,6 +428,7 @@ export class Recorder {
       expert_scales: options.expertScales,
       n_groups: nGroups,
       top_groups: topGroups,
+      threshold: options.threshold ?? 0,
     });
     this.#topK.set(route, options.topK);
     return route;

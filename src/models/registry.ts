@@ -24,6 +24,7 @@ import { mistral, mixtral } from "./families/mistral.ts";
 import { mamba2, nemotronH } from "./families/nemotron_h.ts";
 import { nemotron, starcoder2 } from "./families/nemotron_starcoder2.ts";
 import { olmo2, olmoe } from "./families/olmo.ts";
+import { phimoe } from "./families/phimoe.ts";
 import { qwen2, qwen2Moe, qwen3, qwen3Moe } from "./families/qwen.ts";
 import { qwen3_5, qwen3_5Moe, qwen3Next } from "./families/qwen3_5.ts";
 import { smollm3 } from "./families/smollm3.ts";
@@ -63,6 +64,7 @@ const FAMILIES: readonly Family[] = [
   olmo2,
   olmoe,
   phi3,
+  phimoe,
   qwen2,
   qwen2Moe,
   qwen3,

@@ -36,6 +36,8 @@ function route(logits: ArrayLike<number>, options: RouteOptions): Choice[] {
   const values = Array.from(logits);
   const scores = options.scores === "sigmoid"
     ? values.map((logit) => 1 / (1 + Math.exp(-logit)))
+    : options.scores === "sparsemixer"
+    ? sparseScores(values, options.topK, options.threshold!)
     : softmax(values);
   const bias = options.bias?.data;
   // Equal logits must give equal scores, although their exponentials may round differently.
@@ -49,6 +51,22 @@ function route(logits: ArrayLike<number>, options: RouteOptions): Choice[] {
     const factor = options.expertScales?.data[expert] ?? 1;
     return { expert, weight: scores[expert]! / total * scale * factor };
   });
+}
+
+/** The scores of sparsemixer, as Phi-MoE's published code computes them: masks, then a softmax. */
+function sparseScores(logits: readonly number[], topK: number, threshold: number): number[] {
+  const scores = new Array<number>(logits.length).fill(0);
+  let rest = logits;
+  for (let k = 0; k < topK; k++) {
+    const most = Math.max(...rest), best = rest.indexOf(most);
+    const masked = rest.map((logit, expert) => {
+      const factor = Math.max(Math.abs(logits[expert]!), most);
+      return (most - logits[expert]!) / factor > Math.fround(threshold) ? -Infinity : logit;
+    });
+    scores[best] = softmax(masked)[best]!;
+    rest = rest.with(best, -Infinity);
+  }
+  return scores;
 }
 
 function expertsOfBestGroups(worth: readonly number[], options: RouteOptions): number[] {
@@ -171,6 +189,22 @@ opTest<RouteCase>("moe_route by other scores, of groups", {
       [0, 1, 2].map(() => {
         const inputs = biasedRoute(random, shape);
         return [`${shape}, ${inputs.options.scores}`, inputs] as const;
+      })
+    ),
+});
+
+opTest<RouteCase>("moe_route by sparsemixer", {
+  ...routing,
+  cases: (random) =>
+    [[1, 1, 1], [70, 16, 2], [5, 40, 2], [3, 8, 8]].flatMap(([tokens = 0, experts = 0, topK = 0]) =>
+      [0.02, 0.5].map((threshold) => {
+        const options = {
+          ...routeOptions(random, topK),
+          scores: "sparsemixer",
+          threshold,
+        } as const;
+        const logits = randomMatrix(random, tokens, experts, random.pick([0.1, 3]));
+        return [`${topK} of ${experts} within ${threshold}`, { logits, options }] as const;
       })
     ),
 });

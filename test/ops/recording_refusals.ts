@@ -317,6 +317,10 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
       "2 experts of 5 of 4 groups of 2",
       (p) => p.recorder.moeRoute(p.x, { ...route, nGroups: 4, topGroups: 5 }),
     ],
+    [
+      "sparsemixer has no bias and one group",
+      (p) => p.recorder.moeRoute(p.x, { ...route, scores: "sparsemixer", nGroups: 2 }),
+    ],
   ],
   gather_columns: [
     ["value is 99", (p) => p.recorder.gatherColumns([{ value: unknown, width: 1 }], 1)],

@@ -40,6 +40,20 @@ void fill_scores(const float* logits, uint64_t n, uint32_t kind, double* scores)
   for (uint64_t e = 0; e < n; ++e) scores[e] /= total;
 }
 
+// Returns the score of the best of the experts not chosen before, whose worth is above kOut; see
+// FORGE_SCORES_SPARSEMIXER in MoeRouteOp.
+double sparse_score(const float* logits, const double* worth, uint64_t n, size_t best,
+                    float threshold) {
+  const double most = logits[best];
+  double total = 0;
+  for (uint64_t e = 0; e < n; ++e) {
+    const double logit = logits[e];
+    const bool is_far = (most - logit) / std::max(std::abs(logit), most) > threshold;
+    if (worth[e] != kOut && !is_far) total += std::exp(logit - most);
+  }
+  return 1.0 / total;
+}
+
 // Excludes the experts of all groups but the best.
 void keep_best_groups(double* worth, uint64_t n, const MoeRouteOp& op) {
   const size_t size = n / op.n_groups;
@@ -90,6 +104,10 @@ void CpuExecutor::execute(const MoeRouteOp& op) {
     double total = 0;
     for (uint32_t k = 0; k < top_k; ++k) {
       chosen[k] = best_of(worth.data(), n);
+      if (op.scores == FORGE_SCORES_SPARSEMIXER) {
+        scores[chosen[k]] =
+            sparse_score(logits.row(t), worth.data(), n, chosen[k], op.threshold);
+      }
       worth[chosen[k]] = kOut;
       total += scores[chosen[k]];
     }

@@ -13,7 +13,7 @@ import {
   type PositionScale,
 } from "../parts/blocks.ts";
 import { llamaRopeLayout, loadRope, preNormDecoder } from "../parts/decoder.ts";
-import { loadMoe, readExpertCounts } from "../parts/moe.ts";
+import { loadMoe, MIXTRAL_EXPERTS, readExpertCounts } from "../parts/moe.ts";
 
 /** Mistral 7B and its successors. GGUF stores all but Ministral 3 as `llama`. */
 export const mistral: Family = {
@@ -63,8 +63,6 @@ function loadTemperature(
   );
 }
 
-const EXPERT = "block_sparse_moe.experts.{}";
-
 /**
  * Mixtral: a mixture of experts in place of the MLP. GGUF stores it as `llama` with experts. A. Q.
  * Jiang et al., "Mixtral of Experts", arXiv:2401.04088.
@@ -82,12 +80,7 @@ export const mixtral: Family = {
       ...readExpertCounts(config, ["num_local_experts", "expert_count"]),
       intermediateSize: c.intermediateSize,
       normalize: true,
-      names: {
-        router: "block_sparse_moe.gate",
-        gate: `${EXPERT}.w1`,
-        up: `${EXPERT}.w3`,
-        down: `${EXPERT}.w2`,
-      },
+      names: MIXTRAL_EXPERTS,
     };
     return preNormDecoder(source, c, {
       attention: (weights, i) => loadAttention(weights, c, i, { rope, window: windows[i] }),

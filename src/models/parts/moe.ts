@@ -29,6 +29,14 @@ export const MLP_EXPERTS: ExpertNames = {
   down: "mlp.experts.{}.down_proj",
 };
 
+/** The names of Mixtral and Phi-MoE. */
+export const MIXTRAL_EXPERTS: ExpertNames = {
+  router: "block_sparse_moe.gate",
+  gate: "block_sparse_moe.experts.{}.w1",
+  up: "block_sparse_moe.experts.{}.w3",
+  down: "block_sparse_moe.experts.{}.w2",
+};
+
 /** Names in Hugging Face folders that hold all experts of a layer in one tensor. */
 interface StackedNames extends Omit<ExpertLayout, "isTransposed"> {
   /** As in {@linkcode ExpertLayout}; "either" for models that are published in both layouts. */

@@ -273,10 +273,14 @@ function yarn(
 function longRope(plain: Float64Array, p: RopeParameters, request: RopeRequest): Scaled {
   const { contextLength, sessionLength, divisors } = request;
   const original = p.positive("original_max_position_embeddings", contextLength);
+  const isLong = sessionLength > original;
   const ratio = p.derived("factor", contextLength / original);
   const derived = ratio <= 1 ? 1 : Math.sqrt(1 + Math.log(ratio) / Math.log(original));
-  const scale = p.derived("attention_factor", derived);
-  const isLong = sessionLength > original;
+  // Phi-MoE has a factor for each list.
+  const scale = p.derived(
+    isLong ? "long_mscale" : "short_mscale",
+    p.derived("attention_factor", derived),
+  );
   const list = (isLong ? divisors?.long : divisors?.short) ??
     p.positives(isLong ? "long_factor" : "short_factor", plain.length);
   return { invFreq: divide(plain, list, p), scale };

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "operations.h"
@@ -28,6 +29,7 @@ Buffer<float> route(Random& random, u32 tokens, u32 n_experts, u32 top_k, Buffer
                     .scores = 0,
                     .n_groups = 1,
                     .top_groups = 1,
+                    .threshold = 0,
                     .has_bias = 0,
                     .has_expert_scales = 0});
   return out;
@@ -54,6 +56,7 @@ void check_biased_route(u32 n_experts, u32 top_k, u32 n_groups, u32 top_groups, 
                     .scores = scores,
                     .n_groups = n_groups,
                     .top_groups = top_groups,
+                    .threshold = 0,
                     .has_bias = 1,
                     .has_expert_scales = 1});
   for (u32 t = 0; t < tokens; ++t) {
@@ -84,6 +87,45 @@ void check_biased_route(u32 n_experts, u32 top_k, u32 n_groups, u32 top_groups, 
       const double weight = score[order[k]] / sum * 2.5 * factors[order[k]];
       EXPECT(out[t * 2 * top_k + k] == static_cast<float>(order[k]));
       EXPECT(std::abs(out[(t * 2 + 1) * top_k + k] - weight) < 1e-5);
+    }
+  }
+}
+
+// Scores of sparsemixer: a softmax among the experts that are left and near the best of them.
+void check_sparse_route(u32 n_experts, float threshold) {
+  Random random(n_experts);
+  const u32 tokens = 9, top_k = 2;
+  const auto logits = random_floats(random, tokens * n_experts, 2);
+  Buffer<float> out(tokens * 2 * top_k);
+  const Buffer<u32> n_tokens = {tokens};
+  launch<MoeRoute>(tokens,
+                   {.out = out.data(),
+                    .logits = logits.data(),
+                    .bias = nullptr,
+                    .expert_scales = nullptr,
+                    .n_tokens = n_tokens.data()},
+                   {.n_experts = n_experts,
+                    .top_k = top_k,
+                    .normalize = 0,
+                    .scale = 1.0f,
+                    .scores = 2,
+                    .n_groups = 1,
+                    .top_groups = 1,
+                    .threshold = threshold,
+                    .has_bias = 0,
+                    .has_expert_scales = 0});
+  for (u32 t = 0; t < tokens; ++t) {
+    std::vector<double> row(logits.data() + t * n_experts, logits.data() + (t + 1) * n_experts);
+    for (u32 k = 0; k < top_k; ++k) {
+      const auto best = std::ranges::max_element(row);
+      double total = 0;
+      for (const double logit : row) {
+        const double below = (*best - logit) / std::max(std::abs(logit), *best);
+        if (std::isfinite(logit) && !(below > threshold)) total += std::exp(logit - *best);
+      }
+      EXPECT(out[t * 2 * top_k + k] == static_cast<float>(best - row.begin()));
+      EXPECT(std::abs(out[(t * 2 + 1) * top_k + k] - 1 / total) < 1e-5);
+      *best = -std::numeric_limits<double>::infinity();
     }
   }
 }
@@ -192,6 +234,8 @@ TEST(moe_route_of_many_experts) { check_route(3, 131, 9, true); }
 TEST(moe_route_by_biased_sigmoids) { check_biased_route(160, 6, 1, 1, 1); }
 TEST(moe_route_by_groups_of_biased_sigmoids) { check_biased_route(64, 4, 8, 3, 1); }
 TEST(moe_route_by_groups_of_biased_softmax) { check_biased_route(96, 8, 32, 5, 0); }
+TEST(moe_route_by_sparsemixer) { check_sparse_route(16, 0.02f); }
+TEST(moe_route_by_sparsemixer_of_many_experts) { check_sparse_route(70, 0.5f); }
 TEST(moe_route_of_nan_stays_in_bounds) {
   Buffer<float> logits(6), out(2 * 2);  // all logits are NaN
   const Buffer<u32> n_tokens = {1};
@@ -208,6 +252,7 @@ TEST(moe_route_of_nan_stays_in_bounds) {
                     .scores = 0,
                     .n_groups = 1,
                     .top_groups = 1,
+                    .threshold = 0,
                     .has_bias = 0,
                     .has_expert_scales = 0});
   EXPECT(out[0] >= 0 && out[0] < 6 && out[1] >= 0 && out[1] < 6);

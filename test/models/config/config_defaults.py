@@ -17,7 +17,8 @@ from transformers import AutoConfig, PretrainedConfig
 SILENT = {
     "initializer_range", "use_cache", "attention_dropout", "residual_dropout", "embedding_dropout",
     "embd_pdrop", "resid_pdrop", "pretraining_tp", "output_router_logits", "router_aux_loss_coef",
-    "router_jitter_noise", "bos_token_id", "eos_token_id", "pad_token_id", "eod_token_id",
+    "router_jitter_noise", "input_jitter_noise", "bos_token_id", "eos_token_id", "pad_token_id",
+    "eod_token_id",
     "num_mtp_layers", "time_step_limit", "hidden_dropout_prob", "attention_probs_dropout_prob", "is_decoder",
     "add_cross_attention", "embedding_dropout", "mlp_dropout", "classifier_dropout", "decoder_bias",
     # Settings of kernels, of initial weights, and of layers that forge does not run.
@@ -34,7 +35,10 @@ def defaults(model_type):
     table = {
         field.name: field.default
         for field in dataclasses.fields(kind)
-        if field.name not in SILENT and field.default is not None
+        if field.default is not None and (
+            # Phi-MoE routes by the jitter of its training.
+            field.name not in SILENT or model_type == "phimoe" and field.name == "router_jitter_noise"
+        )
     }
     if not hasattr(config, "rope_parameters"):
         return table

@@ -118,6 +118,14 @@ def published_granite4(config):
     config["position_embedding_type"] = "nope"
 
 
+def published_phimoe(config):
+    """Changes a config to the spelling of the published Phi-3.5-MoE."""
+    scaling = config.pop("rope_parameters")
+    config["rope_theta"] = scaling.pop("rope_theta")
+    scaling["type"] = scaling.pop("rope_type")
+    config.update(rope_scaling=scaling, original_max_position_embeddings=scaling["original_max_position_embeddings"])
+
+
 def columns_first(name, shape):
     """Returns the published shape of a Qwen3-VL-MoE tensor: transformers 5 saves experts transposed."""
     return [shape[0], shape[2], shape[1]] if ".mlp.experts." in name else shape
@@ -236,6 +244,21 @@ MODELS = {
                 rope_type="yarn", factor=4.0, original_max_position_embeddings=16, rope_theta=10000.0
             ),
         },
+    ),
+    "phimoe": model("phimoe", {**TEXT, "num_local_experts": 8, "attention_bias": True, "lm_head_bias": True}),
+    "phimoe as published": model(
+        "phimoe",
+        {
+            # transformers combines the short list with the long factor beyond the original length.
+            **TEXT, "max_position_embeddings": 16,
+            "num_local_experts": 4, "sliding_window": 8, "router_jitter_noise": 0.2,
+            "rope_parameters": dict(
+                rope_type="longrope", rope_theta=10000.0, original_max_position_embeddings=16,
+                short_factor=[1.0, 1.5, 2.0, 3.0], long_factor=[2.0, 3.0, 5.0, 8.0],
+                short_mscale=1.243, long_mscale=1.41,
+            ),
+        },
+        published_phimoe,
     ),
     "llama with biases of the MLP": model("llama", {**TEXT, "mlp_bias": True}),
     "llama with YaRN's attention factor": model(

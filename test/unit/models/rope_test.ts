@@ -257,6 +257,12 @@ Deno.test("LongRoPE's divisors are tensors in GGUF, and its type need not be nam
   assertRope(fromGguf(named, { divisors }), LONG_FREQUENCIES, 1.5);
 });
 
+Deno.test("Phi-MoE has a factor of attention for each of LongRoPE's lists", () => {
+  const scaling = { ...LONGROPE, short_mscale: 1.2, long_mscale: 1.4 };
+  assertRope(fromParameters(scaling, { sessionLength: 1024 }), SHORT_FREQUENCIES, 1.2);
+  assertRope(fromParameters(scaling, { sessionLength: 1025 }), LONG_FREQUENCIES, 1.4);
+});
+
 const BY_TYPE = {
   full_attention: { rope_type: "linear", factor: 8, rope_theta: 1000000 },
   sliding_attention: { rope_type: "default", rope_theta: 10000 },
