@@ -29,10 +29,10 @@ export function matrixStruct(
  * file
  */
 export function placeStructs(
-  { codes, scales, zeros, groups }: PackedMatrix,
+  { codes, scales, zeros, groups, blockScales }: PackedMatrix,
   fileOf: (path: string) => number,
 ): Uint8Array<ArrayBuffer> {
-  const tensors = [codes, scales, zeros, groups];
+  const tensors = [codes, scales, zeros, groups, blockScales];
   const structs = new DataView(new ArrayBuffer(tensors.length * TENSOR_PLACE_BYTES));
   tensors.forEach((tensor, i) => {
     if (tensor === undefined) return;

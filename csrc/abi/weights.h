@@ -32,7 +32,9 @@ enum {
   FORGE_TQ2_0 = 35,
   FORGE_MXFP4 = 39,
   /* 32 weights of E4M3 under one F32 scale: see csrc/common/quant/fp8.h. */
-  FORGE_FP8 = 256
+  FORGE_FP8 = 256,
+  /* 64 weights of E2M1 under four E4M3 scales and an F32 scale: see csrc/common/quant/fp4.h. */
+  FORGE_FP4 = 257
 };
 
 /* Maps a file for reading. `bytes` receives its size. */
@@ -59,7 +61,17 @@ enum {
   FORGE_PACKED_INT8 = 4,
   /* codes[rows, cols]: floats of the type of their forge_tensor_place, without scales. Becomes any
      type that forge_quantize writes. A block with a NaN or an infinity becomes NaN. */
-  FORGE_PACKED_FLOAT = 5
+  FORGE_PACKED_FLOAT = 5,
+  /* NVFP4. codes[rows, cols / 2]: bytes with the codes (E2M1) of two neighbouring columns, the first
+     in the low bits; block_scales[rows, cols / 16] in E4M3; each weight times both scales, or divided
+     by that of its group (NVFP4_DIVIDED). Becomes FP4, without loss, where blocks with a NaN become
+     NaN; or F32. */
+  FORGE_PACKED_NVFP4 = 6,
+  FORGE_PACKED_NVFP4_DIVIDED = 7,
+  /* codes: blocks of GGUF's type 40, four scales in E4M3 without signs and NaN (0x7f is 0), and for
+     each 16 of 64 columns 8 bytes with columns i and i + 8. Scales may be missing (1). Becomes FP4 or
+     F32. */
+  FORGE_PACKED_NVFP4_BLOCKS = 8
 };
 
 /* The location of a tensor of a packed matrix. */
@@ -84,8 +96,8 @@ typedef struct {
 } forge_packed_matrix;
 
 /*
- * The rows of a packed matrix, converted when they are read; `places` locate its codes, scales,
- * zeros and groups. The handle is used like a file that contains only these rows.
+ * The rows of a packed matrix, converted when they are read; the five `places` locate its codes,
+ * scales, zeros, groups and block scales. The handle is used like a file that contains only these rows.
  */
 FORGE_API forge_status forge_rows_create(uint32_t device, const forge_packed_matrix *matrix,
                                          const forge_tensor_place *places, uint32_t *rows);

@@ -75,6 +75,10 @@ constexpr uint64_t kMaxSize = 1u << 28;
 
 uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
+bool is_nvfp4(uint32_t packing) {
+  return packing == FORGE_PACKED_NVFP4 || packing == FORGE_PACKED_NVFP4_DIVIDED;
+}
+
 bool is_gathered(uint32_t packing) {
   return packing == FORGE_PACKED_GPTQ || packing == FORGE_PACKED_AWQ;
 }
@@ -89,6 +93,9 @@ bool makes(uint32_t packing, WeightType type) {
       return type == WeightType::Q4_1 || type == WeightType::Q5_0 || type == WeightType::F32;
     case FORGE_PACKED_AWQ: return type == WeightType::Q4_1 || type == WeightType::Q5_0;
     case FORGE_PACKED_FLOAT: return can_quantize(type);
+    case FORGE_PACKED_NVFP4:
+    case FORGE_PACKED_NVFP4_DIVIDED: return type == WeightType::FP4 || type == WeightType::F32;
+    case FORGE_PACKED_NVFP4_BLOCKS: return type == WeightType::FP4;
     default: return false;
   }
 }
@@ -126,6 +133,9 @@ void check_sizes(const forge_packed_matrix& matrix) {
           kMadeBlock);
   require(matrix.group_cols % kMadeBlock == 0 || matrix.group_cols >= matrix.cols, "groups of ",
           matrix.group_cols, " columns are no multiple of ", kMadeBlock);
+  require(matrix.group_cols >= matrix.cols ||
+              !(is_nvfp4(matrix.packing) || matrix.packing == FORGE_PACKED_NVFP4_BLOCKS),
+          "groups of ", matrix.group_cols, " columns of NVFP4; expected whole rows");
   if (!is_gathered(matrix.packing)) return;
   require(matrix.rows % 8 == 0 && matrix.group_rows == 1, matrix.rows,
           " rows are no multiple of 8, or share scales");
@@ -141,6 +151,7 @@ uint64_t code_bytes(const forge_packed_matrix& matrix, uint32_t type) {
     case FORGE_PACKED_F8_E4M3:
     case FORGE_PACKED_INT8: return elements;
     case FORGE_PACKED_FLOAT: return elements * float_bytes(type);
+    case FORGE_PACKED_NVFP4_BLOCKS: return elements / 2 + elements / kScaleCols;
     default: return elements / 2;
   }
 }
@@ -167,6 +178,9 @@ std::shared_ptr<const RowSource> source_of(uint32_t packing, PackedMatrix matrix
     case FORGE_PACKED_INT8: return int8_rows(std::move(matrix));
     case FORGE_PACKED_INT4: return int4_rows(std::move(matrix));
     case FORGE_PACKED_GPTQ: return gptq_rows(std::move(matrix));
+    case FORGE_PACKED_NVFP4: return nvfp4_rows(std::move(matrix), false);
+    case FORGE_PACKED_NVFP4_DIVIDED: return nvfp4_rows(std::move(matrix), true);
+    case FORGE_PACKED_NVFP4_BLOCKS: return nvfp4_block_rows(std::move(matrix));
     case FORGE_PACKED_AWQ: return awq_rows(std::move(matrix));
     default: return float_rows(std::move(matrix));
   }
@@ -197,14 +211,20 @@ forge_status forge_rows_create(uint32_t device, const forge_packed_matrix* matri
     check_sizes(from);
     PackedMatrix packed{static_cast<WeightType>(from.type), from.rows,       from.cols,
                         from.group_rows,                    from.group_cols, {},
-                        {},                                 {},              {}};
+                        {},                                 {},              {},
+                        {}};
     const forge_tensor_place &codes = places[0], &scales = places[1], &zeros = places[2],
-                              &groups = places[3];
+                              &groups = places[3], &block_scales = places[4];
     packed.codes = tensor_at(codes, code_bytes(from, codes.type), "codes");
-    if (from.packing != FORGE_PACKED_FLOAT) {
+    const bool may_lack_scales = from.packing == FORGE_PACKED_NVFP4_BLOCKS && scales.file == 0;
+    if (from.packing != FORGE_PACKED_FLOAT && !may_lack_scales) {
       packed.scales = tensor_at(scales, n_scales(from) * float_bytes(scales.type), "scales");
     }
     if (is_gathered(from.packing)) packed.zeros = tensor_at(zeros, n_scales(from) / 2, "zeros");
+    if (is_nvfp4(from.packing)) {
+      packed.block_scales =
+          tensor_at(block_scales, from.rows * from.cols / kScaleCols, "block scales");
+    }
     if (groups.file != 0) {
       packed.groups = copy_of(tensor_at(groups, from.cols * 4, "groups"), from.cols * 4);
     }

@@ -130,6 +130,21 @@ struct FP8Panel {
   uint8_t q[kBlockCols][kPanelRows];
 };
 
+// weight = d e4m3(scale) level[q]; 64 columns. The factors of e4m3 (see FP8Panel) and of the levels,
+// which are doubled, are in d.
+struct FP4Panel {
+  using Fields = Fields4;
+  static constexpr uint32_t kBlocks = 2;
+  static constexpr uint32_t kHalves = 2;
+  static constexpr bool kHasMin = false;
+  struct Block {
+    uint8_t scale[2][kPanelRows];
+    Fields fields;
+  };
+  float d[kPanelRows];
+  Block blocks[kBlocks];
+};
+
 // The panel of each quantised type that is multiplied with activations as signed bytes.
 template <WeightType type>
 struct PanelType;
@@ -146,6 +161,7 @@ FORGE_PANEL(Q5_1, ShiftedPanel<Fields5>)
 FORGE_PANEL(Q8_0, ScaledPanel<Fields8>)
 FORGE_PANEL(IQ4_NL, ScaledPanel<Fields4>)
 FORGE_PANEL(MXFP4, ScaledPanel<Fields4>)
+FORGE_PANEL(FP4, FP4Panel)
 FORGE_PANEL(Q2_K, ShiftedSuperPanel<Fields2, 2>)
 FORGE_PANEL(Q3_K, ScaledSuperPanel<Fields3, 2>)
 FORGE_PANEL(Q4_K, ShiftedSuperPanel<Fields4, 1>)
@@ -171,6 +187,7 @@ constexpr bool visit_panel_type(WeightType type, Visit&& visit) {
     FORGE_VISIT(Q8_0)
     FORGE_VISIT(IQ4_NL)
     FORGE_VISIT(MXFP4)
+    FORGE_VISIT(FP4)
     FORGE_VISIT(Q2_K)
     FORGE_VISIT(Q3_K)
     FORGE_VISIT(Q4_K)

@@ -28,6 +28,9 @@ export const PACKINGS: Record<Packing, number> = {
   awq: 3,
   int8: 4,
   float: 5,
+  nvfp4: 6,
+  nvfp4_divided: 7,
+  nvfp4_blocks: 8,
 };
 
 /** Scores of routers. */

@@ -1,8 +1,8 @@
 #pragma once
 
-// All other weight formats, in the block layout of the file: Blocks<type>, where type is GGUF's
-// number. A lane decodes 32 consecutive weights at once, byte by byte if the layout requires it, so
-// that every format works in every product. The fast formats are in formats.cuh.
+// All other weight formats, in the block layout of the file: Blocks<type>, where type is the number
+// in csrc/abi/weights.h. A lane decodes 32 consecutive weights at once, byte by byte if the layout
+// requires it, so that every format works in every product. The fast formats are in formats.cuh.
 //
 // Layouts and formulas are those of csrc/common/quant; results agree exactly.
 
@@ -108,8 +108,14 @@ DEVICE float iq4_level(u32 q) {
   return level_of(0xf6eaddcfbfad9881ull, 0x7159453526190d01ull, q);
 }
 // 0 1 2 3 4 6 8 12, then the same values negated: E2M1, doubled.
-DEVICE float mxfp4_level(u32 q) {
+DEVICE float e2m1_level(u32 q) {
   return level_of(0x0c08060403020100ull, 0xf4f8fafcfdfeff00ull, q);
+}
+
+// A sign, four bits of exponent and three of fraction: in the place of a float16's it is the number
+// times 2^-8 (csrc/common/quant/fp8.h).
+DEVICE float e4m3(u32 code) {
+  return to_float(f16{u16((code & 0x80) << 8 | (code & 0x7f) << 7)}) * 256.0f;
 }
 
 template <>
@@ -173,7 +179,19 @@ struct Decoder<39> {  // MXFP4: e, qs[16]
     const u32 e = block[0];
     const u32 number = e < 2 ? 0x00200000u << e : (e - 1) << 23;
     const float scale = __uint_as_float(e == 255 ? 0x7fc00000u : number);
-    for (u32 i = 0; i < 32; ++i) w[i] = scale * mxfp4_level(half_nibble(block + 1, i));
+    for (u32 i = 0; i < 32; ++i) w[i] = scale * e2m1_level(half_nibble(block + 1, i));
+  }
+};
+
+template <>
+struct Decoder<257> {  // FP4: d[4], scales[4], qs[32]
+  static constexpr u32 kWeights = 64, kBytes = 40;
+  static DEVICE_MEMBER void decode(const u8* block, u32 group, float* w, const u64*) {
+    const float half = 0.5f * __uint_as_float(u16_at(block) | u16_at(block + 2) << 16);
+    for (u32 i = 0; i < 32; ++i) {
+      const float scale = half * e4m3(block[4 + 2 * group + i / 16]);
+      w[i] = scale * e2m1_level(half_nibble(block + 8 + 16 * group, i));
+    }
   }
 };
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// All other weight formats: Blocks<type>, where type is GGUF's number. A lane decodes 32
-// consecutive weights at once, byte by byte if the layout requires it, so that every format works
-// in every product. The fast formats are in formats.h.
+// All other weight formats: Blocks<type>, where type is the number in
+// csrc/abi/weights.h. A lane decodes 32 consecutive weights at once, byte by byte if the layout
+// requires it, so that every format works in every product. The fast formats are in formats.h.
 //
 // Layouts and formulas are those of csrc/common/quant; results agree exactly.
 
@@ -110,7 +110,7 @@ struct Decoder<14> {  // Q6_K, for gemm.metal: ql[128], qh[64], scales[16], d
 constant i8 kIq4Levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                     1,    13,   25,  38,  53,  69,  89,  113};
 // E2M1, doubled.
-constant i8 kMxfp4Levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+constant i8 kE2m1Levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 template <>
 struct Decoder<20> {  // IQ4_NL: d, qs[16]
@@ -178,7 +178,19 @@ struct Decoder<39> {  // MXFP4: e, qs[16]
     const float unit = is_small ? 0.25f : 1.0f;
     const float scale = as_type<float>(e == 255 ? 0x7fc00000u : (is_small ? e + 1 : e - 1) << 23);
     for (uint i = 0; i < 32; ++i) {
-      w[i] = scale * (unit * float(kMxfp4Levels[half_nibble(block + 1, i)]));
+      w[i] = scale * (unit * float(kE2m1Levels[half_nibble(block + 1, i)]));
+    }
+  }
+};
+
+template <>
+struct Decoder<257> {  // FP4: d[4], scales[4], qs[32]
+  CONSTANT uint kWeights = 64, kBytes = 40;
+  static void decode(device const u8* block, uint group, thread float* w, device const ulong*) {
+    const float half_d = 0.5f * as_type<float>(u16_at(block) | u16_at(block + 2) << 16);
+    for (uint i = 0; i < 32; ++i) {
+      const float scale = half_d * (e4m3_bytes(block[4 + 2 * group + i / 16]).x * 256.0f);
+      w[i] = scale * float(kE2m1Levels[half_nibble(block + 8 + 16 * group, i)]);
     }
   }
 };

@@ -14,6 +14,7 @@ import {
 } from "./json.ts";
 import { LIMITS } from "./limits.ts";
 import { unpackedTensors } from "./packed/mod.ts";
+import { unpackedGgufTensors } from "./packed/nvfp4.ts";
 import { quote, quoteList } from "./quote.ts";
 import { readSafetensors, readSafetensorsIndex } from "./safetensors.ts";
 import type { TensorInfo } from "./tensor_info.ts";
@@ -85,7 +86,7 @@ export function openCheckpoint(path: string): Checkpoint {
 }
 
 function openGguf(path: string): Checkpoint {
-  const { files, metadata, tensors } = readGgufModel(path);
+  const { files, metadata, tensors: stored } = readGgufModel(path);
   const modelType = metadataText(metadata, "general.architecture", path);
   if (modelType === undefined) {
     throw new ForgeError("bad_model", `${quote(path)} has no key "general.architecture"`);
@@ -94,7 +95,7 @@ function openGguf(path: string): Checkpoint {
     kind: "gguf",
     path,
     files,
-    tensors,
+    tensors: unpackedGgufTensors(stored),
     modelType,
     config: undefined,
     generationConfig: undefined,
@@ -112,7 +113,7 @@ function openFolder(path: string): Checkpoint {
   if (!isFile(configPath)) {
     throw new ForgeError("not_found", describeMissingConfig(path));
   }
-  const whole = readPythonObject(configPath, LIMITS.configBytes);
+  const whole = withPacking(readPythonObject(configPath, LIMITS.configBytes), path);
   const { model_type: wholeType } = whole;
   if (typeof wholeType !== "string") {
     const found = wholeType === undefined ? "no" : "an unreadable";
@@ -145,6 +146,18 @@ function openFolder(path: string): Checkpoint {
       return chatTemplate();
     },
   };
+}
+
+/**
+ * Adds the `quantization_config` that older versions of TensorRT Model Optimizer write to
+ * hf_quant_config.json.
+ */
+function withPacking(config: JsonObject, folder: string): JsonObject {
+  if (config.quantization_config !== undefined) return config;
+  const quantization = readOptional(folder, "hf_quant_config.json", LIMITS.configBytes)
+    ?.quantization;
+  if (!isJsonObject(quantization)) return config;
+  return { ...config, quantization_config: { ...quantization, quant_method: "modelopt" } };
 }
 
 function readWeights(

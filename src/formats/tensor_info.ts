@@ -45,6 +45,7 @@ export type TensorType =
   | "IQ1_M"
   | "MXFP4"
   | "FP8"
+  | "FP4"
   | "Q8_1"
   | "Q8_K"
   | "NVFP4"
@@ -96,6 +97,8 @@ export const TENSOR_TYPES: Readonly<Record<TensorType, TensorTypeInfo>> = {
   MXFP4: { ggmlId: 39, blockElements: 32, blockBytes: 17, supported: true },
   /** 32 values in E4M3 and an F32 scale: the form of matrices stored in 8-bit floats. */
   FP8: { ggmlId: undefined, nativeId: 256, blockElements: 32, blockBytes: 36, supported: true },
+  /** 64 values in E2M1, four scales in E4M3 and an F32 scale: the form of matrices in NVFP4. */
+  FP4: { ggmlId: undefined, nativeId: 257, blockElements: 64, blockBytes: 40, supported: true },
 
   Q8_1: { ggmlId: 9, blockElements: 32, blockBytes: 36, supported: false },
   Q8_K: { ggmlId: 15, blockElements: 256, blockBytes: 292, supported: false },
@@ -141,7 +144,16 @@ export interface TensorInfo {
 /**
  * Packing of a matrix whose rows are not blocks of a type; see `FORGE_PACKED_…` in `csrc/forge.h`.
  */
-export type Packing = "f8_e4m3" | "int8" | "int4" | "gptq" | "awq" | "float";
+export type Packing =
+  | "f8_e4m3"
+  | "int8"
+  | "int4"
+  | "gptq"
+  | "awq"
+  | "float"
+  | "nvfp4"
+  | "nvfp4_divided"
+  | "nvfp4_blocks";
 
 /** The tensors of a packed matrix. */
 export interface PackedMatrix {
@@ -159,6 +171,8 @@ export interface PackedMatrix {
   readonly zeros?: TensorInfo | undefined;
   /** Group of each column, if GPTQ has reordered the columns. */
   readonly groups?: TensorInfo | undefined;
+  /** Factors in E4M3 of 16 columns each, of NVFP4. */
+  readonly blockScales?: TensorInfo | undefined;
   /** Source column of each column of the rows, if the columns are reordered. */
   readonly columnOrder?: Uint32Array<ArrayBuffer> | undefined;
 }

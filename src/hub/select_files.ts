@@ -26,6 +26,7 @@ const COMPANIONS = new Set([
   "chat_template.jinja",
   "chat_template.json",
   "model.safetensors.index.json",
+  "hf_quant_config.json",
   // Embedding settings in the format of sentence-transformers.
   "modules.json",
 ]);

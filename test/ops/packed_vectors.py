@@ -1,11 +1,13 @@
 """Writes packed_vectors.json: small packed matrices and the numbers that torch makes of them, by what the
-writers of each format publish. Run once, with torch: python3 packed_vectors.py
+writers of each format publish, or the gguf package. Run once, with both: python3 packed_vectors.py
 """
 
 import base64
 import json
 import pathlib
 
+import gguf
+import numpy
 import torch
 
 random = torch.Generator().manual_seed(1)
@@ -75,6 +77,29 @@ def columns(name, packing, is_ordered=True, zero=None, order=range(8)):
                 values=raw(values.T))
 
 
+E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6] + [-0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def nvfp4(name, packing, scale):
+    codes, block_scales = integers(16, ROWS, COLS), integers(127, ROWS, COLS // 16).to(torch.uint8)
+    factors = block_scales.view(torch.float8_e4m3fn).float() * (scale if packing == "nvfp4" else 1 / scale)
+    pairs = (codes[:, ::2] | codes[:, 1::2] << 4).to(torch.uint8)
+    return dict(name=name, packing=packing, type="FP4", group_rows=ROWS, group_cols=COLS, scale_type="F32",
+                codes=raw(pairs), scales=raw(scale), block_scales=raw(block_scales),
+                values=raw(E2M1[codes] * factors.repeat_interleave(16, 1)))
+
+
+def nvfp4_blocks():
+    blocks = integers(256, ROWS, COLS // 64 * 36).to(torch.uint8)
+    blocks[:, :4] &= 127
+    blocks[0, :4] = torch.tensor([127, 126, 1, 0])
+    scale = scales(2).bfloat16().float()  # exact products, as forge multiplies in another order
+    plain = gguf.quants.dequantize(blocks.numpy(), gguf.GGMLQuantizationType.NVFP4).astype(numpy.float32)
+    return dict(name="NVFP4 in blocks of GGUF", packing="nvfp4_blocks", type="FP4", group_rows=ROWS // 2,
+                group_cols=COLS, scale_type="F32", codes=raw(blocks), scales=raw(scale),
+                values=raw(torch.from_numpy(plain) * scale.repeat_interleave(ROWS // 2)[:, None]))
+
+
 MATRICES = [
     f8("one scale", scales(1, 1), ROWS, COLS),
     f8("a scale a row", scales(ROWS, 1).bfloat16(), 1, COLS),
@@ -86,6 +111,9 @@ MATRICES = [
     columns("GPTQ in an order of its own", "gptq", is_ordered=False),
     columns("AWQ", "awq", order=[0, 2, 4, 6, 1, 3, 5, 7]),
     int8(),
+    nvfp4("NVFP4", "nvfp4", torch.tensor([0.0123])),
+    nvfp4("NVFP4 divided by its scale", "nvfp4_divided", torch.tensor([64.0])),
+    nvfp4_blocks(),
 ]
 
 path = pathlib.Path(__file__).with_name("packed_vectors.json")

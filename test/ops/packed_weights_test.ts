@@ -1,4 +1,4 @@
-/** Packed matrices give the numbers of torch on every device (`packed_vectors.py`). */
+/** Packed matrices give the numbers of torch and `gguf` on every device (`packed_vectors.py`). */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import type { WeightSlice } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
@@ -24,7 +24,11 @@ import { products } from "./plain_matmul.ts";
 import vectors from "./packed_vectors.json" with { type: "json" };
 
 const { rows, cols, matrices } = vectors;
-type Vector = (typeof matrices)[number];
+type Vector = Omit<(typeof matrices)[number], "zeros" | "groups" | "block_scales"> & {
+  readonly zeros?: string | undefined;
+  readonly groups?: string | null | undefined;
+  readonly block_scales?: string | undefined;
+};
 
 /** Writes the tensors of a matrix to a file, each after some other bytes. */
 function writeMatrix(path: string, vector: Vector, change: Partial<PackedMatrix> = {}): TensorInfo {
@@ -52,6 +56,7 @@ function writeMatrix(path: string, vector: Vector, change: Partial<PackedMatrix>
     scales: write("scales", vector.scales, vector.scale_type as TensorType),
     zeros: vector.zeros ? write("zeros", vector.zeros, "I32") : undefined,
     groups: vector.groups ? write("groups", vector.groups, "I32") : undefined,
+    blockScales: vector.block_scales ? write("block scales", vector.block_scales, "U8") : undefined,
     ...change,
   };
   const type = vector.type as TensorType;
@@ -72,10 +77,14 @@ function valuesInOrder(vector: Vector): Float32Array<ArrayBuffer> {
   return values.map((_, i) => values[i - i % cols + order[i % cols]!]!);
 }
 
+const nvfp4 = matrices.filter(({ packing }) => packing.match(/^nvfp4(_divided)?$/));
 const outOfOrder = matrices.find(({ name }) => name === "GPTQ in an order of its own")!;
-const withFloats = { ...outOfOrder, name: `${outOfOrder.name}, as floats`, type: "F32" };
+/** Matrices that become floats if they do not fit blocks. */
+const asFloats = [outOfOrder, ...nvfp4].map((vector) => {
+  return { ...vector, name: `${vector.name}, as floats`, type: "F32" };
+});
 
-for (const vector of [...matrices, withFloats]) {
+for (const vector of [...matrices, ...asFloats]) {
   deviceTest(`packed matrix: ${vector.name}`, async (device, random) => {
     using folder = new TempFolder();
     const tensor = writeMatrix(folder.at("packed.bin"), vector);
@@ -121,6 +130,9 @@ deviceTest("inconsistent packed matrices are rejected", (device) => {
     [blocks, {}, { type: "Q4_0" }, "becomes no rows of type 2"],
     [ordered, { groupRows: 2 }, {}, "share scales"],
     [ordered, { zeros: undefined }, {}, "not a live file"],
+    [nvfp4[0]!, { groupCols: 32 }, {}, "of NVFP4; expected whole rows"],
+    [nvfp4[0]!, { blockScales: undefined }, {}, "not a live file"],
+    [nvfp4[0]!, { blockScales: far(written.codes) }, {}, "pass its end"],
     [ordered, { groupCols: 64 }, {}, "column 32 is of group 1 of 1"],
     [uneven, {}, {}, "group 0 has 40 columns, no multiple of 32"],
     [ordered, {}, { type: "Q8_0" }, "becomes no rows of type 8"],

@@ -40,7 +40,7 @@ function q3Scale(block: DataView, s: number): number {
 }
 
 const iq4Levels = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
-const mxfp4Levels = [0, 0.5, 1, 1.5, 2, 3, 4, 6, -0, -0.5, -1, -1.5, -2, -3, -4, -6];
+const e2m1Levels = [0, 0.5, 1, 1.5, 2, 3, 4, 6, -0, -0.5, -1, -1.5, -2, -3, -4, -6];
 
 /** Digit `n` of five base-3 digits that a byte of TQ1_0 holds as a fraction of 256. */
 const ternaryDigit = (byte: number, n: number) => (byte * 3 ** n % 256) * 3 >> 8;
@@ -110,5 +110,9 @@ export const formulas: Partial<Record<TensorType, Formula>> = {
     return f16(block, 52) * (ternaryDigit(block.getUint8(at), n) - 1);
   },
   TQ2_0: (block, i) => f16(block, 64) * (twoBits(block, 0, i) - 1),
-  MXFP4: (block, i) => 2 ** (block.getUint8(0) - 127) * mxfp4Levels[halves(block, 1, i)]!,
+  MXFP4: (block, i) => 2 ** (block.getUint8(0) - 127) * e2m1Levels[halves(block, 1, i)]!,
+  FP4(block, i) {
+    const scale = Math.fround(block.getFloat32(0, true) * e4m3(block.getUint8(4 + (i >> 4))));
+    return Math.fround(scale * e2m1Levels[halves(block, 8 + 16 * (i >> 5), i % 32)]!);
+  },
 };

@@ -136,6 +136,7 @@ const SCALE_BYTES: Partial<Record<TensorType, readonly [start: number, end: numb
   IQ4_NL: [2, 0],
   IQ4_XS: [8, 0],
   MXFP4: [1, 0],
+  FP4: [8, 0],
 };
 
 /** A weight whose fields repeat the bits of one byte. */

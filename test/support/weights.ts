@@ -75,6 +75,8 @@ function fixBlock(random: Random, type: TensorType, block: DataView): void {
     block.setFloat32(0, random.normal(), true);
   } else if (type === "FP8") {
     block.setFloat32(0, (0.25 + 0.75 * random.uniform()) / 480, true);
+  } else if (type === "FP4") {
+    block.setFloat32(0, (0.25 + 0.75 * random.uniform()) / (480 * 6), true);
   } else if (type === "F16") {
     block.setUint16(0, random.int(0, 1) << 15 | randomScaleBits(random, 1), true);
   } else if (type === "BF16") {

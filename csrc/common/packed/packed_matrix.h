@@ -29,10 +29,13 @@ struct PackedMatrix {
   PackedTensor scales;
   PackedTensor zeros;
   PackedTensor groups;
+  PackedTensor block_scales;
 };
 
 // Columns of the blocks that rows are converted to.
 inline constexpr uint64_t kMadeBlock = 32;
+// Columns of NVFP4 that share a scale in E4M3.
+inline constexpr uint64_t kScaleCols = 16;
 
 // Returns the scale with this index.
 float scale_at(const PackedTensor& scales, uint64_t index);
@@ -42,6 +45,8 @@ std::shared_ptr<const RowSource> int8_rows(PackedMatrix matrix);
 std::shared_ptr<const RowSource> int4_rows(PackedMatrix matrix);
 std::shared_ptr<const RowSource> gptq_rows(PackedMatrix matrix);
 std::shared_ptr<const RowSource> awq_rows(PackedMatrix matrix);
+std::shared_ptr<const RowSource> nvfp4_rows(PackedMatrix matrix, bool divides);
+std::shared_ptr<const RowSource> nvfp4_block_rows(PackedMatrix matrix);
 std::shared_ptr<const RowSource> float_rows(PackedMatrix matrix);
 
 }  // namespace forge

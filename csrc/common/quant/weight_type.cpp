@@ -4,6 +4,7 @@
 
 #include "block.h"
 #include "floats.h"
+#include "fp4.h"
 #include "fp8.h"
 #include "iq1.h"
 #include "iq2.h"
@@ -11,7 +12,6 @@
 #include "iq4.h"
 #include "k_quants.h"
 #include "legacy.h"
-#include "mxfp4.h"
 #include "ternary.h"
 
 namespace forge {
@@ -49,6 +49,7 @@ constexpr WeightTypeInfo table[] = {
     info<BlockTQ2_0>(WeightType::TQ2_0, "TQ2_0"),
     info<BlockMXFP4>(WeightType::MXFP4, "MXFP4"),
     info<BlockFP8>(WeightType::FP8, "FP8"),
+    info<BlockFP4>(WeightType::FP4, "FP4"),
 };
 
 }  // namespace

@@ -36,6 +36,7 @@ enum class WeightType : uint32_t {
   TQ2_0 = 35,
   MXFP4 = 39,
   FP8 = 256,
+  FP4 = 257,
 };
 
 struct WeightTypeInfo {

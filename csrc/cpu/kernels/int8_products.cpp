@@ -1,4 +1,4 @@
-// Products of the types with blocks of 32 columns, and the choice among all quantised types. Types
+// Products of the types with blocks of 32 or 64 columns, and the choice among all quantised types. Types
 // with blocks of 256 columns are in a file of their own, so that both compile at the same time.
 
 #include "int8_products.h"
@@ -16,6 +16,7 @@ ProductKernel int8_products(WeightType type) {
     case WeightType::Q8_0: return int8_matmul<WeightType::Q8_0>;
     case WeightType::IQ4_NL: return int8_matmul<WeightType::IQ4_NL>;
     case WeightType::MXFP4: return int8_matmul<WeightType::MXFP4>;
+    case WeightType::FP4: return int8_matmul<WeightType::FP4>;
     default: return super_block_products(type);
   }
 }

@@ -158,6 +158,7 @@ void pack(WeightType type, const uint8_t* rows, uint64_t row_bytes, uint32_t n_r
     FORGE_PACK(Q8_0)
     FORGE_PACK(IQ4_NL)
     FORGE_PACK(MXFP4)
+    FORGE_PACK(FP4)
     FORGE_PACK(Q2_K)
     FORGE_PACK(Q3_K)
     FORGE_PACK(Q4_K)

@@ -3,11 +3,11 @@
 // Reads the block formats of files for packing: read(block of a row, b) returns the fields of its
 // b-th 32 columns as unsigned bytes, and set_scales(row, block, panel) copies the scales.
 
+#include "../../common/quant/fp4.h"
 #include "../../common/quant/fp8.h"
 #include "../../common/quant/iq4.h"
 #include "../../common/quant/k_quants.h"
 #include "../../common/quant/legacy.h"
-#include "../../common/quant/mxfp4.h"
 #include "../panel_layout.h"
 #include "simd.h"
 
@@ -29,6 +29,9 @@ FORGE_INLINE RowFields read(const BlockQ4_0& block, uint32_t) { return nibbles(b
 FORGE_INLINE RowFields read(const BlockQ4_1& block, uint32_t) { return nibbles(block.qs); }
 FORGE_INLINE RowFields read(const BlockIQ4_NL& block, uint32_t) { return nibbles(block.qs); }
 FORGE_INLINE RowFields read(const BlockMXFP4& block, uint32_t) { return nibbles(block.qs); }
+FORGE_INLINE RowFields read(const BlockFP4& block, uint32_t b) {
+  return nibbles(block.qs + 16 * b);
+}
 FORGE_INLINE RowFields read(const BlockIQ4_XS& block, uint32_t b) {
   return nibbles(block.qs + 16 * b);
 }
@@ -108,6 +111,13 @@ FORGE_INLINE void set_scales(uint32_t row, const BlockMXFP4& block, Panel& panel
   const uint32_t number = block.e < 2 ? 0x20u << block.e : (block.e - 1u) << 7;
   const uint32_t bits = block.e == 255 ? 0x7fc0u : number;
   panel.d[row] = {{static_cast<uint8_t>(bits), static_cast<uint8_t>(bits >> 8)}};
+}
+
+template <class Panel>
+FORGE_INLINE void set_scales(uint32_t row, const BlockFP4& block, Panel& panel) {
+  memcpy(&panel.d[row], &block.d, 4);
+  panel.d[row] *= 128;
+  for (uint32_t s = 0; s < 4; ++s) panel.blocks[s / 2].scale[s % 2][row] = block.scales[s];
 }
 
 // The same as unpack_scale_min, for all sub-blocks at once: bytes 0..7 are scales, 8..15 minima.

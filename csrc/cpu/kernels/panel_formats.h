@@ -11,8 +11,8 @@
 // Products of scales and fields are exact in float32, so weights equal those of the dequantisers of
 // common/quant.
 
+#include "../../common/quant/fp4.h"
 #include "../../common/quant/iq4.h"
-#include "../../common/quant/mxfp4.h"
 #include "../panel_layout.h"
 #include "simd.h"
 
@@ -77,6 +77,17 @@ FORGE_INLINE Group load_scales(const int8_t (&integers)[kPanelRows]) {
   return widen(reinterpret_cast<SignedBytes>(
       load_bytes(reinterpret_cast<const uint8_t*>(integers))));
 }
+FORGE_INLINE Group load_scales(const float (&scales)[kPanelRows]) {
+  Group out;
+  for (int i = 0; i < Group::kVectors; ++i) out.part[i] = load(scales + kLanes * i);
+  return out;
+}
+// E4M3 times 2^-8.
+FORGE_INLINE Group load_scales(const uint8_t (&codes)[kPanelRows]) {
+  Group out;
+  for (int i = 0; i < Group::kVectors; ++i) out.part[i] = load_e4m3(codes + kLanes * i);
+  return out;
+}
 
 FORGE_INLINE Group operator*(Group a, Group b) {
   for (int i = 0; i < Group::kVectors; ++i) a.part[i] = a.part[i] * b.part[i];
@@ -118,7 +129,7 @@ struct Format {
   }
 };
 
-// Types with blocks of 256 columns, whose scales are integers times the scale of the block.
+// Types with blocks of 64 or 256 columns, whose scales are integers times the scale of the block.
 template <WeightType type, int bias, int most>
 struct SuperFormat {
   using Panel = PanelOf<type>;
@@ -182,13 +193,14 @@ FORGE_FORMAT(Q3_K, SuperFormat<WeightType::Q3_K, 4, 7>)
 FORGE_FORMAT(Q4_K, SuperFormat<WeightType::Q4_K, 0, 15>)
 FORGE_FORMAT(Q5_K, SuperFormat<WeightType::Q5_K, 0, 31>)
 FORGE_FORMAT(Q6_K, SuperFormat<WeightType::Q6_K, 32, 63>)
+FORGE_FORMAT(FP4, LevelFormat<SuperFormat<WeightType::FP4, 16, 31>, e2m1_levels>)
 FORGE_FORMAT(IQ4_XS, LevelFormat<SuperFormat<WeightType::IQ4_XS, 128, 255>, iq4_levels>)
 #undef FORGE_FORMAT
 
 // The scales are powers of two outside the range of f16, stored as bfloat16.
 template <>
 struct FormatType<WeightType::MXFP4> {
-  struct Type : LevelFormat<Format<WeightType::MXFP4, 16, 31>, mxfp4_levels> {
+  struct Type : LevelFormat<Format<WeightType::MXFP4, 16, 31>, e2m1_levels> {
     FORGE_INLINE Group scale(const Panel& panel, const Header&, uint32_t, uint32_t) {
       Group out;
       for (int i = 0; i < Group::kVectors; ++i) {

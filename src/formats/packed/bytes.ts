@@ -24,9 +24,8 @@ export function* byteMatrices({ path, settings, tensors }: PackedFolder): Iterab
   const block = blockOf(settings, path);
   for (const codes of tensors.values()) {
     if ((codes.type !== "F8_E4M3" && codes.type !== "I8") || codes.shape.length < 2) continue;
-    if (codes.name.endsWith("_scale")) {
-      throw unknownPacking(path, "quantized to 4-bit floats with 8-bit scales (NVFP4)");
-    }
+    // Scales of NVFP4.
+    if (codes.name.endsWith(".weight_scale")) continue;
     const scales = tensors.get(`${codes.name}_scale_inv`) ?? tensors.get(`${codes.name}_scale`);
     if (scales === undefined) {
       throw new ForgeError(

@@ -16,7 +16,14 @@ import {
   type TensorInfo,
   type TensorType,
 } from "../tensor_info.ts";
-import { type PackedFolder, unknownPacking, type Unpacked } from "./folder.ts";
+import {
+  expected,
+  FLOATS,
+  type PackedFolder,
+  part,
+  unknownPacking,
+  type Unpacked,
+} from "./folder.ts";
 
 /** Codes per 32-bit word. */
 const PER_WORD = 8;
@@ -84,7 +91,7 @@ export function* int4Matrices(folder: PackedFolder): Iterable<Unpacked> {
   const { path, settings, tensors } = folder;
   for (const codes of tensors.values()) {
     const base = baseName(codes, ".weight_packed");
-    if (base === undefined) continue;
+    if (base === undefined || codes.type === "U8") continue; // NVFP4
     assertBits(folder, packedBits(settings));
     if (codes.type !== "I32") throw unknownPacking(path, `quantized to 4 bits in ${codes.type}`);
     if (tensors.has(`${base}.weight_zero_point`) || tensors.has(`${base}.weight_g_idx`)) {
@@ -111,8 +118,6 @@ export function* int4Matrices(folder: PackedFolder): Iterable<Unpacked> {
     };
   }
 }
-
-const FLOATS: readonly TensorType[] = ["F32", "F16", "BF16"];
 
 /** Builds a GPTQ or AWQ matrix from scales `[groups, rows]` and zeros `[groups, rows / 8]`. */
 function columnMatrix(
@@ -215,33 +220,6 @@ function groupCols(
 
 function baseName({ name }: TensorInfo, suffix: string): string | undefined {
   return name.endsWith(suffix) ? name.slice(0, -suffix.length) : undefined;
-}
-
-function part({ path, tensors }: PackedFolder, name: string): TensorInfo {
-  const found = tensors.get(name);
-  if (found !== undefined) return found;
-  throw new ForgeError(
-    "bad_model",
-    `${quote(path)} has no tensor ${quote(name)}, which its 4-bit codes need`,
-  );
-}
-
-function expected<T extends TensorInfo | undefined>(
-  tensor: T,
-  shape: readonly number[],
-  types: readonly TensorType[],
-): T {
-  if (tensor === undefined) return tensor;
-  const fits = tensor.shape.length === shape.length &&
-    tensor.shape.every((size, i) => size === shape[i]);
-  if (fits && types.includes(tensor.type)) return tensor;
-  throw new ForgeError(
-    "bad_model",
-    `${quote(tensor.file)}: tensor ${
-      quote(tensor.name)
-    } is ${tensor.type} [${tensor.shape}]; the others of its ` +
-      `matrix imply ${types.join(" or ")} [${shape}]`,
-  );
 }
 
 function assertBits({ path }: PackedFolder, bits: unknown): void {

@@ -1,6 +1,6 @@
 /**
- * Folders with packed matrices, each in several tensors: bytes with scales, and 4-bit integers by
- * GPTQ, AWQ and compressed-tensors. This module presents each as one matrix with its usual name and
+ * Folders with packed matrices, each in several tensors: bytes with scales, 4-bit floats (NVFP4), and
+ * 4-bit integers by GPTQ, AWQ and compressed-tensors. This module presents each as one matrix with its usual name and
  * the type of its rows.
  */
 import { isJsonObject, type JsonObject } from "../json.ts";
@@ -9,17 +9,22 @@ import type { TensorInfo } from "../tensor_info.ts";
 import { byteMatrices } from "./bytes.ts";
 import { type PackedFolder, unknownPacking, type Unpacked } from "./folder.ts";
 import { awqMatrices, gptqMatrices, int4Matrices } from "./int4.ts";
+import { nvfp4Matrices } from "./nvfp4.ts";
 
 /** Scales of quantized activations, keys or values, which forge does not use. */
-const FOR_ACTIVATIONS = /\.(input|activation|output|q|k|v)(_proj\.output)?_scale(_ub)?$/;
+const FOR_ACTIVATIONS = /\.(input|activation|output|q|k|v)(_proj\.output)?(_global)?_scale(_ub)?$/;
 
 /** Readers by `quant_method`. */
 const METHODS: Readonly<Record<string, (folder: PackedFolder) => Iterable<Unpacked>>> = {
   fp8: byteMatrices,
   fbgemm_fp8: byteMatrices,
-  modelopt: byteMatrices,
+  modelopt: function* (folder) {
+    yield* byteMatrices(folder);
+    yield* nvfp4Matrices(folder);
+  },
   "compressed-tensors": function* (folder) {
     yield* byteMatrices(folder);
+    yield* nvfp4Matrices(folder);
     yield* int4Matrices(folder);
   },
   gptq: gptqMatrices,

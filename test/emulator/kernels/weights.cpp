@@ -35,6 +35,10 @@ void put_scales(Random& random, u32 type, float size, u8* block) {
     const float scale = 0.002f * size * (0.5f + std::abs(random.number()));
     std::memcpy(block, &scale, 4);
   }
+  if (type == 257) {  // half of the largest E4M3 is 224, the largest E2M1 6
+    const float scale = 0.001f * size * (0.5f + std::abs(random.number()));
+    std::memcpy(block, &scale, 4);
+  }
   if (type == 39) block[0] = static_cast<u8>(120 + random.below(4));  // an exponent
   if (type == 29) {  // the scale's four nibbles are the upper nibbles of four numbers
     const u16 bits = forge::f32_to_f16(0.1f * size);

@@ -26,7 +26,7 @@ inline const WeightKind fast_kinds[] = {{0, "FormatF32"}, {1, "FormatF16"}, {30,
                                         {14, "FormatQ6_K"}, {256, "FormatFP8"}};
 // The types handled by Blocks<type>.
 inline const u32 other_types[] = {3,  6,  7,  10, 11, 13, 16, 17, 18,
-                                  19, 20, 21, 22, 23, 29, 34, 35, 39};
+                                  19, 20, 21, 22, 23, 29, 34, 35, 39, 257};
 inline WeightKind other_kind(u32 type, std::string& storage) {
   storage = "Blocks<" + std::to_string(type) + ">";
   return {type, storage.c_str()};

@@ -47,7 +47,7 @@ Deno.test("the buffers of every Metal kernel are those that arguments.h lists", 
 const fast = ["F32", "F16", "BF16", "Q8_0", "FP8", "Q4_0", "Q4_K", "Q6_K"].map((type) =>
   `Format${type}`
 );
-const other = [3, 6, 7, 10, 11, 13, 16, 17, 18, 19, 20, 21, 22, 23, 29, 34, 35, 39]
+const other = [3, 6, 7, 10, 11, 13, 16, 17, 18, 19, 20, 21, 22, 23, 29, 34, 35, 39, 257]
   .map((type) => `Blocks<${type}>`);
 const dims = [16, 32, 64, 80, 96, 128, 256];
 

@@ -1,11 +1,13 @@
 /**
  * Compares folders with packed matrices with folders of the unpacked numbers: 8-bit floats with
- * each kind of scales, and 4-bit integers of GPTQ, AWQ and compressed-tensors.
+ * each kind of scales, NVFP4, and 4-bit integers of GPTQ, AWQ and compressed-tensors.
  */
 import { assertEquals } from "@std/assert";
+import { syntheticTokenizer } from "../../../src/bench/synthetic/tokenizer.ts";
 import { load } from "../../../src/mod.ts";
 import { float32Tensor, type TensorData } from "../../../src/formats/tensor_data.ts";
 import { devices } from "../../support/devices.ts";
+import { encodeGguf } from "../../support/parts.ts";
 import { Random } from "../../support/random.ts";
 import { writeModelFolder } from "../../support/safetensors_writer.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
@@ -70,6 +72,39 @@ function f8(
       { name: `${base}.weight`, type: "F8_E4M3", shape: [rows, cols], data: codes },
       { name: `${base}.${suffix}`, type, shape, data: scaleBytes },
       { name: `${base}.input_scale`, type: "F32", shape: [1], data: new Uint8Array(4) },
+    ],
+  };
+}
+
+/** The numbers of E2M1 without signs. */
+const E2M1 = [0, 0.5, 1, 1.5, 2, 3, 4, 6];
+
+/** Packs random numbers in NVFP4 as compressed-tensors ("divided") or Model Optimizer does. */
+function nvfp4(base: string, rows: number, cols: number, isDivided: boolean): Packed {
+  const random = new Random(base, 1);
+  const codes = Uint8Array.from({ length: rows * cols }, () => random.int(0, 15));
+  const scales = Uint8Array.from({ length: rows * cols / 16 }, () => 40 + random.int(0, 30));
+  const whole = (0.5 + random.uniform()) / Math.sqrt(cols) / 16;
+  const factor = Float32Array.of(isDivided ? 1 / whole : whole);
+  const values = Float32Array.from(codes, (code, i) => {
+    const value = e4m3(scales[i >> 4]!) * E2M1[code % 8]! * (code < 8 ? 1 : -1);
+    return isDivided ? value / factor[0]! : value * factor[0]!;
+  });
+  const bytes = Uint8Array.from(
+    { length: codes.length / 2 },
+    (_, i) => codes[2 * i]! | codes[2 * i + 1]! << 4,
+  );
+  const names = isDivided
+    ? ["weight_packed", "weight_global_scale", "input_global_scale"]
+    : ["weight", "weight_scale_2", "input_scale"];
+  const shape = isDivided ? [1] : [];
+  return {
+    values,
+    tensors: [
+      { name: `${base}.${names[0]}`, type: "U8", shape: [rows, cols / 2], data: bytes },
+      { name: `${base}.weight_scale`, type: "F8_E4M3", shape: [rows, cols / 16], data: scales },
+      float32Tensor(`${base}.${names[1]}`, shape, factor),
+      float32Tensor(`${base}.${names[2]}`, shape, Float32Array.of(1)),
     ],
   };
 }
@@ -180,6 +215,16 @@ const FORMATS: readonly Format[] = [
     name: "FP8 with one scale",
     settings: { quant_method: "modelopt", quant_algo: "FP8" },
     pack: (base, rows, cols) => f8(base, rows, cols, "weight_scale", [1, 1]),
+  },
+  {
+    name: "NVFP4 of Model Optimizer",
+    settings: { quant_method: "modelopt", quant_algo: "NVFP4", group_size: 16 },
+    pack: (base, rows, cols) => nvfp4(base, rows, cols, false),
+  },
+  {
+    name: "NVFP4 of compressed-tensors",
+    settings: compressed({ num_bits: 4, type: "float", strategy: "tensor_group", group_size: 16 }),
+    pack: (base, rows, cols) => nvfp4(base, rows, cols, true),
   },
   {
     name: "GPTQ",
@@ -301,6 +346,92 @@ for (const format of FORMATS) {
     for (const [i, under] of PREFIXES.entries()) {
       assertEquals(await logitsOf(`part${i}`, under), alone);
     }
+  });
+}
+
+/** Returns a tensor of random blocks of GGUF's NVFP4, its scales, and the numbers. */
+function nvfp4Blocks(name: string, shape: readonly number[], isPacked: boolean): TensorData[] {
+  const random = new Random(name, 1);
+  const cols = shape.at(-1)!, rows = shape.at(-2)!, nMatrices = shape.length > 2 ? shape[0]! : 1;
+  const count = nMatrices * rows * cols;
+  const blocks = random.bytes(count / 64 * 36);
+  for (let at = 0; at < blocks.length; at += 36) {
+    for (let i = 0; i < 4; i++) blocks[at + i] = 40 + random.int(0, 30);
+  }
+  const scales = Float32Array.from(
+    { length: nMatrices },
+    () => (0.5 + random.uniform()) / Math.sqrt(cols) / 16,
+  );
+  if (isPacked) {
+    return [
+      { name, type: "NVFP4", shape, data: blocks },
+      float32Tensor(name.replace(".weight", ".scale"), [nMatrices], scales),
+    ];
+  }
+  const values = Float32Array.from({ length: count }, (_, i) => {
+    const block = Math.floor(i / 64) * 36, part = Math.floor(i % 64 / 16), place = i % 16;
+    const code = blocks[block + 4 + 8 * part + place % 8]! >> (place < 8 ? 0 : 4) & 15;
+    const scale = e4m3(blocks[block + part]!) * scales[Math.floor(i / (rows * cols))]!;
+    return scale * E2M1[code % 8]! * (code < 8 ? 1 : -1);
+  });
+  return [float32Tensor(name, shape, values)];
+}
+
+/** A Mixtral in GGUF whose matrices have scales of their own. */
+function nvfp4File(isPacked: boolean): Uint8Array<ArrayBuffer> {
+  const floats = (name: string, ...shape: number[]) => {
+    const random = new Random(name, 1);
+    const count = shape.reduce((product, size) => product * size, 1);
+    return float32Tensor(name, shape, Float32Array.from({ length: count }, () => random.normal()));
+  };
+  const packed = (name: string, ...shape: number[]) =>
+    nvfp4Blocks(`blk.0.${name}.weight`, shape, isPacked);
+  const sizes = {
+    block_count: 1,
+    context_length: 64,
+    embedding_length: 64,
+    feed_forward_length: 128,
+    expert_count: 2,
+    expert_used_count: 1,
+    "attention.head_count": 4,
+    "attention.head_count_kv": 2,
+  };
+  const named = Object.entries(sizes).map(([key, size]) => [`llama.${key}`, ["u32", size]]);
+  return encodeGguf({
+    metadata: {
+      "general.architecture": ["string", "llama"],
+      ...Object.fromEntries(named),
+      "llama.attention.layer_norm_rms_epsilon": ["f32", 1e-5],
+      ...syntheticTokenizer(128),
+    },
+    tensors: [
+      floats("token_embd.weight", 128, 64),
+      floats("output_norm.weight", 64),
+      floats("blk.0.attn_norm.weight", 64),
+      floats("blk.0.ffn_norm.weight", 64),
+      floats("blk.0.ffn_gate_inp.weight", 2, 64),
+      ...packed("attn_q", 64, 64),
+      ...packed("attn_k", 32, 64),
+      ...packed("attn_v", 32, 64),
+      ...packed("attn_output", 64, 64),
+      ...packed("ffn_gate_exps", 2, 128, 64),
+      ...packed("ffn_up_exps", 2, 128, 64),
+      ...packed("ffn_down_exps", 2, 64, 128),
+    ],
+  });
+}
+
+for (const device of kinds) {
+  Deno.test(`a GGUF file in NVFP4 gives the logits of its numbers (${device})`, async () => {
+    using folder = new TempFolder();
+    const logitsOf = async (isPacked: boolean) => {
+      const path = folder.write(`${isPacked}.gguf`, nvfp4File(isPacked));
+      await using model = await load(path, { device, kvType: "F32", parallel: 1 });
+      return await model.logits(PROMPT);
+    };
+    const tolerance = { cpu: ROUNDED_ACTIVATIONS, cuda: ROUNDED_FACTORS }[device as string] ??
+      EXACT;
+    assertClose(await logitsOf(true), await logitsOf(false), tolerance);
   });
 }
 

@@ -93,6 +93,28 @@ Deno.test("both settings for the size of blocks are used", () => {
   assertEquals(shapes({ quant_method: "compressed-tensors", ...named }, tensors), groups);
 });
 
+const nvfp4: Tensors = {
+  "a.weight_packed": ["U8", 64, 128],
+  "a.weight_scale": ["F8_E4M3", 64, 16],
+  "a.weight_global_scale": ["F32", 1],
+};
+
+Deno.test("NVFP4 becomes FP4, or F32 where rows are no whole blocks", () => {
+  const optimizer = (cols: number): Tensors => {
+    return {
+      "a.weight": ["U8", 64, cols / 2],
+      "a.weight_scale": ["F8_E4M3", 64, cols / 16],
+      "a.weight_scale_2": ["F32"],
+      "a.input_scale": ["F32"],
+    };
+  };
+  const settings = { quant_method: "modelopt", quant_algo: "NVFP4" };
+  assertEquals(shapes(settings, optimizer(128)), [["a.weight", "FP4", [64, 128], 64, 128]]);
+  assertEquals(shapes(settings, optimizer(96)), [["a.weight", "F32", [64, 96], 64, 96]]);
+  const compressed = { quant_method: "compressed-tensors", format: "nvfp4-pack-quantized" };
+  assertEquals(shapes(compressed, nvfp4), [["a.weight", "FP4", [64, 256], 64, 256]]);
+});
+
 Deno.test("4-bit integers become matrices with rows in the usual order", () => {
   const matrix = (type: string) => [["a.weight", type, [64, 256], 1, 128]];
   // If all zeros are 8, Q4_1 represents their products with scales exactly.
@@ -158,6 +180,7 @@ Deno.test("other packings and inconsistent tensors are rejected", () => {
   };
   const { "a.qzeros": _, ...withoutZeros } = awqTensors;
   const packed: Tensors = { "a.weight_packed": ["I32", 64, 32], "a.weight_scale": ["BF16", 64, 2] };
+  const { "a.weight_global_scale": __, ...withoutGlobal } = nvfp4;
   const ct = (bits: number) => {
     return {
       quant_method: "compressed-tensors",
@@ -187,8 +210,12 @@ Deno.test("other packings and inconsistent tensors are rejected", () => {
     [{ ...AWQ, version: "gemv" }, {}, "unsupported", `AWQ of the version "gemv"`],
     [AWQ, withoutZeros, "bad_model", `no tensor "a.qzeros"`],
     [ct(8), packed, "unsupported", `quantized to "8" bits`],
-    [ct(4), { ...packed, "a.weight_packed": ["U8", 64, 128] }, "unsupported", "4 bits in U8"],
-    [ct(4), { ...packed, "a.weight_scale": ["F8_E4M3", 64, 16] }, "unsupported", "(NVFP4)"],
+    [ct(4), { ...packed, "a.weight_packed": ["I64", 64, 128] }, "unsupported", "4 bits in I64"],
+    [ct(4), { ...nvfp4, "a.weight_scale": ["U8", 64, 8] }, "unsupported", "(MXFP4)"],
+    [ct(4), { ...nvfp4, "a.weight_scale": ["F8_E4M3", 64, 8] }, "bad_model", "F8_E4M3 [64,16]"],
+    [ct(4), { ...nvfp4, "a.weight_global_scale": ["F32", 64] }, "bad_model", "imply F32 or"],
+    [ct(4), { ...nvfp4, "a.pre_quant_scale": ["F32", 256] }, "unsupported", "scaled inputs (AWQ)"],
+    [ct(4), withoutGlobal, "bad_model", `no tensor "a.weight_global_scale"`],
     [ct(4), { ...packed, "a.weight_g_idx": ["I32", 256] }, "unsupported", "an order of columns"],
     [ct(8), { "a.weight": ["I8", 64, 64] }, "bad_model", `neither "a.weight_scale" nor`],
     [
