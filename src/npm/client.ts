@@ -47,16 +47,18 @@ export interface Connection {
  *
  * @throws {Error} with the server's message if the model cannot be loaded
  */
-export async function connect(options: ConnectOptions = {}): Promise<Connection> {
-  const { model, args = [] } = options;
+export async function connect(options?: ConnectOptions): Promise<Connection> {
+  const { model, args = [] } = options ?? {};
   const apiKey = randomBytes(24).toString("base64url");
   const child = startForge(
     ["serve", ...(model === undefined ? [] : ["-m", model]), "--port", "0", ...args],
-    { stdio: ["ignore", "ignore", "pipe"], env: { ...process.env, FORGE_API_KEY: apiKey } },
+    {
+      // However this process ends, the system closes the server's input, which stops it.
+      stdio: ["pipe", "ignore", "pipe"],
+      env: { ...process.env, FORGE_API_KEY: apiKey, FORGE_STOP_WITH_STDIN: "1" },
+    },
   );
   const ended = new Promise<void>((resolve) => child.once("exit", () => resolve()));
-  const stop = () => child.kill();
-  process.once("exit", stop);
   const url = await new Promise<string>((resolve, reject) => {
     let text = "";
     child.stderr?.setEncoding("utf8").on("data", (part: string) => {
@@ -82,7 +84,6 @@ export async function connect(options: ConnectOptions = {}): Promise<Connection>
       return body.choices[0].message.content;
     },
     close() {
-      process.removeListener("exit", stop);
       child.kill();
       return ended;
     },

@@ -317,6 +317,39 @@ Deno.test({
       assertStringIncludes(missing!, "no such file or folder");
       assertStringIncludes(onlyOnDeno!, "runs on Deno");
     });
+    await t.step(
+      "the server ends with the program that started it, even if that is killed",
+      async () => {
+        Deno.writeTextFileSync(
+          join(folder, "killed.mjs"),
+          `import { connect } from "${NAME}/client";
+        const { baseURL } = await connect({ args: ["--device", "cpu"] });
+        process.stdout.write(baseURL, () => process.kill(process.pid, "SIGKILL"));`,
+        );
+        const { stdout } = await registry.run("node", ["killed.mjs"], folder);
+        assertMatch(stdout, /^http:/);
+        const answers = () =>
+          fetch(`${stdout}/models`).then((response) => response.body?.cancel(), () => "ended");
+        for (let tries = 0; await answers() !== "ended"; tries++) {
+          assert(tries < 100, "the server goes on");
+          await new Promise((resolve) => setTimeout(resolve, 50));
+        }
+      },
+    );
+    await t.step("the client has types", async () => {
+      Deno.writeTextFileSync(
+        join(folder, "types.ts"),
+        `import { connect, type Connection, type Message } from "${NAME}/client";
+        const messages: Message[] = [{ role: "user", content: "Hi" }];
+        const forge: Connection = await connect({ model: "model.gguf" });
+        const text: string = await forge.chat(messages);
+        // @ts-expect-error: messages are a list
+        await forge.chat(text);`,
+      );
+      const args = ["check", "--quiet", "types.ts"];
+      const { code, stderr } = await registry.run(Deno.execPath(), args, folder);
+      assertEquals([code, stderr], [0, ""]);
+    });
     await t.step("Deno imports the library", async () => {
       Deno.writeTextFileSync(
         join(folder, "library.mjs"),

@@ -101,6 +101,17 @@ function javaScript(path: string, text: string): string {
   );
 }
 
+/** Returns the declarations of the exported interfaces and asynchronous functions of a module. */
+function declarations(text: string): string {
+  const exported =
+    /^(?:\/\*\*(?:(?!\*\/)[^])*\*\/\n)?export (?:interface [^]*?^\}|async function [^{]*(?= \{$))/gm;
+  return Array.from(
+    text.matchAll(exported),
+    ([found]) =>
+      found.endsWith("}") ? `${found}\n` : `${found.replace("export async", "export declare")};\n`,
+  ).join("\n");
+}
+
 /** The error of programs on Node and Bun that import the library itself. */
 const onlyOnDeno = `throw new Error(
   "the library of forge runs on Deno; in Node and Bun use connect() of ${NAME}/client, or the server " +
@@ -137,7 +148,7 @@ function mainPackageJson(config: Readonly<Record<string, unknown>>) {
       ".": { deno: "./src/mod.js", default: "./only_on_deno.js" },
       "./serve": { deno: "./src/serve/mod.js", default: "./only_on_deno.js" },
       "./cli": { deno: "./main.js", default: "./only_on_deno.js" },
-      "./client": "./src/npm/client.js",
+      "./client": { types: "./src/npm/client.d.ts", default: "./src/npm/client.js" },
       "./package.json": "./package.json",
     },
     engines: { node: ">=18" },
@@ -176,6 +187,10 @@ export async function mainPackage(root: string): Promise<TarEntry[]> {
     entry("deno.json", json({ ...kept, nodeModulesDir: "manual", commit: await commitOf(root) })),
     entry("bin/forge.js", command),
     entry("only_on_deno.js", onlyOnDeno),
+    entry(
+      "src/npm/client.d.ts",
+      declarations(Deno.readTextFileSync(join(root, "src/npm/client.ts"))),
+    ),
     entry("main.js", javaScript("main.js", Deno.readTextFileSync(join(root, "main.ts")))),
     ...["README.md", "LICENSE"].map((path) => entry(path, Deno.readFileSync(join(root, path)))),
   ];

@@ -39,6 +39,7 @@ import {
   DEFAULT_HOST,
   DEFAULT_MODELS,
   DEFAULT_PORT,
+  STDIN_VARIABLE,
 } from "../options/tables/server.ts";
 import { writeStderr } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
@@ -70,7 +71,7 @@ export async function serveModel(
   onReady: (url: string) => void,
 ): Promise<number> {
   const interrupted = context.interruptSignal();
-  const stop = AbortSignal.any([interrupted, context.terminateSignal()]);
+  const stop = AbortSignal.any([interrupted, context.terminateSignal(), endOfInput()]);
   const parallel = sequencesAtATime(flags, operand);
   const settings = serveOptions(flags, parallel, context.verbose);
   checkOptions(settings);
@@ -100,6 +101,19 @@ export async function serveModel(
   }
   await end(server);
   return interrupted.aborted ? INTERRUPTED : 0;
+}
+
+/**
+ * Returns a signal for the end of stdin, if a variable asks for it: a server stops with the program
+ * that started it, however that ends.
+ */
+function endOfInput(): AbortSignal {
+  const ended = new AbortController();
+  if (Deno.env.get(STDIN_VARIABLE) === "1") {
+    const abort = () => ended.abort();
+    void Deno.stdin.readable.pipeTo(new WritableStream()).then(abort, abort);
+  }
+  return ended.signal;
 }
 
 /** Returns the models that the flags name, in their order. */

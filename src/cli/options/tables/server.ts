@@ -9,6 +9,9 @@ export const DEFAULT_PORT = 8080;
 /** Environment variable with the API key, used without --api-key. */
 export const API_KEY_VARIABLE = "FORGE_API_KEY";
 
+/** Environment variable that makes the end of stdin stop the server, if it is 1. */
+export const STDIN_VARIABLE = "FORGE_STOP_WITH_STDIN";
+
 /** Default number of models in memory at a time. */
 export const DEFAULT_MODELS = 3;
 
