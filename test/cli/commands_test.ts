@@ -53,6 +53,12 @@ Deno.test("inspect: describes a model and its memory, as text and as JSON", asyn
   const { replicas } = JSON.parse(await output(...divided, "--json"));
   assertEquals([replicas.length, replicas[1].weights], [2, facts.memory.weights]);
   assert(replicas[0].free <= replicas[0].total / 2);
+  assertEquals(facts.multi_token_prediction, false);
+  writeRandomLlama(folder.path, { predictor: true });
+  assertMatch(await output("inspect", folder.path), /draft tokens +by a layer for multi-token/);
+  const predicting = JSON.parse(await output("inspect", folder.path, "--json"));
+  assertEquals(predicting.unused_tensors, []);
+  assertEquals(predicting.memory.weights, predicting.bytes);
   Deno.mkdirSync(folder.at("1_Pooling"));
   folder.write("1_Pooling/config.json", { pooling_mode_mean_tokens: true });
   assertMatch(await output("inspect", folder.path), /embeds by +the mean of all tokens\n/);

@@ -145,6 +145,10 @@ function overview(facts: ModelFacts): Row[] {
     ["context", c.context_length && `${c.context_length} tokens`],
     ["sliding window", c.sliding_window && `${c.sliding_window} tokens`],
     ["RoPE", describeRope(c)],
+    [
+      "draft tokens",
+      facts.multi_token_prediction ? "by a layer for multi-token prediction" : null,
+    ],
     ["embeds by", facts.embedding && describeEmbedding(facts.embedding)],
     ["types", types.join(", ")],
   ]);

@@ -31,6 +31,8 @@ export interface ModelFacts {
   readonly bytes: number;
   readonly config: ConfigFacts;
   readonly types: Readonly<Record<string, { readonly tensors: number; readonly bytes: number }>>;
+  /** True if a layer of the model drafts tokens. */
+  readonly multi_token_prediction: boolean;
   readonly unused_tensors: readonly string[];
   readonly tokenizer: TokenizerFacts | null;
   readonly chat_template: string | null;
@@ -107,7 +109,7 @@ const CONFIG_KEYS = {
  */
 export function modelFacts(checkpoint: Checkpoint): ModelFacts {
   const tensors = [...checkpoint.tensors.values()];
-  const plan = attempt(() => planModel(checkpoint));
+  const plan = attempt(() => planModel(checkpoint, true));
   const tokenizer = attempt(() => tokenizerFacts(checkpoint));
   const template = attempt(() => checkpoint.chatTemplate);
   const config = configFacts(checkpoint);
@@ -125,6 +127,7 @@ export function modelFacts(checkpoint: Checkpoint): ModelFacts {
     bytes,
     config,
     types: typeFacts(tensors),
+    multi_token_prediction: plan.value?.predicts ?? false,
     unused_tensors: plan.value?.unusedTensors ?? [],
     tokenizer: tokenizer.value ?? null,
     chat_template: template.value ?? null,

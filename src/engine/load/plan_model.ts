@@ -24,6 +24,8 @@ export interface ModelPlan {
   readonly kvLayers: readonly LayerKvShape[];
   readonly stateLayers: readonly StateMatrix[];
   readonly weightBytes: number;
+  /** True if a layer for multi-token prediction is part of it. */
+  readonly predicts: boolean;
   /** Tensors of the files that the model does not use. */
   readonly unusedTensors: readonly string[];
 }
@@ -32,10 +34,11 @@ export interface ModelPlan {
  * Loads a model without a device: reads the configuration and checks the presence, shape and type
  * of every tensor, but reads no weights.
  *
+ * @param drafts true to include a layer for multi-token prediction, which drafts tokens
  * @throws {ForgeError} as {@linkcode loadModel}
  */
-export function planModel(checkpoint: Checkpoint): ModelPlan {
-  const { lm, weights } = loadModel(new PlanBackend(), checkpoint);
+export function planModel(checkpoint: Checkpoint, drafts = false): ModelPlan {
+  const { lm, weights } = loadModel(new PlanBackend(), checkpoint, { drafts });
   return {
     vocabSize: lm.vocabSize,
     hiddenSize: lm.hiddenSize,
@@ -44,6 +47,7 @@ export function planModel(checkpoint: Checkpoint): ModelPlan {
     kvLayers: lm.kvLayers,
     stateLayers: lm.stateLayers,
     weightBytes: weights.mappedBytes,
+    predicts: lm.draft !== undefined,
     unusedTensors: weights.unusedTensors(),
   };
 }

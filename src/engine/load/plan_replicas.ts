@@ -1,5 +1,6 @@
 import type { Checkpoint } from "../../formats/checkpoint.ts";
 import { chooseCaches, KV_ELEMENT_BYTES } from "../cache/memory.ts";
+import { draftsTokens } from "../speculation/open_speculator.ts";
 import { openBackends } from "./open_backend.ts";
 import { type LoadOptions, resolveContext, resolveKvType, resolveParallel } from "./options.ts";
 import { kvBytesPerToken, planModel, stateBytes } from "./plan_model.ts";
@@ -26,11 +27,13 @@ export interface ReplicaPlan {
  * @throws {ForgeError} as opening the devices, and for a model that cannot be loaded
  */
 export function planReplicas(checkpoint: Checkpoint, options: LoadOptions): ReplicaPlan[] {
-  const { weightBytes, kvLayers, stateLayers, contextLength: longest } = planModel(checkpoint);
-  const contextLength = resolveContext(options.contextLength, longest);
   const maxSequences = resolveParallel(options.parallel);
   const backends = openBackends(options);
   try {
+    const drafts = options.draftModel === undefined && draftsTokens(options, backends[0]!);
+    const plan = planModel(checkpoint, drafts);
+    const { weightBytes, kvLayers, stateLayers } = plan;
+    const contextLength = resolveContext(options.contextLength, plan.contextLength);
     return backends.map((backend): ReplicaPlan => {
       const kvType = resolveKvType(options.kvType, backend.kind);
       const context = stateBytes(stateLayers) +

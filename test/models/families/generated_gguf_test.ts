@@ -362,6 +362,23 @@ function splitByKind(tensor: FloatTensor): FloatTensor[] {
   ];
 }
 
+const QWEN3_NEXT: Readonly<Record<string, GgufField>> = {
+  ...RMS,
+  ...EXPERTS(4, 2),
+  "attention.layer_norm_rms_epsilon": ["f32", 1e-6],
+  "attention.key_length": ["u32", 16],
+  "attention.value_length": ["u32", 16],
+  "rope.dimension_count": ["u32", 4],
+  expert_feed_forward_length: ["u32", 20],
+  expert_shared_feed_forward_length: ["u32", 24],
+  "ssm.conv_kernel": ["u32", 4],
+  "ssm.state_size": ["u32", 8],
+  "ssm.group_count": ["u32", 2],
+  "ssm.time_step_rank": ["u32", 4],
+  "ssm.inner_size": ["u32", 32],
+  full_attention_interval: ["u32", 4],
+};
+
 function asQwen3Next(tensor: FloatTensor): FloatTensor[] {
   const { name, values } = tensor;
   if (name.includes("in_proj_qkvz")) return splitByKind(tensor);
@@ -430,6 +447,27 @@ function withPredictor(tensor: FloatTensor): FloatTensor[] {
   if (!tensor.name.startsWith("model.layers.2.")) return asGlmFlash(tensor);
   const extra = tensor.name.includes("input_layernorm") ? PREDICTOR.map(({ gguf }) => gguf) : [];
   return [...asGlmFlash(tensor), ...asGlmFlash(asPredictor(tensor)), ...extra];
+}
+
+/** Tensors around the layer of Qwen3-Next. The converter adds 1 to the weights of its norms. */
+const QWEN_PREDICTOR = ([
+  ["pre_fc_norm_embedding", "enorm", [32]],
+  ["pre_fc_norm_hidden", "hnorm", [32]],
+  ["fc", "eh_proj", [32, 64]],
+  ["norm", "shared_head_norm", [32]],
+] as const).map(([huggingFace, gguf, shape]) => {
+  const [tensor] = filledTensors({ [`mtp.${huggingFace}.weight`]: shape });
+  const values = shape.length === 1 ? tensor!.values.map((value) => value + 1) : tensor!.values;
+  return { folder: tensor!, gguf: { ...tensor!, name: `blk.4.nextn.${gguf}.weight`, values } };
+});
+
+/** Adds a layer for multi-token prediction: a copy of the last layer. */
+function withQwenPredictor(tensor: FloatTensor): FloatTensor[] {
+  const { name } = tensor;
+  if (!name.startsWith("model.layers.3.")) return asQwen3Next(tensor);
+  const copy = { ...tensor, name: name.replace("layers.3.", "layers.4.") };
+  const extra = name.includes("input_layernorm") ? QWEN_PREDICTOR.map(({ gguf }) => gguf) : [];
+  return [...asQwen3Next(tensor), ...asQwen3Next(copy), ...extra];
 }
 
 const GRANITE: Readonly<Record<string, GgufField>> = {
@@ -545,24 +583,24 @@ const PUBLISHED: readonly Converted[] = [
   {
     model: "qwen3_next",
     architecture: "qwen3next",
-    settings: {
-      ...RMS,
-      ...EXPERTS(4, 2),
-      block_count: ["u32", 4],
-      "attention.layer_norm_rms_epsilon": ["f32", 1e-6],
-      "attention.key_length": ["u32", 16],
-      "attention.value_length": ["u32", 16],
-      "rope.dimension_count": ["u32", 4],
-      expert_feed_forward_length: ["u32", 20],
-      expert_shared_feed_forward_length: ["u32", 24],
-      "ssm.conv_kernel": ["u32", 4],
-      "ssm.state_size": ["u32", 8],
-      "ssm.group_count": ["u32", 2],
-      "ssm.time_step_rank": ["u32", 4],
-      "ssm.inner_size": ["u32", 32],
-      full_attention_interval: ["u32", 4],
-    },
+    settings: { ...QWEN3_NEXT, block_count: ["u32", 4] },
     convert: asQwen3Next,
+  },
+  {
+    model: "qwen3_next",
+    form: "with a layer that predicts further tokens",
+    architecture: "qwen3next",
+    settings: { ...QWEN3_NEXT, block_count: ["u32", 5], nextn_predict_layers: ["u32", 1] },
+    convert: withQwenPredictor,
+    draftsAs: () => {
+      const model = publishedTensors("qwen3_next");
+      const last = model.filter(({ name }) => name.startsWith("model.layers.3."))
+        .map((tensor) => ({
+          ...tensor,
+          name: tensor.name.replace("model.layers.3", "mtp.layers.0"),
+        }));
+      return [...model, ...last, ...QWEN_PREDICTOR.map(({ folder }) => folder)];
+    },
   },
   { model: "ernie4_5_moe", architecture: "ernie4_5-moe", settings: ERNIE_MOE },
   { model: "ernie4_5_moe with biases", architecture: "ernie4_5-moe", settings: ERNIE_MOE },
