@@ -179,7 +179,7 @@ async function benchHead(
           `a draft token ${(head.milliseconds / Math.max(1, drafted)).toFixed(2)} ms`,
       );
     }
-    await benchTrees(await measureCosts(drafting!, 10 * rounds), threads);
+    await benchTrees(await measureCosts(drafting!, 10 * rounds, threads), threads);
   } finally {
     backend.close();
   }
