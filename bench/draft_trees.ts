@@ -32,7 +32,7 @@ const TEMPERATURES = [0, 0.8];
 const WEAKER = [0.75, 0.6, 0.45];
 
 /** Share of the positions of a text at which a node of the tree is on its path, by ranks. */
-export type NodeRates = ReadonlyMap<string, number>;
+type NodeRates = ReadonlyMap<string, number>;
 
 /** Milliseconds of runs. */
 interface Costs {

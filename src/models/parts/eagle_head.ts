@@ -191,7 +191,7 @@ function checkVariant(head: Checkpoint, { nLayers }: DecoderConfig): void {
 
 /**
  * Returns the layers whose inputs the head reads, or the usual three. GGUF files and folders of
- * speculators name them so; `eagle_config` names the layers before.
+ * speculators list these layers; `eagle_config` lists the layers before them.
  */
 function capturedLayers(head: Checkpoint, nLayers: number): readonly number[] {
   const { config, metadata } = head;
