@@ -2,7 +2,7 @@
  * Encoders: BERT, RoBERTa, XLM-R, Nomic, Jina 3 and ModernBERT. Each token sees the whole text. They
  * embed texts, and with a classification head they score pairs of texts.
  */
-import type { Classifier, Family, ModelSource, Pooling } from "../causal_lm.ts";
+import type { Classifier, DenseLayer, Family, ModelSource, Pooling } from "../causal_lm.ts";
 import type { ConfigReader } from "../config/config_reader.ts";
 import { type DecoderConfig, decoderConfig } from "../config/decoder_config.ts";
 import {
@@ -139,7 +139,7 @@ export const modernBert: Family = {
           out: ["classifier", "cls.output"],
         },
         pooling: classifierPooling(config),
-        activation: "gelu",
+        activation: classifierActivation(config),
         eps: c.normEps,
       }),
       layer: (layer, i) => {
@@ -172,6 +172,23 @@ function classifierPooling(config: ConfigReader): Pooling {
   const pooling = config.string(key, "mean");
   if (pooling === "cls" || pooling === "mean") return pooling;
   throw config.invalid(key, pooling, `"cls" or "mean"`);
+}
+
+/** Activations of ModernBERT's head, which the host computes, by their names in config.json. */
+const HEAD_ACTIVATIONS: Readonly<Record<string, DenseLayer["activation"]>> = {
+  gelu: "gelu",
+  relu: "relu",
+  silu: "silu",
+  swish: "silu",
+  tanh: "tanh",
+};
+
+function classifierActivation(config: ConfigReader): DenseLayer["activation"] {
+  const key = ["classifier_activation", undefined] as const;
+  const name = config.string(key, "gelu");
+  const known = Object.entries(HEAD_ACTIVATIONS).find(([own]) => own === name);
+  if (known !== undefined) return known[1];
+  throw config.unsupported(key, name, Object.keys(HEAD_ACTIVATIONS).join(", "));
 }
 
 /** Returns the window of each layer: half of `local_attention` on both sides of a token. */

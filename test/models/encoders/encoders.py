@@ -115,7 +115,9 @@ MODELS = {
     "xlm-roberta": model("embed", "xlm-roberta", {**SIZES, **XLMR}, unigram),
     "xlm-roberta, cross-encoder": model("rerank", "xlm-roberta", {**SIZES, **XLMR, **HEAD}, unigram),
     "modernbert": model("embed", "modernbert", {**SIZES, **MODERN}, modern),
-    "modernbert, cross-encoder": model("rerank", "modernbert", {**SIZES, **MODERN, **HEAD}, modern),
+    "modernbert, cross-encoder": model(
+        "rerank", "modernbert", {**SIZES, **MODERN, **HEAD, "classifier_activation": "silu"}, modern,
+    ),
     "modernbert, cross-encoder of the mean": model(
         "rerank", "modernbert",
         {**SIZES, **MODERN, **HEAD, "classifier_pooling": "mean", "classifier_bias": True, "norm_bias": True,
