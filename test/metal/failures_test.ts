@@ -42,7 +42,7 @@ for (const [what, options, parts] of injected) {
     name: `Metal: ${what} is reported in one line`,
     ignore,
     fn: async () => {
-      const args = ["--device", "metal", "-p", "Once", "-n", "2"];
+      const args = ["--device", "metal", "--kv-type", "F32", "-p", "Once", "-n", "2"];
       await assertRunFails(args, await emulatedMetal(options), parts);
     },
   });

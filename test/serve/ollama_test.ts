@@ -177,7 +177,7 @@ Deno.test("serve: models are described in Ollama's format", async () => {
   const shown = await (await client.post("/api/show", { model: "gpt:latest" })).json();
   const { architecture } = { architecture: shown.model_info["general.architecture"] };
   assertEquals(shown.details, models[0].details);
-  assertEquals(shown.details.parameter_size, "1.8M");
+  assertEquals(shown.details.parameter_size, "2.3M");
   assertEquals(shown.model_info[`${architecture}.context_length`], client.model.contextLength);
   assertEquals(shown.model_info[`${architecture}.embedding_length`], client.model.embeddingSize);
   assertEquals(shown.capabilities, ["completion", "embedding"]);

@@ -280,7 +280,7 @@ Deno.test("unsupported tokenizers are rejected with a list of the supported ones
   const error = assertThrows(
     () => build(bytePair([], [], { pre: "future-bpe" })),
     ForgeError,
-    `x.gguf: tokenizer.ggml.pre is "future-bpe"; known are default, llama3`,
+    `x.gguf: tokenizer.ggml.pre is "future-bpe"; known are default, llama-bpe, llama3, `,
   );
   assertEquals(error.code, "unsupported");
 });
