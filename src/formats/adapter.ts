@@ -82,10 +82,12 @@ const PLAIN_SETTINGS: Readonly<Record<string, readonly unknown[]>> = {
   arrow_config: [],
   use_qalora: [false],
   use_bdlora: [],
+  kasa_config: [],
+  monteclora_config: [],
 };
 
 /** Initialisations that change the model's own weights, which the adapter does not hold. */
-const CHANGED_BASE = /^(?:pissa|olora|corda|lora_ga)/;
+const CHANGED_BASE = /^(?:pissa|olora|corda|loftq|lora_ga)/i;
 
 /** Copies of the model's own output matrix or embedding, which peft adds if an adapter changes it. */
 const COPY = /\.(?:lm_head|embed_tokens)\.base_layer\.weight$/;

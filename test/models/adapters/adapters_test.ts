@@ -328,6 +328,8 @@ Deno.test("adapters that do not fit are refused by name", async () => {
     [of({ modules_to_save: ["score"] }), 'modules_to_save "score"'],
     [of({ fan_in_fan_out: true }), "fan_in_fan_out true"],
     [of({ init_lora_weights: "pissa_niter_4" }), 'init_lora_weights "pissa_niter_4"'],
+    [of({ init_lora_weights: "loftq" }), 'init_lora_weights "loftq"'],
+    [of({ kasa_config: { beta: 1 } }), "kasa_config an object"],
     [of({ r: 0 }), "r is 0; valid is a whole number from 1 to 4096"],
     [of({ r: 5 }), "has rank 4; adapter_config.json implies 5"],
     [of({ lora_alpha: "6" }), 'lora_alpha is "6"; valid is a number'],
