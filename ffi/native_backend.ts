@@ -104,6 +104,20 @@ export class NativeBackend implements Backend, Meter, Quantizer {
   }
 
   /**
+   * Makes devices of one library the ranks of a group, in order, before their first steps.
+   *
+   * @throws {ForgeError} `unsupported` if they have no way to exchange values
+   */
+  static join(ranks: readonly NativeBackend[]): void {
+    const [first] = ranks;
+    if (first === undefined) throw new RangeError("a group without devices");
+    const handles = Uint32Array.from(ranks, (rank) => rank.#device);
+    const { forge_devices_join } = first.#native.symbols;
+    const status = forge_devices_join(handles, handles.length);
+    first.#native.check(status, "joining devices", first.#device);
+  }
+
+  /**
    * Selects the attention kernels of steps whose recording ends after this call.
    *
    * @throws {ForgeError} `unsupported` if the device does not have these kernels
@@ -155,6 +169,42 @@ export class NativeBackend implements Backend, Meter, Quantizer {
     return rows[0]!;
   }
 
+  /** Writes a `forge_weight_part` of rows of `cols` columns, and returns their number. */
+  #writePart(
+    view: DataView,
+    { tensor, firstRow = 0, nRows }: WeightSlice,
+    cols: number,
+  ): number {
+    const rowBytes = tensorBytes(tensor.type, [cols]);
+    if (typeof rowBytes === "string") {
+      throw new ForgeError("bad_model", `tensor "${tensor.name}": ${rowBytes}`);
+    }
+    const partRows = nRows ?? tensor.bytes / rowBytes - firstRow;
+    const { packed } = tensor;
+    const source = packed ? this.#packedRows(packed, tensor) : this.#mappedFile(tensor.file);
+    const begin = packed ? 0 : tensor.offset;
+    view.setUint32(0, source, true);
+    view.setUint32(4, typeId(tensor.type), true);
+    view.setBigUint64(8, BigInt(begin + firstRow * rowBytes), true);
+    view.setBigUint64(16, BigInt(partRows), true);
+    return partRows;
+  }
+
+  /** Returns the handle of columns of a `forge_weight_part`. */
+  #columnsOf(part: Uint8Array<ArrayBuffer>, { tensor, columns }: WeightSlice): number {
+    const rows = new Uint32Array(1);
+    const status = this.#native.symbols.forge_columns_create(
+      this.#device,
+      part,
+      BigInt(tensor.shape.at(-1)!),
+      BigInt(columns![0]),
+      BigInt(columns![1]),
+      rows,
+    );
+    this.#native.check(status, `dividing the columns of "${tensor.name}"`, this.#device);
+    return this.#native.adopt(rows[0]!);
+  }
+
   mapWeight(
     parts: readonly WeightSlice[],
     cols: number,
@@ -162,21 +212,20 @@ export class NativeBackend implements Backend, Meter, Quantizer {
   ): Weight {
     const view = new DataView(new ArrayBuffer(parts.length * WEIGHT_PART_BYTES));
     let rows = 0;
-    parts.forEach(({ tensor, firstRow = 0, nRows }, i) => {
-      const rowBytes = tensorBytes(tensor.type, [cols]);
-      if (typeof rowBytes === "string") {
-        throw new ForgeError("bad_model", `tensor "${tensor.name}": ${rowBytes}`);
-      }
-      const partRows = nRows ?? tensor.bytes / rowBytes - firstRow;
+    const columnHandles: number[] = [];
+    parts.forEach((part, i) => {
       const at = i * WEIGHT_PART_BYTES;
-      const { packed } = tensor;
-      const source = packed ? this.#packedRows(packed, tensor) : this.#mappedFile(tensor.file);
-      const begin = packed ? 0 : tensor.offset;
-      view.setUint32(at, source, true);
-      view.setUint32(at + 4, typeId(tensor.type), true);
-      view.setBigUint64(at + 8, BigInt(begin + firstRow * rowBytes), true);
-      view.setBigUint64(at + 16, BigInt(partRows), true);
-      rows += partRows;
+      const { columns, tensor } = part;
+      if (columns === undefined) {
+        rows += this.#writePart(new DataView(view.buffer, at), part, cols);
+        return;
+      }
+      const nRows = this.#writePart(new DataView(view.buffer, at), part, tensor.shape.at(-1)!);
+      const handle = this.#columnsOf(new Uint8Array(view.buffer, at, WEIGHT_PART_BYTES), part);
+      columnHandles.push(handle);
+      view.setUint32(at, handle, true);
+      view.setBigUint64(at + 8, 0n, true);
+      rows += nRows;
     });
     const weight = new Uint32Array(1);
     const status = this.#native.symbols.forge_weight_create(
@@ -186,6 +235,7 @@ export class NativeBackend implements Backend, Meter, Quantizer {
       BigInt(cols),
       weight,
     );
+    for (const columns of columnHandles) this.#native.release(columns);
     this.#native.check(status, "mapping a weight", this.#device);
     const handle = this.#native.adopt(weight[0]!);
     if (columnOrder === undefined) return { handle, rows, cols };

@@ -17,6 +17,7 @@ import type { StepLimits } from "./backend/step.ts";
 import type { TensorType } from "./formats/tensor_info.ts";
 
 export type * from "./backend/memory.ts";
+export * from "./backend/device_group.ts";
 export * from "./backend/recorder.ts";
 export type * from "./backend/step.ts";
 
@@ -66,14 +67,28 @@ export interface DeviceMemory {
   readonly free: number;
 }
 
-/** Open device. Its methods throw `ForgeError("device")` for unsupported requests. */
-export interface Backend {
+/**
+ * Open device, or several that run the same steps on parts of a model. Its methods throw
+ * `ForgeError("device")` for unsupported requests.
+ */
+export interface Device {
   readonly kind: BackendKind;
   readonly info: DeviceInfo;
   /** Bytes that weights, caches and activations take at most; `undefined` without a bound. */
   readonly memoryBound?: number | undefined;
   /** Asks the device for its memory as it is now. */
   memory(): DeviceMemory;
+  createKv(shape: KvShape): KvCache;
+  /** Fails on a device without operations with recurrent state. */
+  createState(shape: StateShape): StateCache;
+  /** Begins recording a step for runs up to the limits. */
+  record(limits: StepLimits): Recorder;
+  /** Releases the device and everything on it. */
+  close(): void;
+}
+
+/** Open device with weights of its own. */
+export interface Backend extends Device {
   /**
    * Returns the weight whose rows are those of the tensors, in order; they must agree in columns.
    *
@@ -91,13 +106,6 @@ export interface Backend {
   uploadWeight(type: TensorType, rows: number, cols: number, data: WeightData): Weight;
   /** Returns dequantised rows, `[nRows, cols]`. */
   readWeight(weight: Weight, firstRow: number, nRows: number): Float32Array;
-  createKv(shape: KvShape): KvCache;
-  /** Fails on a device without operations with recurrent state. */
-  createState(shape: StateShape): StateCache;
-  /** Begins recording a step for runs up to the limits. */
-  record(limits: StepLimits): Recorder;
-  /** Releases the device and everything on it. */
-  close(): void;
 }
 
 /** Quantises weights from floats. */

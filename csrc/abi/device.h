@@ -53,6 +53,14 @@ FORGE_API forge_status forge_set_products(uint32_t device, uint32_t products);
 FORGE_API forge_status forge_device_info(uint32_t device, char *text, uint64_t capacity);
 
 /*
+ * Makes devices of one library the ranks of a group, in order, before their first steps. All ranks run
+ * the same steps at the same time, each on its part of the weights: `all_reduce` adds up their values.
+ * If a run of a rank fails, the caller stops the runs of the others.
+ * FORGE_UNSUPPORTED if the devices have no way to exchange values.
+ */
+FORGE_API forge_status forge_devices_join(const uint32_t *devices, uint32_t n_devices);
+
+/*
  * The memory bandwidth of the device for reads, in bytes a second, measured in a fraction of a
  * second: an upper bound for decoding. 0 if the backend does not measure it.
  */

@@ -111,6 +111,14 @@ typedef struct {
 } forge_weight_part;
 
 /*
+ * Columns [first_col, first_col + n_cols) of rows of `cols` columns, whole blocks of their type. The handle
+ * is used like a file that contains only these columns.
+ */
+FORGE_API forge_status forge_columns_create(uint32_t device, const forge_weight_part *part,
+                                            uint64_t cols, uint64_t first_col, uint64_t n_cols,
+                                            uint32_t *rows);
+
+/*
  * A weight whose rows are the concatenation of its parts, each of its own type. The files stay
  * mapped while the weight lives. A backend may copy or repack it.
  */

@@ -1,5 +1,6 @@
 // Library, devices, errors and handles: see abi/device.h.
 
+#include <algorithm>
 #include <cstring>
 
 #include "border.h"
@@ -69,6 +70,11 @@ void Backend::set_products(uint32_t products) {
        " device has one kind of products; a choice is for cpu");
 }
 
+void Backend::join(std::span<Backend* const>) {
+  fail(FORGE_UNSUPPORTED, "the ", backend_name(),
+       " device cannot divide a model; tensor parallelism is for cuda, cpu and reference");
+}
+
 uint64_t Backend::set_memory(uint64_t) {
   fail(FORGE_UNSUPPORTED, "the ", backend_name(),
        " device has no bound of memory; --memory is for cpu");
@@ -132,6 +138,20 @@ forge_status forge_set_products(uint32_t device, uint32_t products) {
     require(products <= FORGE_PRODUCTS_BF16, "products is ", products, "; valid is 0 to ",
             static_cast<uint32_t>(FORGE_PRODUCTS_BF16));
     get_device(device)->backend->set_products(products);
+  });
+}
+
+forge_status forge_devices_join(const uint32_t* devices, uint32_t n_devices) {
+  return on_handle(devices && n_devices > 0 ? devices[0] : 0, [&] {
+    require(n_devices >= 2 && n_devices <= kMostRanks, n_devices, " devices; valid is 2 to ",
+            kMostRanks);
+    not_null(devices, "devices");
+    std::vector<Backend*> ranks;
+    for (uint32_t i = 0; i < n_devices; ++i) {
+      ranks.push_back(get_device(devices[i])->backend.get());
+      require(std::ranges::count(ranks, ranks.back()) == 1, "device ", devices[i], " is given twice");
+    }
+    ranks[0]->join(ranks);
   });
 }
 

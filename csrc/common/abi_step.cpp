@@ -39,8 +39,11 @@ forge_status forge_record(uint32_t step, const char* operation, const uint32_t* 
     auto object = get<StepObject>(step, "step");
     require(operands != nullptr && n_words <= 64, "operands are null or more than 64 words");
     uint32_t& value = not_null(out, "out");
-    value = object->recorder.record(decode_operation(
-        *object->device, &not_null(operation, "operation"), std::span(operands, n_words)));
+    Op op = decode_operation(*object->device, &not_null(operation, "operation"),
+                             std::span(operands, n_words));
+    require(!std::holds_alternative<AllReduceOp>(op) || object->device->backend->is_rank(),
+            "all_reduce: the device is in no group");
+    value = object->recorder.record(std::move(op));
   });
 }
 

@@ -46,6 +46,20 @@ WeightPart made_part(const RowsObject& made, const forge_weight_part& part,
   return {extent.type, part.rows, nullptr, nullptr, false, made.source, first};
 }
 
+// Returns rows of a tensor, or of a handle of rows.
+WeightPart part_of(const forge_weight_part& part, uint64_t cols) {
+  const TensorExtent extent = tensor_extent(part.type, part.rows, cols);
+  const std::shared_ptr<Object> object = handles().find(part.file);
+  if (const auto made = std::dynamic_pointer_cast<RowsObject>(object)) {
+    return made_part(*made, part, extent, cols);
+  }
+  auto file = get<FileObject>(part.file, "file")->file;
+  require(part.offset <= file->bytes() && extent.bytes <= file->bytes() - part.offset,
+          "a tensor of ", extent.bytes, " bytes at offset ", part.offset, " of ", file->path(),
+          " passes the file's end at ", file->bytes());
+  return {extent.type, part.rows, file->data() + part.offset, file, true};
+}
+
 // Returns different names in alphabetic order, as in "Q4_K+Q6_K".
 std::string joined_names(std::vector<std::string> names) {
   std::ranges::sort(names);
@@ -243,6 +257,27 @@ forge_status forge_rows_create(uint32_t device, const forge_packed_matrix* matri
   });
 }
 
+forge_status forge_columns_create(uint32_t device, const forge_weight_part* part, uint64_t cols,
+                                  uint64_t first_col, uint64_t n_cols, uint32_t* rows) {
+  return on_handle(device, [&] {
+    get_device(device);
+    not_null(rows, "rows");
+    const forge_weight_part& from = not_null(part, "part");
+    const WeightPart whole = part_of(from, cols);
+    const uint64_t block = find_weight_type(from.type)->block_elements;
+    require(n_cols >= 1 && first_col <= cols && n_cols <= cols - first_col &&
+                first_col % block == 0 && n_cols % block == 0,
+            "columns [", first_col, ", ", first_col, " + ", n_cols, ") of ", cols,
+            " in blocks of ", block);
+    auto object = std::make_shared<RowsObject>();
+    object->type = whole.type;
+    object->rows = whole.rows;
+    object->cols = n_cols;
+    object->source = column_rows(whole, {cols, first_col, n_cols});
+    *rows = handles().insert(std::move(object));
+  });
+}
+
 forge_status forge_weight_create(uint32_t device, const forge_weight_part* parts, uint64_t n_parts,
                                  uint64_t cols, uint32_t* weight) {
   return on_handle(device, [&] {
@@ -252,19 +287,8 @@ forge_status forge_weight_create(uint32_t device, const forge_weight_part* parts
     not_null(parts, "parts");
     WeightSource source{{}, 0, cols};
     for (uint64_t i = 0; i < n_parts; ++i) {
-      const forge_weight_part& part = parts[i];
-      const TensorExtent extent = tensor_extent(part.type, part.rows, cols);
-      source.rows += part.rows;
-      const std::shared_ptr<Object> object = handles().find(part.file);
-      if (const auto made = std::dynamic_pointer_cast<RowsObject>(object)) {
-        source.parts.push_back(made_part(*made, part, extent, cols));
-        continue;
-      }
-      auto file = get<FileObject>(part.file, "file")->file;
-      require(part.offset <= file->bytes() && extent.bytes <= file->bytes() - part.offset,
-              "a tensor of ", extent.bytes, " bytes at offset ", part.offset, " of ",
-              file->path(), " passes the file's end at ", file->bytes());
-      source.parts.push_back({extent.type, part.rows, file->data() + part.offset, file, true});
+      source.parts.push_back(part_of(parts[i], cols));
+      source.rows += parts[i].rows;
     }
     *weight = insert_weight(std::move(owner), std::move(source));
   });

@@ -151,6 +151,10 @@ struct Backend {
   virtual void set_attention(uint32_t attention);
   // `products` is one of FORGE_PRODUCTS_...: see forge_set_products.
   virtual void set_products(uint32_t products);
+  // Makes devices of this backend, this one first, the ranks of a group: see forge_devices_join.
+  virtual void join(std::span<Backend* const> ranks);
+  // True if the device has joined a group.
+  virtual bool is_rank() const { return false; }
   // Returns the bound: see forge_set_memory.
   virtual uint64_t set_memory(uint64_t bytes);
   // See forge_streamed_bytes.
@@ -168,6 +172,9 @@ struct Backend {
   virtual std::shared_ptr<StateCache> create_state(const StateShape& shape) = 0;
   virtual std::unique_ptr<Executable> compile(std::shared_ptr<const Program> program) = 0;
 };
+
+// The most devices of a group.
+constexpr uint32_t kMostRanks = 64;
 
 // Defined once by each library.
 const char* backend_name();

@@ -5,6 +5,7 @@
 
 #include "backend.h"
 #include "program.h"
+#include "rank_group.h"
 #include "run_profile.h"
 #include "scratch_plan.h"
 #include "step_inputs.h"
@@ -21,8 +22,8 @@ class HostExecutor : public Executable {
   }
 
  protected:
-  HostExecutor(std::shared_ptr<const Program> program, ScratchPlan plan)
-      : program_(std::move(program)), plan_(std::move(plan)) {}
+  HostExecutor(std::shared_ptr<const Program> program, ScratchPlan plan, RankPlace place)
+      : program_(std::move(program)), plan_(std::move(plan)), place_(std::move(place)) {}
 
   // A value during a run: a row-major matrix of the arena. `data` is null for value 0.
   struct Matrix {
@@ -52,8 +53,14 @@ class HostExecutor : public Executable {
     }
   }
 
+  void all_reduce(const AllReduceOp& op) {
+    const Matrix in = matrix(op.x);
+    place_.group->sum(place_.rank, in.data, matrix(op.out).data, in.rows * in.cols, *stop_);
+  }
+
   std::shared_ptr<const Program> program_;
   ScratchPlan plan_;
+  const RankPlace place_;
   float* values_ = nullptr;  // the arena, plan_.elements floats owned by the derived class
 
   // Of the current run.

@@ -838,6 +838,18 @@ struct XieluOp {
   }
 };
 
+// out = the sum of x over the ranks of the device's group (forge_devices_join), added in their order, so
+// that all ranks have the same bits.
+struct AllReduceOp {
+  Input x;
+  FORGE_OPERANDS("all_reduce", x)
+
+  Shape check(const OperationChecks& c) const {
+    const Value& in = c.value("x", x);
+    return {in.rows, in.cols};
+  }
+};
+
 // Chooses one token for each row of logits[outputs, vocabulary] as the input block asks, and
 // reports up to max_top alternatives (forge_sampling). The last operation of a step; it has no
 // value.
@@ -859,7 +871,7 @@ struct SampleOp {
   X(RopeTableOp) X(RopeAppendOp) X(AttentionOp) X(PreviousRowsOp) X(GluOp) X(SigmoidGateOp)      \
   X(GatedRmsNormOp) X(CausalConv1dOp) X(GatedDeltaRuleOp) X(SelectiveScanOp) X(GatherColumnsOp)  \
   X(PermuteColumnsOp) X(MoeRouteOp) X(MoeMatmulOp) X(MoeCombineOp) X(GatherOutputsOp)            \
-  X(SoftcapOp) X(ClampOp) X(XieluOp) X(LoraOp)                                                   \
+  X(SoftcapOp) X(ClampOp) X(XieluOp) X(LoraOp) X(AllReduceOp)                                     \
   X(SampleOp)
 
 #define FORGE_NEXT_OP(Type) , Type

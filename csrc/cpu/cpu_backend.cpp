@@ -20,7 +20,7 @@ namespace {
 constexpr uint64_t kLeastReserve = 256 << 20;
 constexpr uint64_t kReserveShare = 16;
 
-class CpuBackend : public Backend {
+class CpuBackend : public HostBackend {
  public:
   CpuBackend(const KernelTable& kernels, uint32_t n_threads)
       : device_(std::make_shared<CpuDevice>(kernels, n_threads)) {}
@@ -82,7 +82,7 @@ class CpuBackend : public Backend {
 
   std::unique_ptr<Executable> compile(std::shared_ptr<const Program> program) override {
     has_steps_ = true;
-    return std::make_unique<CpuExecutor>(std::move(program), device_);
+    return std::make_unique<CpuExecutor>(std::move(program), device_, place_);
   }
 
  private:

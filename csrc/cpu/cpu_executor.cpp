@@ -11,8 +11,9 @@ constexpr uint64_t kCacheLineFloats = 16;
 
 }  // namespace
 
-CpuExecutor::CpuExecutor(std::shared_ptr<const Program> program, std::shared_ptr<CpuDevice> device)
-    : HostExecutor(std::move(program), {}),
+CpuExecutor::CpuExecutor(std::shared_ptr<const Program> program, std::shared_ptr<CpuDevice> device,
+                         const RankPlace& place)
+    : HostExecutor(std::move(program), {}, place),
       device_(std::move(device)),
       kernels_(device_->kernels),
       gated_units_(find_gated_units(*program_)),

@@ -19,7 +19,8 @@ namespace forge::cpu {
 
 class CpuExecutor : public HostExecutor {
  public:
-  CpuExecutor(std::shared_ptr<const Program> program, std::shared_ptr<CpuDevice> device);
+  CpuExecutor(std::shared_ptr<const Program> program, std::shared_ptr<CpuDevice> device,
+              const RankPlace& place);
 
   void run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) override;
 

@@ -69,6 +69,19 @@ class CudaBackend : public GpuBackend<CudaGpu> {
     device_->attention = attention;
   }
 
+  void join(std::span<Backend* const> ranks) override {
+    std::vector<int> indices;
+    for (Backend* rank : ranks) {
+      indices.push_back(static_cast<CudaBackend*>(rank)->device_->device().properties().index);
+    }
+    const auto group = std::make_shared<NcclGroup>(indices);
+    for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
+      static_cast<CudaBackend*>(ranks[rank])->device_->place = {group, rank};
+    }
+  }
+
+  bool is_rank() const override { return device_->place.group != nullptr; }
+
   // Compiling a step copies its weights to the device.
   bool reads_files() const override { return false; }
 

@@ -5,6 +5,7 @@
 #include "cublaslt.h"
 #include "flash_library.h"
 #include "kernels.h"
+#include "nccl.h"
 
 namespace forge::cuda {
 
@@ -35,6 +36,7 @@ struct CudaDevice {
   Kernels kernels;
   uint32_t n_threads;  // for compiling kernels and copying weights
   std::atomic<uint32_t> attention = FORGE_ATTENTION_AUTO;  // for steps compiled later
+  NcclRank place;                                          // likewise
 
  private:
   DeviceBuffer codebooks_;

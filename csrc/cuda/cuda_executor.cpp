@@ -76,25 +76,49 @@ void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const Sto
   Plan& plan = plan_for(work.shape);
   if (profile && !timer_) timer_ = std::make_unique<KernelTimer>(device_->handle());
   if (profile) timer_->begin_run(profile->now());
+  const StopFlag stops = begin_run(plan, stop);
+  bool has_sums = false;
   try {
     inputs_->copy(inputs, work);
-    ++plan.runs;
     const LaunchPlan& list = plan.list;
-    enqueue(plan, plan.forward, {0, list.sampling_begin, false}, stop);
+    enqueue(plan, plan.forward, {0, list.sampling_begin, false}, stops);
+    has_sums = true;
     // The caller computes the masks during the forward pass.
     if (!inputs.masks.empty()) {
       inputs.masks_ready.wait();
       inputs_->copy_masks(inputs);
     }
     const bool follows_kernel = list.sampling_begin > 0 && inputs.masks.empty();
-    enqueue(plan, plan.sampling, {list.sampling_begin, list.entries.size(), follows_kernel}, stop);
+    enqueue(plan, plan.sampling, {list.sampling_begin, list.entries.size(), follows_kernel}, stops);
     copy_results(results_.at(), results_host_, result_bytes(*program_, inputs.n_outputs), results);
     if (profile) timer_->finish_run(list, *profile);
   } catch (...) {
-    // Work on the stream still reads the buffers that the next run fills.
-    gpu.api().stream_synchronize(gpu.stream());
+    fail_run(has_sums);
     throw;
   }
+}
+
+StopFlag CudaExecutor::begin_run(Plan& plan, const StopFlag& stop) {
+  ++plan.runs;
+  plan.is_captured = captures(plan);
+  const NcclRank& place = device_->place;
+  if (!place.group) return stop;
+  plan.is_captured = place.group->begin_run(place.rank, plan.is_captured, stop);
+  return StopFlag(nullptr);
+}
+
+void CudaExecutor::fail_run(bool has_sums) {
+  const auto& gpu = device_->device();
+  try {
+    throw;
+  } catch (const Error& error) {
+    const bool leaves_others = has_sums && error.status() != FORGE_DEVICE_FAILED;
+    if (device_->place.group && !leaves_others) device_->place.group->abort(error.what());
+  } catch (...) {
+    if (device_->place.group) device_->place.group->abort("out of memory");
+  }
+  // Work on the stream still reads the buffers that the next run fills.
+  gpu.api().stream_synchronize(gpu.stream());
 }
 
 void CudaExecutor::enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph,
@@ -103,7 +127,7 @@ void CudaExecutor::enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph,
   if (begin == end) return;
   const std::vector<PlanEntry>& entries = plan.list.entries;
   const auto& gpu = device_->device();
-  if (captures(plan)) {
+  if (plan.is_captured) {
     if (!graph) {
       graph = std::make_unique<StepGraph>(device_->handle(), [&, begin = begin, end = end] {
         for (size_t i = begin; i < end; ++i) cuda::enqueue(entries[i], gpu, i > begin);
@@ -145,13 +169,15 @@ bool CudaExecutor::run_ahead(SeriesInputs& series, ResultBlock& results, const S
     series_results_host_ = PinnedBuffer(device_->handle(), bytes);
   }
   Plan& plan = plan_for(shape);
+  const StopFlag stops = begin_run(plan, stop);
+  bool has_sums = false;
   try {
     inputs_->copy_series(series, work);
-    ++plan.runs;
-    enqueue_series(plan, next_step(shape), series.n_steps(), stop);
+    enqueue_series(plan, next_step(shape), series.n_steps(), stops);
+    has_sums = true;
     copy_results(series_results_.at(), series_results_host_, bytes, results);
   } catch (...) {
-    gpu.api().stream_synchronize(gpu.stream());
+    fail_run(has_sums);
     throw;
   }
   return true;
@@ -186,11 +212,10 @@ void CudaExecutor::enqueue_series(Plan& plan, const Launch& next, uint32_t n_ste
   };
   if (plan.series_results != series_results_.at()) plan.series.clear();
   plan.series_results = series_results_.at();
-  const bool is_captured = captures(plan);
   for (uint32_t done = 0, n; done < n_steps; done += n) {
     stop.check();
-    n = is_captured && n_steps - done >= kGraphSteps ? kGraphSteps : 1;
-    if (!is_captured) {
+    n = plan.is_captured && n_steps - done >= kGraphSteps ? kGraphSteps : 1;
+    if (!plan.is_captured) {
       enqueue_steps(n);
       continue;
     }

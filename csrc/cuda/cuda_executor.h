@@ -26,6 +26,7 @@ struct CudaSteps {
   struct Plan : CachedPlan<PlanEntry> {
     uint32_t max_tokens = 0;
     uint32_t runs = 0;
+    bool is_captured = false;  // in the current run
     // Of the forward pass and of the sampling; masks may arrive in between.
     std::unique_ptr<StepGraph> forward, sampling;
     // Of steps of a series, by their number, and where they store all results.
@@ -61,6 +62,11 @@ class CudaExecutor : public StepExecutor<CudaSteps> {
   void enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph, const Section& section,
                const StopFlag& stop);
   bool captures(const Plan& plan) const;
+  // Begins a run of a plan, on all ranks of the device's group at once. Returns the flag that stops it:
+  // none for ranks, of which none may stop while others wait for its sums.
+  StopFlag begin_run(Plan& plan, const StopFlag& stop);
+  // Ends a run that failed. `has_sums`: its sums are on the stream, so that other ranks need not wait.
+  void fail_run(bool has_sums);
   // Returns the launch after each step of a series (kernels/cuda/next_step.cu).
   Launch next_step(const StepShape& shape) const;
   // Enqueues all steps of a series, several of them as one graph.

@@ -62,6 +62,7 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   void emit(const GatedDeltaRuleOp& op);
   void emit(const MoeMatmulOp& op);
   void emit(const SampleOp& op);
+  void emit(const AllReduceOp& op);
 
   void add_launch(const char* kernel, const std::string& instance, const Geometry& geometry,
                   std::span<const DevicePointer> buffers,

@@ -44,4 +44,11 @@ void PlanBuilder::emit(const GatedDeltaRuleOp& op) {
 
 void PlanBuilder::emit(const SampleOp& op) { emit_sampling(op); }
 
+void PlanBuilder::emit(const AllReduceOp& op) {
+  // All ranks have the same shape, and rows beyond those of the run are never read.
+  const uint64_t n = uint64_t{max_rows(op.out)} * cols(op.out);
+  plan_.entries.emplace_back(std::in_place_type<NcclCall>, device_.place, value(op.out),
+                             value(op.x), n);
+}
+
 }  // namespace forge::cuda

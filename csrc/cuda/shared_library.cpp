@@ -322,6 +322,14 @@ const LibraryQuery kCublasLtQuery = {
     "install it with: pip install nvidia-cublas, or name its file or folder in FORGE_CUBLASLT",
 };
 
+const LibraryQuery kNcclQuery = {
+    "NCCL, which devices that divide a model need",
+    "FORGE_NCCL",
+    {"libnccl.so.2"},
+    kToolkitPlaces,
+    "install it with: pip install nvidia-nccl-cu13 (or -cu12), or name its file or folder in FORGE_NCCL",
+};
+
 const LibraryQuery kFlashAttnQuery = {
     "libflash_attn, which is optional and speeds up long prompts",
     "FORGE_FLASH_ATTN",

@@ -44,6 +44,7 @@ struct LibraryQuery {
 extern const LibraryQuery kDriverQuery;
 extern const LibraryQuery kNvrtcQuery;
 extern const LibraryQuery kCublasLtQuery;
+extern const LibraryQuery kNcclQuery;
 extern const LibraryQuery kFlashAttnQuery;
 
 // Returns the query without versions whose machine code a driver of CUDA `driver_version` cannot

@@ -239,6 +239,11 @@ class SharedOperations : public Planner<Address, Entry> {
                                          .routed = op.route != 0});
   }
 
+  // Only devices that join groups record it.
+  [[noreturn]] void emit(const AllReduceOp&) {
+    fail(FORGE_UNSUPPORTED, "all_reduce: this device joins no group");
+  }
+
   void emit(const GatherOutputsOp& op) {
     launch<kernel_args::GatherOutputs>(shape_.outputs,
                                        {.out = value(op.out),

@@ -214,6 +214,8 @@ void Executor::execute(const SoftcapOp& op) {
   }
 }
 
+void Executor::execute(const AllReduceOp& op) { all_reduce(op); }
+
 void Executor::execute(const ClampOp& op) {
   const Matrix x = matrix(op.x), out = matrix(op.out);
   for (uint64_t i = 0; i < x.rows * x.cols; ++i) {

@@ -12,7 +12,7 @@ namespace forge::reference {
 
 class Executor : public HostExecutor {
  public:
-  explicit Executor(std::shared_ptr<const Program> program);
+  Executor(std::shared_ptr<const Program> program, const RankPlace& place);
 
   void run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) override;
 

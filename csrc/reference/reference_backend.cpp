@@ -9,8 +9,8 @@ namespace forge {
 
 namespace reference {
 
-Executor::Executor(std::shared_ptr<const Program> program)
-    : HostExecutor(program, plan_scratch(*program, 1)), arena_(plan_.elements) {
+Executor::Executor(std::shared_ptr<const Program> program, const RankPlace& place)
+    : HostExecutor(program, plan_scratch(*program, 1), place), arena_(plan_.elements) {
   values_ = arena_.data();
   scratch_bytes = arena_.size() * sizeof(float);
 }
@@ -19,7 +19,7 @@ void Executor::run(const StepInputs& inputs, ResultBlock& results, const StopFla
   run_operations(inputs, results, stop, [this](const auto& op) { execute(op); });
 }
 
-class ReferenceBackend : public Backend {
+class ReferenceBackend : public HostBackend {
  public:
   std::string info() const override {
     JsonObject info;
@@ -48,7 +48,7 @@ class ReferenceBackend : public Backend {
   }
 
   std::unique_ptr<Executable> compile(std::shared_ptr<const Program> program) override {
-    return std::make_unique<Executor>(std::move(program));
+    return std::make_unique<Executor>(std::move(program), place_);
   }
 };
 

@@ -46,6 +46,13 @@ export const deviceSymbols = {
     ],
     result: "i32",
   },
+  forge_devices_join: {
+    parameters: [
+      "buffer", // const uint32_t *devices
+      "u32", // uint32_t n_devices
+    ],
+    result: "i32",
+  },
   forge_read_bandwidth: {
     parameters: [
       "u32", // uint32_t device

@@ -18,6 +18,17 @@ export const weightSymbols = {
     ],
     result: "i32",
   },
+  forge_columns_create: {
+    parameters: [
+      "u32", // uint32_t device
+      "buffer", // const forge_weight_part *part
+      "u64", // uint64_t cols
+      "u64", // uint64_t first_col
+      "u64", // uint64_t n_cols
+      "buffer", // uint32_t *rows
+    ],
+    result: "i32",
+  },
   forge_weight_create: {
     parameters: [
       "u32", // uint32_t device

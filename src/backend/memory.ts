@@ -40,6 +40,8 @@ export interface WeightSlice {
   readonly firstRow?: number;
   /** @default all rows from `firstRow` on */
   readonly nRows?: number;
+  /** Columns of the rows, in whole blocks of their type; `nRows` must be given. @default all */
+  readonly columns?: readonly [first: number, count: number];
 }
 
 /** Bytes of a weight, or a function that makes them. */

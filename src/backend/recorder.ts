@@ -197,12 +197,13 @@ export interface OperationSink {
 export class Recorder {
   /** Called with the weight and the input of each product, before their columns are reordered. */
   onProduct?: (weight: Weight, input: Value, experts?: ProductExperts) => void;
-  readonly #sink: OperationSink;
+  /** Receives the operations. */
+  readonly sink: OperationSink;
   /** Experts chosen for each token, by the value of the route. */
   readonly #topK = new Map<Value, number>();
 
   constructor(sink: OperationSink) {
-    this.#sink = sink;
+    this.sink = sink;
   }
 
   /** `[tokens, cols]`: `scale` times the weight's row of each token id. */
@@ -210,7 +211,7 @@ export class Recorder {
     const { adapters } = weight;
     if (adapters?.rows === undefined) assertUnadapted(weight);
     assertOrdered(weight);
-    const y = this.#sink.record("embed", { weight, scale });
+    const y = this.sink.record("embed", { weight, scale });
     return adapters?.rows ? this.lora(y, this.embed(adapters.rows, scale), adapters) : y;
   }
 
@@ -220,7 +221,7 @@ export class Recorder {
    */
   addEmbedding(x: Value, weight: Weight, period = 0): Value {
     assertPlain(weight);
-    return this.#sink.record("add_embedding", { x, weight, period });
+    return this.sink.record("add_embedding", { x, weight, period });
   }
 
   /**
@@ -229,12 +230,12 @@ export class Recorder {
    */
   rmsNorm(x: Value, weight: Weight, options: RmsNormOptions): Value {
     const { eps, weightOffset: weight_offset = 0, residual } = options;
-    return this.#sink.record("rms_norm", { x, weight, eps, weight_offset, residual });
+    return this.sink.record("rms_norm", { x, weight, eps, weight_offset, residual });
   }
 
   /** `(x - mean) / sqrt(variance + eps) * weight + bias` over each row. */
   layerNorm(x: Value, weight: Weight, bias: Weight | undefined, eps: number): Value {
-    return this.#sink.record("layer_norm", { x, weight, bias, eps });
+    return this.sink.record("layer_norm", { x, weight, bias, eps });
   }
 
   /** `[rows, weight.rows]`: see {@linkcode MatmulOptions}. */
@@ -246,7 +247,7 @@ export class Recorder {
     const epilogue = adapters === undefined
       ? { alpha, activation, residual }
       : { alpha: 1, activation: "identity" };
-    const y = this.#sink.record("matmul", { x: ordered, weight, bias, ...epilogue });
+    const y = this.sink.record("matmul", { x: ordered, weight, bias, ...epilogue });
     return adapters === undefined ? y : this.lora(y, x, adapters, options);
   }
 
@@ -254,7 +255,7 @@ export class Recorder {
   lora(y: Value, x: Value, adapters: AdapterWeights, options: LoraOptions = {}): Value {
     const { alpha = 1, activation = "identity", residual } = options;
     const { a, b, ranks, nAdapters: n_adapters } = adapters;
-    return this.#sink.record("lora", {
+    return this.sink.record("lora", {
       y,
       x,
       a,
@@ -273,12 +274,12 @@ export class Recorder {
    */
   headMatmul(x: Value, weight: Weight, nHeads: number): Value {
     assertPlain(weight);
-    return this.#sink.record("head_matmul", { x, weight, n_heads: nHeads });
+    return this.sink.record("head_matmul", { x, weight, n_heads: nHeads });
   }
 
   /** `[tokens, 2 n]`: cosines, then sines, of `position * invFreq[1, n]`, times `scale`. */
   ropeTable(invFreq: Weight, scale: number): Value {
-    return this.#sink.record("rope_table", { inv_freq: invFreq, scale });
+    return this.sink.record("rope_table", { inv_freq: invFreq, scale });
   }
 
   /**
@@ -287,7 +288,7 @@ export class Recorder {
    * no v heads, and the last elements of a head are rotated instead of the first.
    */
   ropeAppend(qkv: Value, kv: KvCache, options: RopeAppendOptions): Value {
-    return this.#sink.record("rope_append", {
+    return this.sink.record("rope_append", {
       qkv,
       kv,
       n_heads: options.nHeads,
@@ -307,7 +308,7 @@ export class Recorder {
   attention(q: Value, kv: KvCache, options: AttentionOptions): Value {
     const { nHeads: n_heads, scale, window = 0, softcap = 0, sinks } = options;
     const { causal = true, masked = false } = options;
-    return this.#sink.record("attention", {
+    return this.sink.record("attention", {
       q,
       kv,
       n_heads,
@@ -326,27 +327,27 @@ export class Recorder {
    * position 0.
    */
   previousRows(x: Value | undefined, kv: KvCache): Value {
-    return this.#sink.record("previous_rows", { x, kv });
+    return this.sink.record("previous_rows", { x, kv });
   }
 
   /** A gated unit over groups of `(gate[width] | up[width])`. */
   glu(x: Value, width: number, unit: GatedUnit): Value {
-    return this.#sink.record("glu", { x, width, unit });
+    return this.sink.record("glu", { x, width, unit });
   }
 
   /** `residual + sigmoid(gate) * x`; a column of `gate` applies to as many neighbouring columns of `x`. */
   sigmoidGate(x: Value, gate: Value, residual?: Value): Value {
-    return this.#sink.record("sigmoid_gate", { x, gate, residual });
+    return this.sink.record("sigmoid_gate", { x, gate, residual });
   }
 
   /** RMSNorm over groups as in {@linkcode rmsNorm}, times an activation of the gate. */
   gatedRmsNorm(x: Value, gate: Value, weight: Weight, options: GatedRmsNormOptions): Value {
-    return this.#sink.record("gated_rms_norm", { x, gate, weight, ...options });
+    return this.sink.record("gated_rms_norm", { x, gate, weight, ...options });
   }
 
   /** Causal depthwise convolution over each sequence's tokens; weight `[cols, width]`. */
   causalConv1d(x: Value, weight: Weight, state: StateCache, options: CausalConv1dOptions): Value {
-    return this.#sink.record("causal_conv1d", { x, weight, state, ...options });
+    return this.sink.record("causal_conv1d", { x, weight, state, ...options });
   }
 
   /** Linear attention by the gated delta rule over `qkv` and its gates `ba`: `[tokens, n_v_heads * v_dim]`. */
@@ -358,7 +359,7 @@ export class Recorder {
   ): Value {
     const { rate, dtBias: dt_bias, nKHeads: n_k_heads, headOrder: head_order, scale, eps } =
       options;
-    return this.#sink.record("gated_delta_rule", {
+    return this.sink.record("gated_delta_rule", {
       qkv,
       ba,
       rate,
@@ -378,7 +379,7 @@ export class Recorder {
   selectiveScan(xbc: Value, dt: Value, state: StateCache, options: SelectiveScanOptions): Value {
     const { rate, dtBias: dt_bias, skip, nGroups: n_groups, gate } = options;
     const [dt_min, dt_max] = options.dtLimits ?? [0, Infinity];
-    return this.#sink.record("selective_scan", {
+    return this.sink.record("selective_scan", {
       xbc,
       dt,
       gate,
@@ -394,7 +395,7 @@ export class Recorder {
 
   /** Concatenates pieces of columns into groups; at most three pieces. */
   gatherColumns(pieces: readonly ColumnPiece[], nGroups: number): Value {
-    return this.#sink.record("gather_columns", { pieces, n_groups: nGroups });
+    return this.sink.record("gather_columns", { pieces, n_groups: nGroups });
   }
 
   /**
@@ -402,7 +403,7 @@ export class Recorder {
    * a row for each expert, and each chosen expert gets the columns in its order.
    */
   permuteColumns(x: Value, order: Weight, route?: Value): Value {
-    return this.#sink.record("permute_columns", { x, route, order });
+    return this.sink.record("permute_columns", { x, route, order });
   }
 
   /**
@@ -418,7 +419,7 @@ export class Recorder {
    */
   moeRoute(logits: Value, options: MoeRouteOptions): Value {
     const { nGroups = 1, topGroups = nGroups } = options;
-    const route = this.#sink.record("moe_route", {
+    const route = this.sink.record("moe_route", {
       logits,
       top_k: options.topK,
       normalize: options.normalize,
@@ -439,7 +440,7 @@ export class Recorder {
     assertUnadapted(weight);
     this.onProduct?.(weight, x, { route, nExperts, topK: this.#topK.get(route)! });
     const ordered = this.#inOrder(x, weight, route);
-    return this.#sink.record("moe_matmul", {
+    return this.sink.record("moe_matmul", {
       x: ordered,
       route,
       weight,
@@ -450,42 +451,47 @@ export class Recorder {
 
   /** `residual` + the sum over the chosen experts of weight times their columns of `x`. */
   moeCombine(x: Value, route: Value, residual?: Value): Value {
-    return this.#sink.record("moe_combine", { x, route, residual });
+    return this.sink.record("moe_combine", { x, route, residual });
   }
 
   /** Gathers the rows of `x` that the inputs name as outputs. */
   gatherOutputs(x: Value): Value {
-    return this.#sink.record("gather_outputs", { x });
+    return this.sink.record("gather_outputs", { x });
   }
 
   /** `cap * tanh(x / cap)` */
   softcap(x: Value, cap: number): Value {
-    return this.#sink.record("softcap", { x, cap });
+    return this.sink.record("softcap", { x, cap });
   }
 
   /** Clamps `x` to `[-limit, limit]`. */
   clamp(x: Value, limit: number): Value {
-    return this.#sink.record("clamp", { x, limit });
+    return this.sink.record("clamp", { x, limit });
   }
 
   /** The activation xIELU. */
   xielu(x: Value, { alphaP: alpha_p, alphaN: alpha_n, beta, eps }: XieluOptions): Value {
-    return this.#sink.record("xielu", { x, alpha_p, alpha_n, beta, eps });
+    return this.sink.record("xielu", { x, alpha_p, alpha_n, beta, eps });
+  }
+
+  /** The sum of `x` over the devices of a group, which record it at the same place. */
+  allReduce(x: Value): Value {
+    return this.sink.record("all_reduce", { x });
   }
 
   /** Chooses a token for each output, and reports up to `maxTop` others; the step's last operation. */
   sample(logits: Value, maxTop: number): void {
-    this.#sink.record("sample", { logits, max_top: maxTop });
+    this.sink.record("sample", { logits, max_top: maxTop });
   }
 
   /** Keeps a value readable after a run. */
   keep(value: Value): void {
-    this.#sink.keep(value);
+    this.sink.keep(value);
   }
 
   /** Ends recording and returns the step; no more operations can be recorded. */
   finish(): Promise<Step> {
-    return this.#sink.finish();
+    return this.sink.finish();
   }
 }
 

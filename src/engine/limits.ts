@@ -6,8 +6,8 @@ export const MAX_COUNT = 2 ** 31 - 1;
 /** Most threads that compute. */
 export const MAX_THREADS = 1024;
 
-/** Most replicas of a model. */
-export const MAX_REPLICAS = 64;
+/** Most devices of a model. */
+export const MAX_DEVICES = 64;
 
 /** Longest default context. */
 export const DEFAULT_CONTEXT = 32768;

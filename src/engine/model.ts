@@ -1,4 +1,4 @@
-import type { DeviceInfo, DeviceMemory, StreamedBytes } from "../backend.ts";
+import { type DeviceInfo, type DeviceMemory, devicesOf, type StreamedBytes } from "../backend.ts";
 import type { ConstraintCost } from "../constrain/compiled_constraint.ts";
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
@@ -46,7 +46,7 @@ import {
 } from "./request/prompt.ts";
 import { loadPrompt, savePrompt } from "./cache/prompt_cache.ts";
 import { Profile } from "./profile.ts";
-import { type MeasuredBackend, nameReplica, openReplicas, type Replica } from "./replica.ts";
+import { type ModelDevice, nameReplica, openReplicas, type Replica } from "./replica.ts";
 import { PAGE_TOKENS, type Runner } from "./runner.ts";
 import { type SequenceAdapters, TokenList } from "./token_list.ts";
 import {
@@ -106,7 +106,7 @@ export class Model implements AsyncDisposable {
     const { lm, weights, runner, backend } = replicas[0]!;
     this.checkpoint = checkpoint;
     this.tokenizer = tokenizer;
-    this.unusedTensors = weights.unusedTensors();
+    this.unusedTensors = weights[0]!.unusedTensors();
     this.contextLength = runner.contextLength;
     this.device = backend.info;
     this.#replicas = replicas;
@@ -141,7 +141,7 @@ export class Model implements AsyncDisposable {
    */
   static async open(
     stored: Checkpoint,
-    backends: readonly MeasuredBackend[],
+    backends: readonly ModelDevice[],
     options: LoadOptions = {},
   ): Promise<Model> {
     const checkpoint = asLoaded(stored, options);
@@ -223,7 +223,8 @@ export class Model implements AsyncDisposable {
   get deviceMemory(): DeviceMemory {
     // Replicas on a processor share its memory.
     const devices = this.usesGpu ? this.#working : this.#replicas.slice(0, 1);
-    const memories = devices.map(({ backend }) => backend.memory());
+    const memories = devices.flatMap(({ backend }) => devicesOf(backend))
+      .map((device) => device.memory());
     return {
       total: sumOf(memories, ({ total }) => total),
       free: sumOf(memories, ({ free }) => free),
@@ -610,9 +611,18 @@ export class Model implements AsyncDisposable {
   /** Names the weight to blame if the model computed NaN. */
   #explain(error: unknown): unknown {
     if (!(error instanceof ForgeError && error.code === "bad_model")) return error;
-    const culprit = this.#replicas[0]!.weights.findNonFinite();
+    const culprit = firstOf(this.#replicas[0]!.weights, (weights) => weights.findNonFinite());
     return culprit === undefined ? error : new ForgeError("bad_model", culprit, { cause: error });
   }
+}
+
+/** Returns the first result that is not `undefined`. */
+function firstOf<T, U>(values: readonly T[], find: (value: T) => U | undefined): U | undefined {
+  for (const value of values) {
+    const found = find(value);
+    if (found !== undefined) return found;
+  }
+  return undefined;
 }
 
 function sumOf<T>(values: readonly T[], number: (value: T) => number): number {

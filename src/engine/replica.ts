@@ -1,4 +1,4 @@
-import type { Backend, Meter } from "../backend.ts";
+import type { Backend, DeviceGroup, Meter } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 import { type Checkpoint, openCheckpoint } from "../formats/checkpoint.ts";
 import type { CausalLm } from "../models/causal_lm.ts";
@@ -32,14 +32,15 @@ import {
 /** Most choices of adapters whose prompts are kept on disk at a time. */
 const MAX_STORES = 64;
 
-/** A device that may measure its bandwidth. */
-export type MeasuredBackend = Backend & Partial<Meter>;
+/** A device, which may measure its bandwidth, or several that divide a model. */
+export type ModelDevice = (Backend | DeviceGroup) & Partial<Meter>;
 
-/** One copy of a model on one device: its weights, caches, steps and scheduler. */
+/** One copy of a model, on one device or divided among several: its weights, caches, steps and scheduler. */
 export class Replica {
-  readonly backend: MeasuredBackend;
+  readonly backend: ModelDevice;
   readonly lm: CausalLm;
-  readonly weights: WeightLoader;
+  /** Loader of each device. */
+  readonly weights: readonly WeightLoader[];
   readonly runner: Runner;
   readonly scheduler: Scheduler;
   readonly #checkpoint: Checkpoint;
@@ -52,9 +53,9 @@ export class Replica {
 
   private constructor(
     checkpoint: Checkpoint,
-    backend: MeasuredBackend,
+    backend: ModelDevice,
     lm: CausalLm,
-    weights: WeightLoader,
+    weights: readonly WeightLoader[],
     runner: Runner,
     speculation: OpenSpeculator,
     adapters: Adapters,
@@ -77,7 +78,7 @@ export class Replica {
    */
   static async open(
     checkpoint: Checkpoint,
-    backend: MeasuredBackend,
+    backend: ModelDevice,
     options: LoadOptions,
     readTokenizer: () => Promise<Tokenizer>,
     adapters: Adapters,
@@ -87,7 +88,7 @@ export class Replica {
     const { files } = adapters;
     const savesStates = draftsTokens(options, backend);
     const drafter = draftModel === undefined ? undefined : openCheckpoint(draftModel);
-    const { lm, weights } = loadModel(backend, checkpoint, {
+    const { lm, ranks: weights } = loadModel(backend, checkpoint, {
       sessionLength: asked ?? DEFAULT_CONTEXT,
       drafts: savesStates && drafter === undefined,
       draftHead: drafter !== undefined && isEagleHead(drafter) ? drafter : undefined,
@@ -98,7 +99,7 @@ export class Replica {
     const kvType = resolveKvType(options.kvType, backend.kind);
     const nAdapters = files.length;
     const shape = { contextLength, maxSequences, kvType, savesStates, nAdapters };
-    const weightBytes = weights.mappedBytes;
+    const weightBytes = mostBytes(weights);
     const sharers = checkWholeNumber("modelsInMemory", options.modelsInMemory ?? 1, 1, MAX_COUNT);
     const opening = openRunner(backend, lm, shape, weightBytes, options.kvMemory, sharers);
     const [tokenizer, runner] = await Promise.all([readTokenizer(), opening]);
@@ -154,7 +155,7 @@ export class Replica {
   get memory(): MemoryUse {
     const { weights, kvCache, activations } = this.#draftMemory;
     return {
-      weights: weights + this.weights.mappedBytes,
+      weights: this.weights.reduce((sum, { mappedBytes }) => sum + mappedBytes, weights),
       kvCache: kvCache + this.runner.kvBytes,
       states: this.runner.stateBytes,
       activations: activations + this.runner.scratchBytes,
@@ -186,7 +187,7 @@ export class Replica {
  */
 export async function openReplicas(
   checkpoint: Checkpoint,
-  backends: readonly MeasuredBackend[],
+  backends: readonly ModelDevice[],
   options: LoadOptions,
   readTokenizer: () => Promise<Tokenizer>,
   adapters: Adapters,
@@ -220,7 +221,12 @@ export async function openReplicas(
   return replicas;
 }
 
+/** Returns the bytes of weights of the device with the most. */
+function mostBytes(weights: readonly WeightLoader[]): number {
+  return Math.max(...weights.map(({ mappedBytes }) => mappedBytes));
+}
+
 /** Returns "replica 2 (NVIDIA H100)" for the index 1. */
-export function nameReplica(index: number, { info }: MeasuredBackend): string {
+export function nameReplica(index: number, { info }: ModelDevice): string {
   return `replica ${index + 1} (${info.name})`;
 }

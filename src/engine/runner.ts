@@ -1,5 +1,5 @@
 import type {
-  Backend,
+  Device,
   KvCache,
   KvType,
   OutputRequest,
@@ -181,7 +181,7 @@ export class Runner {
   }
 
   /** Allocates the caches and records the step. */
-  static async open(backend: Backend, lm: CausalLm, options: RunnerOptions): Promise<Runner> {
+  static async open(backend: Device, lm: CausalLm, options: RunnerOptions): Promise<Runner> {
     const { contextLength, kvType, cacheTokens = contextLength } = options;
     const nPages = Math.ceil(cacheTokens / PAGE_TOKENS);
     const shape = { type: kvType, nPages, pageTokens: PAGE_TOKENS };
@@ -446,7 +446,7 @@ export class Runner {
 
 /** Records a step that samples from the logits of a forward pass. */
 async function record(
-  backend: Backend,
+  backend: Device,
   limits: StepLimits,
   maxTop: number,
   forward: (recorder: Recorder) => Value,
@@ -472,7 +472,7 @@ function byChunk(
 }
 
 /** Returns the most tokens of one run: a power of two whose activations fit a CUDA device well. */
-function maxChunk(backend: Backend, hiddenSize: number): number {
+function maxChunk(backend: Device, hiddenSize: number): number {
   if (backend.kind !== "cuda") return MAX_CHUNK;
   const fitting = CHUNK_MEMORY_SHARE * backend.memory().total / (ACTIVATION_BYTES * hiddenSize);
   const rounded = 2 ** Math.floor(Math.log2(Math.max(1, fitting)));

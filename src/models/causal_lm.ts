@@ -6,6 +6,7 @@ import { ConfigReader } from "./config/config_reader.ts";
 import type { GgufRules, GgufSink } from "./gguf_rules.ts";
 import type { Rope } from "./parts/rope.ts";
 import { ModelAdapters } from "./weights/adapters.ts";
+import type { Rank } from "./weights/division.ts";
 import { WeightLoader } from "./weights/weight_loader.ts";
 
 /** The shape of one layer's KV cache. */
@@ -116,6 +117,8 @@ export interface ModelOptions {
   readonly sink?: GgufSink | undefined;
   /** Low-rank adapters to load with the weights. @default none */
   readonly adapters?: readonly Adapter[] | undefined;
+  /** The device's rank among those that divide the model. @default the only one */
+  readonly rank?: Rank | undefined;
 }
 
 /** Input of a family's loader. */
@@ -136,11 +139,11 @@ export class ModelSource {
   constructor(
     backend: Backend,
     checkpoint: Checkpoint,
-    { sessionLength, drafts = false, draftHead, sink, adapters = [] }: ModelOptions = {},
+    { sessionLength, drafts = false, draftHead, sink, adapters = [], rank }: ModelOptions = {},
   ) {
     this.config = new ConfigReader(checkpoint, undefined, sink);
     this.adapters = adapters.length === 0 ? undefined : new ModelAdapters(adapters, checkpoint);
-    this.weights = WeightLoader.for(backend, checkpoint, sink, this.adapters);
+    this.weights = WeightLoader.for(backend, checkpoint, sink, this.adapters, rank);
     this.sessionLength = sessionLength;
     this.drafts = drafts;
     this.draftHead = draftHead;

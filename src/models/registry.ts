@@ -1,9 +1,10 @@
-import type { Backend } from "../backend.ts";
+import { type Backend, DeviceGroup } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { quote } from "../formats/quote.ts";
 import { type CausalLm, type Family, type ModelOptions, ModelSource } from "./causal_lm.ts";
 import type { ConfigReader } from "./config/config_reader.ts";
+import { loadDivided } from "./divided_model.ts";
 import { apertus } from "./families/apertus.ts";
 import { cohere } from "./families/cohere.ts";
 import { deepseek } from "./families/deepseek.ts";
@@ -126,30 +127,37 @@ export function ggufRules(checkpoint: Checkpoint): GgufRules {
   );
 }
 
-/** A loaded model and the loader that holds its weights. */
-interface LoadedModel {
+/** A loaded model and the loaders that hold its weights. */
+export interface LoadedModel {
   readonly lm: CausalLm;
+  /** Loader of the device, the first of those that divide the model. */
   readonly weights: WeightLoader;
+  /** Loaders of all of them. */
+  readonly ranks: readonly WeightLoader[];
 }
 
 /**
- * Loads a checkpoint's weights onto a device.
+ * Loads a checkpoint's weights onto a device, or divides them among the devices of a group.
  *
  * @throws {ForgeError} `unsupported` for an architecture or a part that forge does not support;
  * `bad_model` if the files lack what the configuration implies
  */
 export function loadModel(
-  backend: Backend,
+  device: Backend | DeviceGroup,
   checkpoint: Checkpoint,
   options: ModelOptions = {},
 ): LoadedModel {
-  const source = new ModelSource(backend, checkpoint, options);
+  if (device instanceof DeviceGroup) {
+    return loadDivided(device, options, (rank, own) => loadModel(rank, checkpoint, own));
+  }
+  const source = new ModelSource(device, checkpoint, options);
   const family = findFamily(checkpoint);
   const lm = family.load(source);
-  if (!lm.isBidirectional) assertCausal(source.config);
+  if (lm.isBidirectional) source.weights.assertWhole("attention to later tokens");
+  else assertCausal(source.config);
   source.weights.assertLayersUsed();
   source.adapters?.assertUsed();
-  return { lm, weights: source.weights };
+  return { lm, weights: source.weights, ranks: [source.weights] };
 }
 
 function hasExperts(checkpoint: Checkpoint): boolean {

@@ -30,7 +30,7 @@ export async function emulatedGpu(
   options: FakeOptions = {},
   kernels: EmulatorOptions = {},
 ): Promise<Record<string, string>> {
-  const { driver, nvrtc } = await buildFakeDriver(kernels);
+  const { driver, nvrtc, nccl } = await buildFakeDriver(kernels);
   return {
     // Libraries built by nvcc or NVIDIA do not run on this GPU.
     FORGE_FLASH_ATTN: "none",
@@ -38,6 +38,7 @@ export async function emulatedGpu(
     FORGE_CUDA_DRIVER: driver,
     FORGE_EMULATOR_SEED: emulatorSeed(),
     FORGE_NVRTC: nvrtc,
+    FORGE_NCCL: nccl,
     FORGE_CACHE: join(ROOT, "build", "emulator", "cache"),
     FORGE_FAKE_CUDA: Object.entries(options).map(([key, value]) => `${key}=${value}`).join(","),
   };

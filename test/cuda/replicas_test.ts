@@ -71,6 +71,6 @@ Deno.test({
     }
     const few = await answer(["--device", "cuda", "--data-parallel", "3"], { devices: 2 });
     assertEquals(few.code, 2);
-    assertStringIncludes(few.stderr, "3 replicas need as many cuda devices; found 2");
+    assertStringIncludes(few.stderr, "3 replicas need 3 cuda devices; found 2");
   },
 });

@@ -62,7 +62,7 @@ export const CUDA_HOST: readonly Mutant[] = [
     [
       "work-left-by-a-failure",
       "cuda/cuda_executor.cpp",
-      "run fills.\n    gpu.api().stream_synchronize(gpu.stream());",
+      "run fills.\n  gpu.api().stream_synchronize(gpu.stream());",
       "run fills.",
     ],
     [

@@ -1,6 +1,8 @@
 /** Weights whose rows come from several tensors of different types, mapped from files. */
+import { assertThrows } from "@std/assert";
 import type { WeightSlice } from "../../src/backend.ts";
-import type { TensorInfo, TensorType } from "../../src/formats/tensor_info.ts";
+import { ForgeError } from "../../src/errors.ts";
+import { TENSOR_TYPES, type TensorInfo, type TensorType } from "../../src/formats/tensor_info.ts";
 import { deviceTest, isGpu, openDevice, referenceDevice } from "../support/devices.ts";
 import {
   assertClose,
@@ -157,5 +159,41 @@ deviceTest("a file is mapped once and stays while a weight needs it", async (dev
       cols: 32,
     }));
     assertSameBits(actual, rowsOf(expected, first, first + 1), `from row ${first}`);
+  }
+});
+
+deviceTest("columns of weights of every type", (device, random) => {
+  using folder = new TempFolder();
+  const cols = 1024;
+  const tensors = computableTypes.map((type) =>
+    randomWeight(random, type, random.int(3, 40), cols)
+  );
+  const infos = writeTensors(folder.at("a.bin"), random, tensors);
+  for (const [i, tensor] of infos.entries()) {
+    const { blockElements } = TENSOR_TYPES[tensor.type];
+    const blocks = cols / blockElements;
+    const first = random.int(0, blocks - 1);
+    const count = random.int(1, blocks - first);
+    const columns = [first * blockElements, count * blockElements] as const;
+    const { rows } = tensors[i]!;
+    const firstRow = random.int(0, rows - 1);
+    const slice = { tensor, firstRow, nRows: rows - firstRow, columns };
+    const weight = device.mapWeight([slice, { ...slice, firstRow: 0, nRows: 1 }], columns[1]);
+    const whole = dequantized(tensors[i]!);
+    const expected = matrixOf(
+      rows - firstRow + 1,
+      columns[1],
+      (row, col) => rowOf(whole, row < rows - firstRow ? firstRow + row : 0)[columns[0] + col]!,
+    );
+    const read = new Float32Array(device.readWeight(weight, 0, expected.rows));
+    assertSameBits({ ...expected, data: read }, expected, tensor.type);
+  }
+  const slice = { tensor: infos[computableTypes.indexOf("Q4_0")]!, nRows: 1 };
+  for (const columns of [[16, 32], [0, 48], [1024, 32], [0, 0]] as const) {
+    assertThrows(
+      () => device.mapWeight([{ ...slice, columns }], 32),
+      ForgeError,
+      "in blocks of 32",
+    );
   }
 });

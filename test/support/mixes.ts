@@ -7,7 +7,7 @@ import type {
   GenerationRequest,
   Piece,
 } from "../../src/engine/generation/request.ts";
-import { openBackend } from "../../src/engine/load/open_backend.ts";
+import { openBackends } from "../../src/engine/load/open_backend.ts";
 import { openTokenizer } from "../../src/engine/load/tokenizer.ts";
 import { Runner, type RunnerOptions } from "../../src/engine/runner.ts";
 import {
@@ -43,10 +43,12 @@ export async function withRunner(
   options: Partial<RunnerOptions>,
   fn: (runner: Runner, tokenizer: Tokenizer) => Promise<void>,
   writeModel: typeof writeRandomLlama = writeRandomLlama,
+  ranks = 1,
 ): Promise<void> {
   using folder = new TempFolder();
   writeModel(folder.path, { contextLength: CONTEXT });
-  const backend = openBackend(device, 2);
+  const [backend] = openBackends({ device, threads: 2, tensorParallel: ranks });
+  if (backend === undefined) throw new RangeError("no device");
   try {
     const checkpoint = openCheckpoint(folder.path);
     const { lm } = loadModel(backend, checkpoint, { drafts: true });

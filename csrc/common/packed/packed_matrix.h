@@ -1,7 +1,8 @@
 #pragma once
 
 // Matrices of Hugging Face folders in formats that forge does not compute with. Their rows are
-// converted to a weight type, a few at a time, when they are read. Layouts: abi/weights.h.
+// converted to a weight type, a few at a time, when they are read. Layouts: abi/weights.h. Also rows of
+// which a device holds some columns.
 
 #include <cstdint>
 #include <memory>
@@ -48,5 +49,15 @@ std::shared_ptr<const RowSource> awq_rows(PackedMatrix matrix);
 std::shared_ptr<const RowSource> nvfp4_rows(PackedMatrix matrix, bool divides);
 std::shared_ptr<const RowSource> nvfp4_block_rows(PackedMatrix matrix);
 std::shared_ptr<const RowSource> float_rows(PackedMatrix matrix);
+
+// Columns of rows of `all` columns; whole blocks.
+struct ColumnRange {
+  uint64_t all;
+  uint64_t first;
+  uint64_t count;
+};
+
+// Returns the columns of a part's rows.
+std::shared_ptr<const RowSource> column_rows(WeightPart part, const ColumnRange& columns);
 
 }  // namespace forge

@@ -121,6 +121,8 @@ void CpuExecutor::execute(const PermuteColumnsOp& op) {
   });
 }
 
+void CpuExecutor::execute(const AllReduceOp& op) { all_reduce(op); }
+
 void CpuExecutor::execute(const GatherOutputsOp& op) {
   const Matrix x = matrix(op.x), out = matrix(op.out);
   for_rows(out.rows, out.cols, [&](uint64_t o, uint32_t) {

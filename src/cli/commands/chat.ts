@@ -130,6 +130,7 @@ async function chatInBrowser(
     cors: undefined,
     devices: undefined,
     dataParallel: undefined,
+    tensorParallel: undefined,
   };
   return await serveModel({ ...options, ...server }, operand, context, openBrowser);
 }

@@ -1,7 +1,7 @@
 /** `forge inspect`: shows facts about a model. */
 import type { EmbeddingRecipe } from "../../engine/embedding/pooling.ts";
 import { asLoaded } from "../../engine/load/options.ts";
-import { planReplicas, type ReplicaPlan } from "../../engine/load/plan_replicas.ts";
+import { type DevicePlan, planReplicas } from "../../engine/load/plan_replicas.ts";
 import { ForgeError } from "../../errors.ts";
 import { type Adapter, isAdapter, openAdapter } from "../../formats/adapter.ts";
 import { type Checkpoint, openCheckpoint, type TensorInfo } from "../../mod.ts";
@@ -78,22 +78,23 @@ export async function run(
 async function replicasOf(
   checkpoint: Checkpoint,
   flags: ReplicaFlags,
-): Promise<readonly ReplicaPlan[] | undefined> {
+): Promise<readonly DevicePlan[] | undefined> {
   const options = replicaOptions(flags);
-  if (options.devices === undefined && options.dataParallel === undefined) return undefined;
+  if (Object.values(options).every((option) => option === undefined)) return undefined;
   using progress = new Progress();
   await ensureLibrary(options.devices?.[0] ?? "auto", progress);
   return planReplicas(checkpoint, options);
 }
 
 /** Returns a replica with the keys of `--json`. */
-function jsonOf({ kvTokens: kv_tokens, ...plan }: ReplicaPlan) {
+function jsonOf({ kvTokens: kv_tokens, ...plan }: DevicePlan) {
   return { ...plan, kv_tokens };
 }
 
-function replicaRows(replicas: readonly ReplicaPlan[]): Row[] {
-  return replicas.map(({ name, total, free, weights, context, fits, kvTokens }, i) => [
-    `replica ${i + 1}`,
+function replicaRows(replicas: readonly DevicePlan[]): Row[] {
+  const isDivided = replicas.some(({ rank }) => rank > 0);
+  return replicas.map(({ replica, rank, name, total, free, weights, context, fits, kvTokens }) => [
+    `replica ${replica + 1}${isDivided ? `, part ${rank + 1}` : ""}`,
     `${printable(name)}, ${formatBytes(free)} of ${formatBytes(total)} free: ` +
     (fits
       ? `${formatBytes(weights)} of weights and a KV cache of ${plural(kvTokens, "token")} fit`

@@ -25,7 +25,11 @@ export const LOADING_FLAGS = [
 export const MODEL_FLAGS = ["model", ...LOADING_FLAGS] as const satisfies readonly OptionName[];
 
 /** Devices of replicas. */
-export const REPLICA_FLAGS = ["devices", "dataParallel"] as const satisfies readonly OptionName[];
+export const REPLICA_FLAGS = [
+  "devices",
+  "dataParallel",
+  "tensorParallel",
+] as const satisfies readonly OptionName[];
 
 /** Model and device of commands that generate nothing. */
 export const ENCODER_FLAGS = [

@@ -28,11 +28,11 @@ export function loadOptions(flags: Omit<ModelFlags, "model" | keyof FileFlags>):
   };
 }
 
-/** Returns the options of `load` that name the devices of replicas. */
+/** Returns the options of `load` that distribute a model over devices. */
 export function replicaOptions(
-  { devices, dataParallel }: ReplicaFlags,
+  { devices, dataParallel, tensorParallel }: ReplicaFlags,
 ): Pick<LoadOptions, keyof ReplicaFlags> {
-  return { devices: devices?.split(","), dataParallel };
+  return { devices: devices?.split(","), dataParallel, tensorParallel };
 }
 
 const SCALED = /^(.+):([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)$/is;

@@ -1,4 +1,4 @@
-import type { Backend, BackendKind, KvType } from "../../backend.ts";
+import type { BackendKind, Device, KvType } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { LayerKvShape, StateMatrix } from "../../models/causal_lm.ts";
 import { kvBytesPerToken, stateBytes } from "../load/plan_model.ts";
@@ -79,7 +79,7 @@ interface CacheChoice {
  * @throws {ForgeError} `usage` if the bytes asked for, or the device's bound, do not hold one context
  */
 export function chooseCaches(
-  backend: Pick<Backend, "kind" | "memory" | "memoryBound">,
+  backend: Pick<Device, "kind" | "memory" | "memoryBound">,
   weightBytes: number,
   needs: CacheNeeds,
   asked?: number,

@@ -8,6 +8,7 @@ import {
   LOAD_OPTIONS,
   type LoadOptions,
   resolveContext,
+  resolveTensorParallel,
 } from "./options.ts";
 import { Model } from "../model.ts";
 import { fetchLibraries, openBackends } from "./open_backend.ts";
@@ -58,8 +59,9 @@ export async function load(path: string, options: LoadOptions = {}): Promise<Mod
  */
 export function leastMemory(path: string, options: LoadOptions = {}): number {
   const checkpoint = asLoaded(openCheckpoint(path), options);
-  const { weightBytes, contextLength, kvLayers } = planModel(checkpoint);
+  const nRanks = resolveTensorParallel(options);
+  const { weightBytes, contextLength, kvLayers } = planModel(checkpoint, false, nRanks);
   const tokens = resolveContext(options.contextLength, contextLength);
   const kvBytes = tokens * kvBytesPerToken(kvLayers, KV_ELEMENT_BYTES[options.kvType ?? "F16"]);
-  return (weightBytes + kvBytes) * countReplicas(options);
+  return (weightBytes + nRanks * kvBytes) * countReplicas(options);
 }

@@ -11,6 +11,7 @@ import {
   type AttentionKernels,
   type Backend,
   type BackendKind,
+  DeviceGroup,
   type Meter,
   PRODUCT_NUMBERS,
   type ProductNumbers,
@@ -19,9 +20,9 @@ import {
 import { ForgeError } from "../../errors.ts";
 import { isFile } from "../../formats/file.ts";
 import { quote, show } from "../../formats/quote.ts";
-import { MAX_REPLICAS, MAX_THREADS } from "../limits.ts";
+import { MAX_DEVICES, MAX_THREADS } from "../limits.ts";
 import { checkWholeNumber } from "../request/options.ts";
-import type { LoadOptions } from "./options.ts";
+import { type LoadOptions, resolveTensorParallel } from "./options.ts";
 
 export { fetchLibraries } from "../../../ffi/library.ts";
 
@@ -67,9 +68,17 @@ interface DeviceChoices {
  */
 export function openBackend(
   device: string,
+  threads?: number,
+  choices?: DeviceChoices,
+): Backend & Quantizer & Meter {
+  return openNative(device, threads, choices);
+}
+
+function openNative(
+  device: string,
   threads = 0,
   { attention = "auto", products = "auto", memory }: DeviceChoices = {},
-): Backend & Quantizer & Meter {
+): NativeBackend {
   if (!Number.isInteger(threads) || threads < 0 || threads > MAX_THREADS) {
     throw new ForgeError(
       "usage",
@@ -107,31 +116,48 @@ export function openBackend(
 
 /** Devices that a model is loaded onto, of {@linkcode LoadOptions}. */
 type DeviceOptions =
-  & Pick<LoadOptions, "device" | "devices" | "dataParallel" | "threads">
+  & Pick<LoadOptions, "device" | "devices" | "dataParallel" | "tensorParallel" | "threads">
   & DeviceChoices;
 
+/** An open device, or a group of them. */
+type OpenDevice = (NativeBackend | DeviceGroup) & Partial<Meter>;
+
+/** Numbers of replicas, and of the devices that divide each. */
+interface Division {
+  readonly replicas: number;
+  readonly ranks: number;
+}
+
 /**
- * Opens the devices of a model's replicas. Replicas on one processor divide its threads and its memory.
+ * Opens the devices of a model's replicas, a group for each if several divide it. Devices on one processor
+ * divide its threads and its memory.
  *
- * @throws {ForgeError} as {@linkcode replicaDevices} and {@linkcode openBackend}
+ * @throws {ForgeError} as {@linkcode deviceNames} and {@linkcode openBackend}; `unsupported` if the devices
+ * cannot divide a model
  */
-export function openBackends(options: DeviceOptions): (Backend & Quantizer & Meter)[] {
-  const devices = replicaDevices(options);
+export function openBackends(options: DeviceOptions): OpenDevice[] {
+  const ranks = resolveTensorParallel(options);
+  const devices = deviceNames(options, ranks);
   const { length } = devices;
-  if (length === 1) return [openBackend(devices[0]!, options.threads, options)];
+  if (length === 1) return [openNative(devices[0]!, options.threads, options)];
   const isShared = devices[0] === devices[1];
   const own = isShared ? divideHost(devices[0]!, length, options) : options;
-  const opened: (Backend & Quantizer & Meter)[] = [];
+  const opened: NativeBackend[] = [];
   try {
-    for (const device of devices) opened.push(openBackend(device, own.threads, own));
+    for (const device of devices) opened.push(openNative(device, own.threads, own));
+    if (ranks === 1) return opened;
+    return Array.from({ length: length / ranks }, (_, replica) => {
+      const group = opened.slice(replica * ranks, (replica + 1) * ranks);
+      NativeBackend.join(group);
+      return new DeviceGroup(group);
+    });
   } catch (error) {
     for (const backend of opened) backend.close();
     throw error;
   }
-  return opened;
 }
 
-/** Returns the options of each of `count` replicas on one processor. */
+/** Returns the options of each of `count` devices on one processor. */
 function divideHost(device: string, count: number, options: DeviceOptions): DeviceOptions {
   const whole = openBackend(device, options.threads, options);
   try {
@@ -139,7 +165,7 @@ function divideHost(device: string, count: number, options: DeviceOptions): Devi
     if (whole.kind === "cpu" && threads === 0) {
       throw new ForgeError(
         "usage",
-        `${whole.info.threads} threads cannot be divided among ${count} replicas; valid is at most ` +
+        `${whole.info.threads} threads cannot be divided among ${count} devices; valid is at most ` +
           whole.info.threads,
       );
     }
@@ -151,30 +177,35 @@ function divideHost(device: string, count: number, options: DeviceOptions): Devi
 }
 
 /**
- * Returns the name of each replica's device.
+ * Returns the name of each device, replica after replica.
  *
  * @throws {ForgeError} `usage` for options that exclude each other, devices of different kinds, or a GPU
  * named twice
  */
-function replicaDevices(
+function deviceNames(
   { device, devices, dataParallel }: Omit<DeviceOptions, "threads">,
+  ranks: number,
 ): readonly string[] {
   if (dataParallel !== undefined) {
-    checkWholeNumber("dataParallel", dataParallel, 1, MAX_REPLICAS);
+    checkWholeNumber("dataParallel", dataParallel, 1, MAX_DEVICES);
   }
-  if (devices === undefined) return firstDevices(device ?? "auto", dataParallel ?? 1);
+  const asked = { replicas: dataParallel ?? 1, ranks };
+  if (devices === undefined) return firstDevices(device ?? "auto", asked);
   if (device !== undefined) {
     throw new ForgeError("usage", `give a device (${quote(device)}) or devices, not both`);
   }
   const list = devices.map(quote).join(", ");
   const { length } = devices;
-  if (length === 0 || length > MAX_REPLICAS) {
-    throw new ForgeError("usage", `${length} devices are given; valid is 1 to ${MAX_REPLICAS}`);
+  if (length === 0 || length > MAX_DEVICES) {
+    throw new ForgeError("usage", `${length} devices are given; valid is 1 to ${MAX_DEVICES}`);
   }
-  if (dataParallel !== undefined && dataParallel !== length) {
+  if (length % ranks !== 0 || (dataParallel !== undefined && dataParallel * ranks !== length)) {
+    const many = dataParallel === undefined ? "a multiple of " : "";
     throw new ForgeError(
       "usage",
-      `${dataParallel} replicas need as many devices, but ${length} are given: ${list}`,
+      `${describe(asked)} need ${many}${
+        asked.replicas * ranks
+      } devices, but ${length} are given: ${list}`,
     );
   }
   if (length === 1) return devices;
@@ -187,13 +218,20 @@ function replicaDevices(
   if (isValid) return devices;
   throw new ForgeError(
     "usage",
-    `devices are ${list}; valid for replicas are different GPUs of one kind by their index, such as ` +
+    `devices are ${list}; valid are different GPUs of one kind by their index, such as ` +
       "cuda:0,cuda:1, or one processor repeated, such as cpu,cpu",
   );
 }
 
-/** Returns the first `count` devices of the kind that a name stands for. */
-function firstDevices(device: string, count: number): readonly string[] {
+/** Returns as many devices of the kind that a name stands for, the first ones. */
+function firstDevices(device: string, division: Division): readonly string[] {
+  const count = division.replicas * division.ranks;
+  if (count > MAX_DEVICES) {
+    throw new ForgeError(
+      "usage",
+      `${describe(division)} take ${count} devices; valid is ${MAX_DEVICES}`,
+    );
+  }
   if (count === 1) return [device];
   const { kind, selector } = device === "auto"
     ? { kind: hasUsableGpu() ? GPU_KIND : "cpu" as const, selector: "" }
@@ -204,7 +242,7 @@ function firstDevices(device: string, count: number): readonly string[] {
   if (selector !== "") {
     throw new ForgeError(
       "usage",
-      `${quote(device)} is one device for ${count} replicas; name a device for each, such as ` +
+      `${quote(device)} is one device for ${describe(division)}; name ${count} devices, such as ` +
         `${kind}:0,${kind}:1`,
     );
   }
@@ -213,8 +251,14 @@ function firstDevices(device: string, count: number): readonly string[] {
   if (found >= count) return Array.from({ length: count }, (_, i) => `${kind}:${i}`);
   throw new ForgeError(
     "usage",
-    `${count} replicas need as many ${kind} devices; found ${found}`,
+    `${describe(division)} need ${count} ${kind} devices; found ${found}`,
   );
+}
+
+/** Describes a division as in "2 replicas of 4 parts". */
+function describe({ replicas, ranks }: Division): string {
+  if (ranks === 1) return `${replicas} replicas`;
+  return `${replicas === 1 ? "1 replica" : `${replicas} replicas`} of ${ranks} parts`;
 }
 
 /**

@@ -1,4 +1,4 @@
-import type { Backend, KvType } from "../../backend.ts";
+import type { Device, KvType } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { CausalLm } from "../../models/causal_lm.ts";
 import { chooseCaches } from "../cache/memory.ts";
@@ -29,7 +29,7 @@ export interface SessionShape {
  * @param sharers number of models that share the device
  */
 export async function openRunner(
-  backend: Backend,
+  backend: Device,
   lm: CausalLm,
   shape: SessionShape,
   weightBytes: number,

@@ -3,7 +3,7 @@ import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
 import { quantized, QUANTIZED_TYPES, type QuantizedType } from "../../formats/quantized.ts";
 import { quote, quoteList } from "../../formats/quote.ts";
-import { DEFAULT_CONTEXT, DEFAULT_PARALLEL, MAX_PARALLEL } from "../limits.ts";
+import { DEFAULT_CONTEXT, DEFAULT_PARALLEL, MAX_DEVICES, MAX_PARALLEL } from "../limits.ts";
 import type { AdapterOption } from "../request/adapters.ts";
 import {
   checkWholeNumber,
@@ -28,6 +28,11 @@ export interface LoadOptions {
    * parts. @default the number of `devices`
    */
   readonly dataParallel?: number | undefined;
+  /**
+   * Number of devices that divide each replica (tensor parallelism), so that a model may be larger than the
+   * memory of one. @default 1
+   */
+  readonly tensorParallel?: number | undefined;
   /** Threads that compute. @default one per core */
   readonly threads?: number | undefined;
   /** Most tokens of prompt and answer together. @default the model's own limit, at most 32768 */
@@ -106,6 +111,7 @@ export const LOAD_OPTIONS: OptionChecks<LoadOptions> = {
   device: STRING,
   devices: STRINGS,
   dataParallel: NUMBER,
+  tensorParallel: NUMBER,
   threads: NUMBER,
   contextLength: NUMBER,
   parallel: NUMBER,
@@ -173,9 +179,20 @@ export function resolveKvType(asked: KvType | undefined, device: BackendKind): K
 
 /** Returns the number of replicas asked for, which opening the devices checks. */
 export function countReplicas(
-  { devices, dataParallel }: Pick<LoadOptions, "devices" | "dataParallel">,
+  options: Pick<LoadOptions, "devices" | "dataParallel" | "tensorParallel">,
 ): number {
-  return dataParallel ?? devices?.length ?? 1;
+  const { devices, dataParallel } = options;
+  const ranks = resolveTensorParallel(options);
+  return dataParallel ?? (devices === undefined ? 1 : Math.ceil(devices.length / ranks));
+}
+
+/**
+ * Returns the number of devices that divide each replica. @throws {ForgeError} `usage` if out of range
+ */
+export function resolveTensorParallel(
+  { tensorParallel = 1 }: Pick<LoadOptions, "tensorParallel">,
+): number {
+  return checkWholeNumber("tensorParallel", tensorParallel, 1, MAX_DEVICES);
 }
 
 /**

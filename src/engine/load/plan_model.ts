@@ -1,11 +1,12 @@
-import type {
-  Backend,
-  DeviceInfo,
-  KvCache,
-  Recorder,
-  StateCache,
-  Weight,
-  WeightSlice,
+import {
+  type Backend,
+  DeviceGroup,
+  type DeviceInfo,
+  type KvCache,
+  type Recorder,
+  type StateCache,
+  type Weight,
+  type WeightSlice,
 } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
@@ -23,7 +24,10 @@ export interface ModelPlan {
   readonly contextLength: number;
   readonly kvLayers: readonly LayerKvShape[];
   readonly stateLayers: readonly StateMatrix[];
+  /** Bytes of weights of all devices. */
   readonly weightBytes: number;
+  /** Bytes of weights of each device. */
+  readonly rankBytes: readonly number[];
   /** True if a layer for multi-token prediction is part of it. */
   readonly predicts: boolean;
   /** Tensors of the files that the model does not use. */
@@ -35,10 +39,14 @@ export interface ModelPlan {
  * of every tensor, but reads no weights.
  *
  * @param drafts true to include a layer for multi-token prediction, which drafts tokens
+ * @param nRanks number of devices that divide the model
  * @throws {ForgeError} as {@linkcode loadModel}
  */
-export function planModel(checkpoint: Checkpoint, drafts = false): ModelPlan {
-  const { lm, weights } = loadModel(new PlanBackend(), checkpoint, { drafts });
+export function planModel(checkpoint: Checkpoint, drafts = false, nRanks = 1): ModelPlan {
+  const devices = Array.from({ length: nRanks }, () => new PlanBackend());
+  const device = nRanks > 1 ? new DeviceGroup(devices) : devices[0]!;
+  const { lm, weights, ranks } = loadModel(device, checkpoint, { drafts });
+  const rankBytes = ranks.map(({ mappedBytes }) => mappedBytes);
   return {
     vocabSize: lm.vocabSize,
     hiddenSize: lm.hiddenSize,
@@ -46,7 +54,8 @@ export function planModel(checkpoint: Checkpoint, drafts = false): ModelPlan {
     contextLength: lm.contextLength,
     kvLayers: lm.kvLayers,
     stateLayers: lm.stateLayers,
-    weightBytes: weights.mappedBytes,
+    weightBytes: rankBytes.reduce((sum, bytes) => sum + bytes, 0),
+    rankBytes,
     predicts: lm.draft !== undefined,
     unusedTensors: weights.unusedTensors(),
   };

@@ -1,4 +1,4 @@
-import type { Backend } from "../../backend.ts";
+import type { Backend, DeviceGroup } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import { openCheckpoint } from "../../formats/checkpoint.ts";
 import { quote } from "../../formats/quote.ts";
@@ -17,7 +17,7 @@ import { Speculator } from "./speculator.ts";
 
 /** Model that the drafts are for. */
 interface Target extends SessionShape {
-  readonly backend: Backend;
+  readonly backend: Backend | DeviceGroup;
   readonly runner: Runner;
   /** Bytes of the model's weights. */
   readonly weightBytes: number;

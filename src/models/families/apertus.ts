@@ -41,6 +41,7 @@ function loadXieluMlp(
   { hiddenSize, intermediateSize }: DecoderConfig,
   options: XieluOptions,
 ): Block {
+  weights.assertWhole("MLP with xIELU");
   const up = weights.matrix(MLP_NAMES.up, intermediateSize, hiddenSize);
   const down = weights.matrix(MLP_NAMES.down, hiddenSize, intermediateSize);
   return ({ recorder }, x, residual) =>

@@ -60,6 +60,7 @@ export const gemma4: Family = {
         hasDivisors: false,
       }),
     };
+    source.weights.assertWhole("attention");
     const nShared = config.int(["num_kv_shared_layers", "attention.shared_kv_layers"], {
       min: 0,
       max: nLayers - 1,

@@ -125,6 +125,7 @@ function loadSharedMlp(
     const options = { names: SHARED_EXPERTS, intermediateSize: size, outputScale: alpha };
     return loadGatedMlp(weights, c, options);
   }
+  weights.assertWhole("shared MLP");
   const gateUp = weights.matrix(["shared_mlp.input_linear", undefined], 2 * size, hiddenSize);
   const down = weights.matrix(["shared_mlp.output_linear", undefined], hiddenSize, size);
   return ({ recorder }, x, residual) => {

@@ -175,6 +175,7 @@ function loadShortConv(
   { hiddenSize }: DecoderConfig,
   { width, bias, state }: ShortConvParts,
 ): Block {
+  weights.assertWhole("convolutions");
   // Rows: the gate before the convolution, the gate after it, and its input.
   const tensor = weights.tensor(CONV_IN, "weight", [3 * hiddenSize, hiddenSize]);
   const third = (i: number) => ({ tensor, firstRow: i * hiddenSize, nRows: hiddenSize });

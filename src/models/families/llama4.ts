@@ -127,6 +127,7 @@ function loadMixture(
   c: DecoderConfig,
   nExperts: number,
 ): Block {
+  weights.assertWhole("mixture of experts");
   const chosen: Key = ["num_experts_per_tok", "expert_used_count"];
   const topK = config.int(chosen);
   if (topK !== 1) throw config.unsupported(chosen, topK, "1 in this architecture");

@@ -2,11 +2,12 @@
  * Blocks that decoders are built from. Each `load…` function takes the weights of one block from a
  * layer and returns a function that records the block.
  */
-import type { Activation, Recorder, Value, Weight } from "../../backend.ts";
+import type { Activation, MatmulOptions, Recorder, Value, Weight } from "../../backend.ts";
 import type { ForwardPass, LayerKvShape } from "../causal_lm.ts";
 import type { ConfigReader } from "../config/config_reader.ts";
 import type { DecoderConfig } from "../config/decoder_config.ts";
 import type { Rope } from "./rope.ts";
+import { divideHeads, type Rank, rowsOf, type Span } from "../weights/division.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
 /** A block, which maps hidden states to hidden states. */
@@ -165,6 +166,22 @@ function scaleByPosition(recorder: Recorder, q: Value, { logits }: PositionScale
   return recorder.sigmoidGate(q, recorder.addEmbedding(zeros, logits));
 }
 
+/**
+ * Records a product with the columns of a matrix that a rank holds, and the sum over all ranks. The first
+ * rank adds bias and residual.
+ */
+function sumOfRanks(
+  recorder: Recorder,
+  rank: Rank,
+  x: Value,
+  weight: Weight,
+  { bias, alpha, residual }: MatmulOptions,
+): Value {
+  if (rank.count === 1) return recorder.matmul(x, weight, { bias, alpha, residual });
+  const once = rank.index === 0 ? { bias, residual } : {};
+  return recorder.allReduce(recorder.matmul(x, weight, { alpha, ...once }));
+}
+
 /** Loads grouped-query self-attention over KV cache `index` of the model. */
 export function loadAttention(
   weights: WeightLoader,
@@ -172,23 +189,36 @@ export function loadAttention(
   index: number,
   parts: AttentionParts,
 ): Block {
-  const { nHeads, nKvHeads, headDim, hiddenSize } = c;
+  const { headDim, hiddenSize } = c;
   const { names = NAMES, inputSize = hiddenSize } = parts;
-  const qSize = nHeads * headDim;
-  const kvSize = nKvHeads * headDim;
-  const heads = [[Q, qSize], [K, kvSize], [V, kvSize]] as const;
-  const { qkv, gate } = parts.hasOutputGate
-    ? loadGatedQkv(weights, c)
-    : { qkv: loadQkv(weights, heads, inputSize), gate: undefined };
+  const { rank } = weights;
+  if (parts.qkNorm === "all") weights.assertWhole("norm over all heads");
+  if (parts.hasOutputGate) weights.assertWhole("gated attention");
+  if (parts.changeHeads) weights.assertWhole("change of all heads");
+  const own = divideHeads(c.nHeads, c.nKvHeads, rank);
+  const [, nHeads] = own.q;
+  const qSize = c.nHeads * headDim;
+  const kvSize = c.nKvHeads * headDim;
+  const [qRows, kvRows] = [rowsOf(own.q, headDim), rowsOf(own.kv, headDim)];
+  const heads = [[Q, qSize, [qRows]], [K, kvSize, [kvRows]], [V, kvSize, [kvRows]]] as const;
+  const fused = [qRows, rowsOf(own.kv, headDim, qSize), rowsOf(own.kv, headDim, qSize + kvSize)];
+  const { qkv, gate } = parts.hasOutputGate ? loadGatedQkv(weights, c) : {
+    qkv: weights.has(QKV)
+      ? weights.matrix(QKV, qSize + 2 * kvSize, inputSize, fused)
+      : weights.concat(heads, inputSize),
+    gate: undefined,
+  };
   const qkvBias = weights.has(QKV)
-    ? loadBias(weights, QKV, qSize + 2 * kvSize, parts.bias)
+    ? loadBias(weights, QKV, qSize + 2 * kvSize, parts.bias, fused)
     : hasBias(weights, Q, parts.bias)
     ? weights.concatVectors(heads, "bias")
     : undefined;
-  const out = weights.matrix(names.out, hiddenSize, qSize);
+  const out = weights.columns(names.out, hiddenSize, qSize, qRows);
   const outBias = loadBias(weights, names.out, hiddenSize, parts.outputBias);
   const { qNorm, kNorm, rotatedNorm } = loadQkNorms(weights, c, parts.qkNorm, names);
-  const sinks = parts.hasSinks ? weights.vector(SINKS, nHeads, ["", "weight"]) : undefined;
+  const sinks = parts.hasSinks
+    ? weights.vector(SINKS, c.nHeads, ["", "weight"], [own.q])
+    : undefined;
   const { rope, window, softcap } = parts;
 
   const append = (pass: ForwardPass, x: Value): Value => {
@@ -222,7 +252,8 @@ export function loadAttention(
       causal: parts.causal,
     });
     const gated = gate ? recorder.sigmoidGate(mixed, recorder.matmul(x, gate)) : mixed;
-    return recorder.matmul(gated, out, { bias: outBias, alpha: parts.outputScale, residual });
+    const epilogue = { bias: outBias, alpha: parts.outputScale, residual };
+    return sumOfRanks(recorder, rank, gated, out, epilogue);
   };
   return Object.assign(attend, { append });
 }
@@ -251,17 +282,6 @@ function loadQkNorms(
   const ofKeys = weights.backend.readWeight(kNorm, 0, 1);
   const both = weights.backend.readWeight(qNorm, 0, 1).map((weight, i) => weight * ofKeys[i]!);
   return { kNorm: ones(), rotatedNorm: weights.uploadVector(Float32Array.from(both)) };
-}
-
-function loadQkv(
-  weights: WeightLoader,
-  heads: readonly (readonly [TensorName, rows: number])[],
-  hiddenSize: number,
-): Weight {
-  const rows = heads.reduce((sum, [, size]) => sum + size, 0);
-  return weights.has(QKV)
-    ? weights.matrix(QKV, rows, hiddenSize)
-    : weights.concat(heads, hiddenSize);
 }
 
 /**
@@ -331,21 +351,25 @@ export function loadGatedMlp(
   const { hiddenSize } = c;
   const { names = MLP_NAMES, intermediateSize = c.intermediateSize } = parts;
   const { gate, up, down: downName } = names;
+  const { rank } = weights;
   const isFused = names === MLP_NAMES &&
     (weights.isGguf ? !weights.has(gate) : weights.has(GATE_UP));
+  const own = weights.ownColumns(downName, [hiddenSize, intermediateSize]);
+  const fused = [own, rowsOf(own, 1, intermediateSize)];
+  const units = [[gate, intermediateSize, [own]], [up, intermediateSize, [own]]] as const;
   const gateUp = isFused
-    ? weights.matrix(GATE_UP, 2 * intermediateSize, hiddenSize)
-    : weights.concat([[gate, intermediateSize], [up, intermediateSize]], hiddenSize);
+    ? weights.matrix(GATE_UP, 2 * intermediateSize, hiddenSize, fused)
+    : weights.concat(units, hiddenSize);
   const gateUpBias = scaled(
     weights,
     isFused
-      ? loadBias(weights, GATE_UP, 2 * intermediateSize, parts.bias)
+      ? loadBias(weights, GATE_UP, 2 * intermediateSize, parts.bias, fused)
       : hasBias(weights, up, parts.bias)
-      ? weights.concatVectors([[gate, intermediateSize], [up, intermediateSize]], "bias")
+      ? weights.concatVectors(units, "bias")
       : undefined,
     parts.biasScale,
   );
-  const down = weights.matrix(downName, hiddenSize, intermediateSize);
+  const down = weights.columns(downName, hiddenSize, intermediateSize, own);
   const downBias = scaled(
     weights,
     loadBias(weights, downName, hiddenSize, parts.bias),
@@ -354,8 +378,9 @@ export function loadGatedMlp(
   const { activation = c.activation, outputScale } = parts;
   return ({ recorder }, x, residual) => {
     const both = recorder.matmul(x, gateUp, { bias: gateUpBias });
-    const hidden = recorder.glu(both, intermediateSize, activation);
-    return recorder.matmul(hidden, down, { bias: downBias, alpha: outputScale, residual });
+    const hidden = recorder.glu(both, own[1], activation);
+    const epilogue = { bias: downBias, alpha: outputScale, residual };
+    return sumOfRanks(recorder, rank, hidden, down, epilogue);
   };
 }
 
@@ -383,13 +408,15 @@ export function loadPlainMlp(
   { hiddenSize, intermediateSize, activation }: DecoderConfig,
   { bias, names = MLP_NAMES }: PlainMlpParts,
 ): Block {
-  const up = weights.matrix(names.up, intermediateSize, hiddenSize);
-  const upBias = loadBias(weights, names.up, intermediateSize, bias);
-  const down = weights.matrix(names.down, hiddenSize, intermediateSize);
+  const { rank } = weights;
+  const own = weights.ownColumns(names.down, [hiddenSize, intermediateSize]);
+  const up = weights.matrix(names.up, intermediateSize, hiddenSize, [own]);
+  const upBias = loadBias(weights, names.up, intermediateSize, bias, [own]);
+  const down = weights.columns(names.down, hiddenSize, intermediateSize, own);
   const downBias = loadBias(weights, names.down, hiddenSize, bias);
   return ({ recorder }, x, residual) => {
     const hidden = recorder.matmul(x, up, { bias: upBias, activation });
-    return recorder.matmul(hidden, down, { bias: downBias, residual });
+    return sumOfRanks(recorder, rank, hidden, down, { bias: downBias, residual });
   };
 }
 
@@ -402,14 +429,15 @@ export function biasRule(config: ConfigReader, name: string, fallback: boolean):
   return config.boolean([name, undefined], fallback) ? "required" : "none";
 }
 
-/** Loads a bias if the rule and the file provide one. */
+/** Loads a bias, or some of its numbers, if the rule and the file provide one. */
 export function loadBias(
   weights: WeightLoader,
   name: TensorName,
   size: number,
   rule: BiasRule | undefined,
+  spans?: readonly Span[],
 ): Weight | undefined {
-  return hasBias(weights, name, rule) ? weights.vector(name, size, "bias") : undefined;
+  return hasBias(weights, name, rule) ? weights.vector(name, size, "bias", spans) : undefined;
 }
 
 function hasBias(weights: WeightLoader, name: TensorName, rule: BiasRule = "none"): boolean {

@@ -19,6 +19,7 @@ import { loadEagleHead } from "./eagle_head.ts";
 import { type HeadParts, loadEmbedding, loadHead } from "./embedding.ts";
 import { readRope, type Rope } from "./rope.ts";
 import type { RopeLayers } from "../config/rope_parameters.ts";
+import { divideKvHeads } from "../weights/division.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
 /** The norm before attention. */
@@ -217,7 +218,10 @@ export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: Decode
   const finalNorm = loadNorm(weights, parts.finalNorm ?? FINAL_NORM);
   const head = loadHead(source, c, embedding, parts.head);
   const classifier = loadScore(weights, c.hiddenSize);
-  const kvLayers = parts.kvLayers ?? layers.map(() => kvShape(c));
+  const kvLayers = (parts.kvLayers ?? layers.map(() => kvShape(c))).map((layer) => ({
+    ...layer,
+    nKvHeads: divideKvHeads(layer.nKvHeads, weights.rank)[1],
+  }));
   const embed = ({ recorder }: ForwardPass) =>
     recorder.embed(embedding.weight, parts.embeddingScale);
   const { vocabSize } = embedding;

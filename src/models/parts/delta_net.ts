@@ -91,6 +91,7 @@ export function loadDeltaNet(
   d: DeltaNetConfig,
   state: number,
 ): Block {
+  weights.assertWhole("linear attention");
   const { hiddenSize } = c;
   const { nKHeads, nVHeads, kDim, vDim, headOrder } = d;
   const { qkv, z } = loadQkvz(weights, hiddenSize, d);

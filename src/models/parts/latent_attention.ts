@@ -72,6 +72,7 @@ export function loadLatentAttention(
   index: number,
   parts: LatentAttentionParts,
 ): Block {
+  weights.assertWhole("latent attention");
   const { nHeads, hiddenSize } = c;
   const { dims, rope, scale } = parts;
   const { rank, plain, rotated, value } = dims;

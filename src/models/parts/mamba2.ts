@@ -181,6 +181,7 @@ export function loadMamba2(
   m: Mamba2Config,
   parts: Mamba2Parts,
 ): Block {
+  weights.assertWhole("recurrent state");
   const { nHeads, nGroups, dtLimits } = m;
   const { state, gatesAfterNorm = false, outputScale } = parts;
   const { inputScale = 1, factors = [1, 1, 1, 1, 1] } = parts;

@@ -1,4 +1,5 @@
 /** Sparse mixtures of experts. */
+import type { TensorInfo } from "../../formats/tensor_info.ts";
 import type { GatedUnit, MoeRouteOptions, Recorder, Value, Weight } from "../../backend.ts";
 import { type Block, loadGatedMlp, type MlpNames } from "./blocks.ts";
 import type { ConfigReader, Key } from "../config/config_reader.ts";
@@ -8,6 +9,7 @@ import {
   loadStackedBiases,
   loadStackedExperts,
 } from "../weights/stacked_experts.ts";
+import { rowsOf, type Span } from "../weights/division.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
 /**
@@ -97,18 +99,22 @@ export function loadRoutedExperts(
   c: DecoderConfig,
   parts: MoeParts,
 ): RoutedExperts {
-  const { nExperts, intermediateSize, unit = c.activation } = parts;
+  const { nExperts, unit = c.activation } = parts;
   const { choiceBias, choiceBiasShape = [nExperts] } = parts;
   const bias = choiceBias &&
     weights.row(choiceBias, nExperts, choiceBiasShape, ["", "bias"]);
+  const { rank } = weights;
   const { gateUp, gateUpBias, down, downBias } = loadExperts(weights, c.hiddenSize, parts);
 
   return (recorder, logits, x, residual) => {
     const route = recorder.moeRoute(logits, { ...parts, bias });
     const gated = recorder.moeMatmul(x, route, gateUp, nExperts, gateUpBias);
-    const hidden = recorder.glu(gated, intermediateSize, unit);
-    const out = recorder.moeMatmul(hidden, route, down, nExperts, downBias);
-    return recorder.moeCombine(out, route, residual);
+    const hidden = recorder.glu(gated, down.cols, unit);
+    // The first of the ranks that divide the experts adds bias and residual.
+    const isFirst = rank.index === 0;
+    const out = recorder.moeMatmul(hidden, route, down, nExperts, isFirst ? downBias : undefined);
+    const mixed = recorder.moeCombine(out, route, isFirst ? residual : undefined);
+    return rank.count === 1 ? mixed : recorder.allReduce(mixed);
   };
 }
 
@@ -164,7 +170,9 @@ export function loadExperts(
 ): Experts {
   const { nExperts, intermediateSize, hasBias = false } = parts;
   const names = weights.isGguf ? undefined : storedNames(weights, hiddenSize, parts);
+  const { rank } = weights;
   if (names !== undefined && "gateUp" in names) {
+    if (rank.count > 1) return divideStacked(weights, hiddenSize, parts, names);
     const gateUp = { nExperts, rows: 2 * intermediateSize, cols: hiddenSize, ...names };
     const down = { ...gateUp, rows: hiddenSize, cols: intermediateSize, isInterleaved: false };
     const load = (name: string, shape: typeof gateUp, gguf: readonly string[]) => {
@@ -186,6 +194,9 @@ export function loadExperts(
       hiddenSize,
     ]);
     const down = weights.tensor(DOWN_EXPERTS, "weight", [nExperts, hiddenSize, intermediateSize]);
+    if (rank.count > 1) {
+      return divideTensors(weights, gateUp, down, weights.ownColumns(DOWN_EXPERTS, down.shape));
+    }
     const mapped = {
       gateUp: weights.mapWhole(gateUp, hiddenSize),
       gateUpBias: undefined,
@@ -196,9 +207,15 @@ export function loadExperts(
     weights.noteExperts(mapped.down, [[DOWN_EXPERTS[1], hiddenSize]], nExperts);
     return mapped;
   }
+  const own = weights.isGguf
+    ? weights.ownColumns(DOWN_EXPERTS, [nExperts, hiddenSize, intermediateSize])
+    : weights.ownColumns([names?.down.replace("{}", "0"), undefined], [
+      hiddenSize,
+      intermediateSize,
+    ]);
   const gateUpRows = [
-    [[names?.gate, GATE_EXPERTS], intermediateSize],
-    [[names?.up, UP_EXPERTS], intermediateSize],
+    [[names?.gate, GATE_EXPERTS], intermediateSize, [own]],
+    [[names?.up, UP_EXPERTS], intermediateSize, [own]],
   ] as const;
   const downRows = [[[names?.down, "ffn_down_exps"], hiddenSize]] as const;
   const biasOf = (rows: typeof gateUpRows | typeof downRows) =>
@@ -206,8 +223,46 @@ export function loadExperts(
   return {
     gateUp: weights.experts(gateUpRows, nExperts, hiddenSize),
     gateUpBias: biasOf(gateUpRows),
-    down: weights.experts(downRows, nExperts, intermediateSize),
+    down: weights.experts(downRows, nExperts, intermediateSize, own),
     downBias: biasOf(downRows),
+  };
+}
+
+/** Loads a rank's part of experts that a folder stacks. */
+function divideStacked(
+  weights: WeightLoader,
+  hiddenSize: number,
+  { nExperts, intermediateSize, hasBias = false }: MoeParts,
+  names: StackedNames & ExpertLayout,
+): Experts {
+  const isReordered = names.isTransposed || names.isInterleaved ||
+    weights.has([`${names.down}_blocks`, undefined], "");
+  if (isReordered || hasBias) weights.assertWhole("stored layout of experts");
+  const gateUp = weights.tensor([names.gateUp, undefined], "", [
+    nExperts,
+    2 * intermediateSize,
+    hiddenSize,
+  ]);
+  const shape = [nExperts, hiddenSize, intermediateSize];
+  const down = weights.tensor([names.down, undefined], "", shape);
+  const own = weights.ownColumns([names.down, undefined], shape, "");
+  return divideTensors(weights, gateUp, down, own);
+}
+
+/** Loads a rank's part of tensors that stack all experts: its units of gate and up, and its columns. */
+function divideTensors(
+  weights: WeightLoader,
+  gateUp: TensorInfo,
+  down: TensorInfo,
+  own: Span,
+): Experts {
+  const [, hiddenSize = 0, intermediateSize = 0] = down.shape;
+  const units = [own, rowsOf(own, 1, intermediateSize)];
+  return {
+    gateUp: weights.stackedParts(gateUp, units, [0, hiddenSize]),
+    gateUpBias: undefined,
+    down: weights.stackedParts(down, [[0, hiddenSize]], own),
+    downBias: undefined,
   };
 }
 
@@ -259,6 +314,7 @@ export interface PlainExpertParts extends Omit<MoeRouteOptions, "bias"> {
 
 /** Loads experts without gates and without their router. */
 export function loadPlainExperts(weights: WeightLoader, parts: PlainExpertParts): RoutedExperts {
+  weights.assertWhole("experts without gates");
   const { nExperts, intermediateSize, inputSize, choiceBias, names } = parts;
   const bias = weights.row(choiceBias, nExperts, [nExperts], weights.isGguf ? "bias" : "");
   const up = weights.experts([[names.up, intermediateSize]], nExperts, inputSize);

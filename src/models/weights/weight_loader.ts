@@ -3,10 +3,24 @@ import { ForgeError } from "../../errors.ts";
 import { InputFile } from "../../formats/file.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
 import { quote } from "../../formats/quote.ts";
-import { assertComputable, type TensorInfo, type TensorType } from "../../formats/tensor_info.ts";
+import {
+  assertComputable,
+  tensorBytes,
+  type TensorInfo,
+  type TensorType,
+} from "../../formats/tensor_info.ts";
 import type { GgufSink, TensorRows } from "../gguf_rules.ts";
 import type { ModelAdapters } from "./adapters.ts";
 import { withColumnOrder } from "./column_order.ts";
+import {
+  checkColumns,
+  divideColumns,
+  gather,
+  joined,
+  type Rank,
+  type Span,
+  WHOLE,
+} from "./division.ts";
 
 /**
  * Name of one tensor in both formats, without the prefix of its layer and without `.weight`.
@@ -16,6 +30,9 @@ export type TensorName = readonly [huggingFace: string | undefined, gguf: string
 
 /** Suffix of a tensor name: `weight`, `bias` or nothing; a pair if the formats differ. */
 type Suffix = string | readonly [huggingFace: string, gguf: string];
+
+/** A tensor, its rows or numbers, and those of them that are loaded, in order. @default all */
+type Part = readonly [name: TensorName, size: number, spans?: readonly Span[] | undefined];
 
 /** State that the loaders of one checkpoint share. */
 interface Shared {
@@ -27,6 +44,7 @@ interface Shared {
   readonly sink: GgufSink | undefined;
   readonly mapped: { readonly weight: Weight; readonly slices: readonly WeightSlice[] }[];
   readonly adapters?: ModelAdapters | undefined;
+  readonly rank: Rank;
 }
 
 /** Prefixes of tensors in both formats. */
@@ -74,6 +92,7 @@ export class WeightLoader {
     checkpoint: Checkpoint,
     sink?: GgufSink,
     adapters?: ModelAdapters,
+    rank = WHOLE,
   ): WeightLoader {
     const prefixes = { safetensors: DECODER_PREFIX, gguf: "" };
     const shared = {
@@ -82,6 +101,7 @@ export class WeightLoader {
       mapped: [],
       sink,
       adapters,
+      rank,
     };
     return new WeightLoader(backend, checkpoint, prefixes, shared);
   }
@@ -104,9 +124,30 @@ export class WeightLoader {
 
   /** Returns a loader for other files, whose weights count as those of this one. */
   of(checkpoint: Checkpoint): WeightLoader {
-    const { mapped } = this.#shared;
-    const shared = { used: new Set<string>(), layers: new Set<string>(), mapped, sink: undefined };
+    const { mapped, rank } = this.#shared;
+    const names = { used: new Set<string>(), layers: new Set<string>() };
+    const shared = { ...names, mapped, sink: undefined, rank };
     return new WeightLoader(this.backend, checkpoint, { safetensors: "", gguf: "" }, shared);
+  }
+
+  /** The rank of the device among those that divide the model. */
+  get rank(): Rank {
+    return this.#shared.rank;
+  }
+
+  /**
+   * Rejects the division of a model with a part that every rank would compute whole, or wrong.
+   *
+   * @throws {ForgeError} `unsupported`, naming the part
+   */
+  assertWhole(part: string): void {
+    if (this.rank.count === 1) return;
+    throw new ForgeError(
+      "unsupported",
+      `${quote(this.#checkpoint.path)} is a ${quote(this.#checkpoint.modelType)} model, whose ` +
+        `${part} forge does not divide among devices; it runs on one device, or on several with data ` +
+        "parallelism",
+    );
   }
 
   /** Names of the tensors that were not requested. */
@@ -143,7 +184,15 @@ export class WeightLoader {
 
   /** Bytes of the tensors on the device. */
   get mappedBytes(): number {
-    return this.mappedTensors.reduce((total, tensor) => total + tensor.bytes, 0);
+    const bytes = new Map<string, number>();
+    for (const { weight, slices } of this.#shared.mapped) {
+      for (const slice of slices) {
+        const { tensor, firstRow, nRows, columns } = slice;
+        const key = [tensor.file, tensor.name, firstRow, nRows, columns].join("\n");
+        bytes.set(key, sliceBytes(slice, weight.cols));
+      }
+    }
+    return bytes.values().reduce((total, bytes) => total + bytes, 0);
   }
 
   /** Reads all tensors and describes the first one that holds NaN or infinity. */
@@ -184,9 +233,24 @@ export class WeightLoader {
     return this.#require(name, "weight", undefined).shape;
   }
 
-  /** Loads a weight `[rows, cols]`. */
-  matrix(name: TensorName, rows: number, cols: number): Weight {
-    return this.concat([[name, rows]], cols);
+  /** Loads a weight `[rows, cols]`, or some of its rows. */
+  matrix(name: TensorName, rows: number, cols: number, spans?: readonly Span[]): Weight {
+    return this.concat([[name, rows, spans]], cols);
+  }
+
+  /** Loads columns of a weight `[rows, cols]`. */
+  columns(name: TensorName, rows: number, cols: number, columns: Span): Weight {
+    if (columns[1] === cols) return this.matrix(name, rows, cols);
+    const tensor = this.#require(name, "weight", [rows, cols]);
+    const slices = slicesOf(tensor, { spans: [[0, rows]], firstRow: 0, columns }, cols);
+    return this.#map(slices, columns[1]);
+  }
+
+  /** Returns the columns of a weight of this shape that belong to this rank. */
+  ownColumns(name: TensorName, shape: readonly number[], suffix: Suffix = "weight"): Span {
+    const cols = shape.at(-1)!;
+    if (this.rank.count === 1) return [0, cols];
+    return divideColumns(this.#require(name, suffix, shape), cols, this.rank);
   }
 
   /** Loads an embedding `[rows, cols]`, whose adapters change rows instead of products. */
@@ -209,9 +273,14 @@ export class WeightLoader {
   }
 
   /** Loads one weight that holds the rows of several tensors. */
-  concat(parts: readonly (readonly [TensorName, rows: number])[], cols: number): Weight {
-    const slices = parts.map(([name, rows]) => {
-      return { tensor: this.#require(name, "weight", [rows, cols]) };
+  concat(parts: readonly Part[], cols: number): Weight {
+    const slices = parts.flatMap(([name, rows, spans]): WeightSlice[] => {
+      const tensor = this.#require(name, "weight", [rows, cols]);
+      return slicesOf(
+        tensor,
+        { spans: spans ?? [[0, rows]], firstRow: 0, columns: [0, cols] },
+        cols,
+      );
     });
     const weight = this.#map(slices, cols);
     let first = 0;
@@ -226,23 +295,47 @@ export class WeightLoader {
    * Loads the weights of all experts. Each expert holds the rows of the given tensors in order.
    * Folders have a tensor for each expert (`{}` in the name stands for its number); GGUF files
    * stack them.
+   *
+   * @param columns the columns that are loaded. @default all
    */
-  experts(names: readonly (readonly [TensorName, rows: number])[], nExperts: number, cols: number) {
+  experts(
+    names: readonly Part[],
+    nExperts: number,
+    cols: number,
+    columns: Span = [0, cols],
+  ): Weight {
     const slices: WeightSlice[] = [];
     for (let expert = 0; expert < nExperts; expert++) {
-      for (const [[huggingFace, gguf], rows] of names) {
-        if (this.isGguf) {
-          const tensor = this.#require([undefined, gguf], "weight", [nExperts, rows, cols]);
-          slices.push({ tensor, firstRow: expert * rows, nRows: rows });
-        } else {
-          const name = huggingFace?.replace("{}", String(expert));
-          slices.push({ tensor: this.#require([name, undefined], "weight", [rows, cols]) });
-        }
+      for (const [[huggingFace, gguf], rows, spans = [[0, rows] as const]] of names) {
+        const [tensor, firstRow] = this.isGguf
+          ? [this.#require([undefined, gguf], "weight", [nExperts, rows, cols]), expert * rows]
+          : [
+            this.#require([huggingFace?.replace("{}", String(expert)), undefined], "weight", [
+              rows,
+              cols,
+            ]),
+            0,
+          ];
+        slices.push(...slicesOf(tensor, { spans, firstRow, columns }, cols));
       }
     }
-    const weight = this.#map(slices, cols, nExperts);
+    const weight = this.#map(slices, columns[1], nExperts);
     this.noteExperts(weight, names.map(([[, gguf], rows]) => [gguf, rows]), nExperts);
     return weight;
+  }
+
+  /** Loads parts of the weights of experts that one tensor `[nExperts, rows, cols]` stacks. */
+  stackedParts(
+    tensor: TensorInfo,
+    spans: readonly Span[],
+    columns: Span,
+  ): Weight {
+    const [nExperts = 0, rows = 0, cols = 0] = tensor.shape;
+    const slices = Array.from(
+      { length: nExperts },
+      (_, expert) => slicesOf(tensor, { spans, firstRow: expert * rows, columns }, cols),
+    );
+    return this.#map(slices.flat(), columns[1]);
   }
 
   /** Tells the sink which rows of each expert form the tensors of a GGUF file. */
@@ -286,25 +379,35 @@ export class WeightLoader {
    * Loads the biases of stacked experts, `[nExperts, rows]`. Each row holds the biases of the given
    * tensors in order.
    */
-  expertBiases(names: readonly (readonly [TensorName, rows: number])[], nExperts: number): Weight {
-    const total = names.reduce((sum, [, rows]) => sum + rows, 0);
+  expertBiases(names: readonly Part[], nExperts: number): Weight {
+    const parts = names.map(([name, rows, spans = [[0, rows] as const]]) => {
+      const stacked = this.#map([{ tensor: this.#require(name, "bias", [nExperts, rows]) }], rows);
+      return { stacked, spans, size: spans.reduce((sum, [, count]) => sum + count, 0) };
+    });
+    const total = parts.reduce((sum, { size }) => sum + size, 0);
     const values = new Float32Array(nExperts * total);
     let at = 0;
-    for (const [name, rows] of names) {
-      const stacked = this.#map([{ tensor: this.#require(name, "bias", [nExperts, rows]) }], rows);
+    for (const { stacked, spans, size } of parts) {
       for (let expert = 0; expert < nExperts; expert++) {
-        values.set(this.backend.readWeight(stacked, expert, 1), expert * total + at);
+        const own = gather(this.backend.readWeight(stacked, expert, 1), spans);
+        values.set(own, expert * total + at);
       }
-      at += rows;
+      at += size;
     }
     return this.backend.uploadWeight("F32", nExperts, total, new Uint8Array(values.buffer));
   }
 
-  /** Loads a vector as a weight of one row. */
-  vector(name: TensorName, size: number, suffix: Suffix = "weight"): Weight {
+  /** Loads a vector, or some of its numbers, as a weight of one row. */
+  vector(
+    name: TensorName,
+    size: number,
+    suffix: Suffix = "weight",
+    spans: readonly Span[] = [[0, size]],
+  ): Weight {
     const weight = this.#map([{ tensor: this.#require(name, suffix, [size]) }], size);
     this.#noteWhole(name, suffix, weight, [size]);
-    return weight;
+    if (joined(spans)[0]![1] === size) return weight;
+    return this.uploadVector(gather(this.backend.readWeight(weight, 0, 1), spans));
   }
 
   /**
@@ -329,12 +432,9 @@ export class WeightLoader {
   }
 
   /** Loads several vectors as one, end to end. */
-  concatVectors(
-    parts: readonly (readonly [TensorName, size: number])[],
-    suffix: string,
-  ): Weight {
-    const values = parts.flatMap(([name, size]) => {
-      const weight = this.vector(name, size, suffix);
+  concatVectors(parts: readonly Part[], suffix: string): Weight {
+    const values = parts.flatMap(([name, size, spans]) => {
+      const weight = this.vector(name, size, suffix, spans);
       return Array.from(this.backend.readWeight(weight, 0, 1));
     });
     return this.uploadVector(Float32Array.from(values));
@@ -492,6 +592,38 @@ export class WeightLoader {
 
 function withAdapters(weight: Weight, adapters: AdapterWeights | undefined): Weight {
   return weight.adapters === adapters ? weight : { ...weight, adapters };
+}
+
+/** Returns slices of spans of rows, counted from `firstRow`, of a matrix with `cols` columns. */
+function slicesOf(
+  tensor: TensorInfo,
+  { spans, firstRow, columns }: {
+    readonly spans: readonly Span[];
+    readonly firstRow: number;
+    readonly columns: Span;
+  },
+  cols: number,
+): WeightSlice[] {
+  const isWhole = columns[1] === cols;
+  if (!isWhole) checkColumns(tensor, columns);
+  const [[, nRows] = [0, 0]] = joined(spans);
+  if (isWhole && nRows * cols === tensor.shape.reduce((product, size) => product * size, 1)) {
+    return [{ tensor }];
+  }
+  return joined(spans).map(([first, nRows]) => ({
+    tensor,
+    firstRow: firstRow + first,
+    nRows,
+    ...(isWhole ? {} : { columns }),
+  }));
+}
+
+/** Returns the bytes of a slice of a weight with `cols` columns. */
+function sliceBytes({ tensor, nRows }: WeightSlice, cols: number): number {
+  if (nRows === undefined) return tensor.bytes;
+  const bytes = tensorBytes(tensor.type, [nRows, cols]);
+  if (typeof bytes === "string") throw new RangeError(`${tensor.name}: ${bytes}`);
+  return bytes;
 }
 
 /** Bytes compared at a time. */

@@ -26,6 +26,8 @@ export interface FakeDriver {
   readonly nvrtc: string;
   /** For FORGE_CUBLASLT. */
   readonly cublaslt: string;
+  /** For FORGE_NCCL. */
+  readonly nccl: string;
 }
 
 /** Builds the emulated kernels and the stand-ins. */
@@ -44,6 +46,7 @@ export async function buildFakeDriver(options: EmulatorOptions = {}): Promise<Fa
     "test/emulator/fake_options.h",
     "csrc/cuda/driver_api.h",
     "csrc/cuda/cublaslt_api.h",
+    "csrc/cuda/nccl_api.h",
     "csrc/common/float16.h",
   ]);
   const isDriver = (path: string) => !basename(path).startsWith("fake_");
@@ -66,10 +69,12 @@ export async function buildFakeDriver(options: EmulatorOptions = {}): Promise<Fa
     driver,
     nvrtc: await library("fake_nvrtc"),
     cublaslt: await library("fake_cublaslt"),
+    nccl: await library("fake_nccl"),
   };
 }
 
 if (import.meta.main) {
-  const { driver, nvrtc, cublaslt } = await buildFakeDriver();
-  console.log(`FORGE_CUDA_DRIVER=${driver}\nFORGE_NVRTC=${nvrtc}\nFORGE_CUBLASLT=${cublaslt}`);
+  const { driver, nvrtc, cublaslt, nccl } = await buildFakeDriver();
+  const files = { CUDA_DRIVER: driver, NVRTC: nvrtc, CUBLASLT: cublaslt, NCCL: nccl };
+  for (const [name, path] of Object.entries(files)) console.log(`FORGE_${name}=${path}`);
 }

@@ -93,8 +93,8 @@ Deno.test("devices that cannot hold replicas are refused", async () => {
   const refused: [LoadOptions, string][] = [
     [{ device: "cpu", devices: ["cpu"] }, 'give a device ("cpu") or devices, not both'],
     [{ devices: [] }, "0 devices are given; valid is 1 to 64"],
-    [{ devices: ["cpu", "cpu"], dataParallel: 3 }, "3 replicas need as many devices, but 2"],
-    [{ devices: ["cuda:0", "cpu"] }, 'devices are "cuda:0", "cpu"; valid for replicas are'],
+    [{ devices: ["cpu", "cpu"], dataParallel: 3 }, "3 replicas need 3 devices, but 2"],
+    [{ devices: ["cuda:0", "cpu"] }, 'devices are "cuda:0", "cpu"; valid are different'],
     [{ devices: ["cuda:0", "cuda:0"] }, "different GPUs of one kind by their index"],
     [{ devices: ["cuda", "cuda:0"] }, "different GPUs of one kind by their index"],
     [{ devices: ["gpu", "cpu"] }, 'unknown device "gpu"; valid are auto, cpu'],
@@ -102,7 +102,7 @@ Deno.test("devices that cannot hold replicas are refused", async () => {
     [{ device: "cpu", dataParallel: 0 }, "dataParallel is 0; valid is a whole number from 1"],
     [
       { device: "cpu", threads: 2, dataParallel: 3 },
-      "2 threads cannot be divided among 3 replicas; valid is at most 2",
+      "2 threads cannot be divided among 3 devices; valid is at most 2",
     ],
   ];
   for (const [options, message] of refused) {

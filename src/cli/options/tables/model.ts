@@ -2,8 +2,8 @@
 import {
   DEFAULT_CONTEXT,
   MAX_COUNT,
+  MAX_DEVICES,
   MAX_DRAFTED,
-  MAX_REPLICAS,
   MAX_THREADS,
 } from "../../../engine/limits.ts";
 import { QUANTIZED_TYPES } from "../../../formats/quantized.ts";
@@ -32,17 +32,27 @@ export const MODEL_OPTIONS = {
     kind: "text",
     metavar: "LIST",
     group: "Model",
-    help: "a replica of the model on each of these devices, such as cuda:0,cuda:1",
+    help: "devices of the model in place of --device, such as cuda:0,cuda:1; a replica on each",
   },
   dataParallel: {
     flags: "--data-parallel",
     kind: "integer",
     metavar: "N",
     min: 1,
-    max: MAX_REPLICAS,
+    max: MAX_DEVICES,
     group: "Model",
     help: "replicas of the model, on the first N GPUs or on parts of the CPU",
     defaultText: "1, or one on each of --devices",
+  },
+  tensorParallel: {
+    flags: "--tensor-parallel",
+    kind: "integer",
+    metavar: "N",
+    min: 1,
+    max: MAX_DEVICES,
+    group: "Model",
+    help: "devices that divide the model, or each replica of it",
+    defaultText: "1",
   },
   threads: {
     flags: "-t, --threads",

@@ -18,6 +18,7 @@ import {
 } from "../../../support/mixes.ts";
 import { Random } from "../../../support/random.ts";
 import { writeRandomHybrid } from "../../../support/tiny_hybrid.ts";
+import { writeRandomLlama } from "../../../support/tiny_llama.ts";
 import { writeRandomMamba } from "../../../support/tiny_mamba.ts";
 
 for (
@@ -42,6 +43,22 @@ for (
     });
   });
 }
+
+Deno.test("tokens do not depend on other sequences on devices that divide a model", async () => {
+  const options = { maxSequences: 8, cacheTokens: 2 * CACHE };
+  await withRunner(
+    "cpu",
+    options,
+    async (runner, tokenizer) => {
+      const random = new Random("mixes on ranks");
+      for (let round = 0; round < 2; round++) {
+        await checkMix(random, runner, tokenizer, await randomCases(random, runner, tokenizer));
+      }
+    },
+    writeRandomLlama,
+    2,
+  );
+});
 
 for (
   const [name, device, options, rounds] of [

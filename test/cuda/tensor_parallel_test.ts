@@ -1,0 +1,118 @@
+/** A model that emulated GPUs divide: the answers of one, sums in graphs, and failures of one GPU. */
+import {
+  assert,
+  assertEquals,
+  assertMatch,
+  assertRejects,
+  assertStringIncludes,
+} from "@std/assert";
+import { forge, type Outcome } from "../cli/forge.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { writeRandomLlama } from "../support/tiny_llama.ts";
+import {
+  emulatedGpu,
+  emulatedGpuUnavailable,
+  type FakeOptions,
+  runOnEmulatedGpu,
+} from "./emulated_gpu.ts";
+
+const ignore = emulatedGpuUnavailable() !== undefined;
+
+/** Answers a batch file on emulated GPUs. */
+async function answer(
+  flags: readonly string[],
+  options: FakeOptions = {},
+  env: Readonly<Record<string, string>> = {},
+): Promise<Outcome> {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.at("model"));
+  const lines = Array.from({ length: 5 }, (_, i) => {
+    const more = i % 2 === 0 ? { temperature: 0 } : { temperature: 0.8, regex: "[a-z ]+" };
+    const prompt = `prompt ${i} `.repeat(1 + 3 * i);
+    return `${JSON.stringify({ id: i, prompt, raw: true, max_tokens: 6, seed: i, ...more })}\n`;
+  });
+  const input = folder.write("in.jsonl", lines.join(""));
+  const args = ["run", "-m", folder.at("model"), "--batch", input, "--ordered", "--parallel", "2"];
+  return await forge([...args, ...flags], { env: { ...await emulatedGpu(options), ...env } });
+}
+
+function tokensOf({ stdout }: Outcome): unknown[] {
+  return stdout.split("\n").slice(0, -1).map((line) => JSON.parse(line).token_ids);
+}
+
+Deno.test({
+  name: "CUDA: devices that divide a model give the answers of one, with sums in graphs",
+  ignore,
+  fn: async () => {
+    const single = await answer(["--device", "cuda"]);
+    assertEquals([single.code, single.stderr], [0, ""]);
+    for (const [count, architecture] of [[2, 80], [4, 90]] as const) {
+      const flags = ["--device", "cuda", "--tensor-parallel", String(count)];
+      const options = { devices: count, architecture, strict_exit: 1 };
+      const divided = await answer(flags, options, { FORGE_CUDA_TRACE: "1" });
+      assertEquals(divided.code, 0, divided.stderr);
+      assertEquals(tokensOf(divided), tokensOf(single));
+      // Two layers of two sums.
+      assertMatch(divided.stderr, /launches:.* 4xncclAllReduce/);
+      assertMatch(divided.stderr, /^graph for \d+ tokens/m);
+    }
+  },
+});
+
+Deno.test({
+  name: "CUDA: a device that is lost ends a divided model with an error",
+  ignore,
+  fn: async () => {
+    const flags = ["--devices", "cuda:0,cuda:1", "--tensor-parallel", "2"];
+    for (const failing_device of [0, 1]) {
+      const lost = await answer(flags, { devices: 2, lost: 60, failing_device });
+      assertEquals(lost.code, 1, lost.stderr);
+      assertStringIncludes(lost.stderr, "CUDA_ERROR");
+      assert(!lost.stderr.includes("fake NCCL"), lost.stderr);
+    }
+  },
+});
+
+Deno.test({
+  name: "CUDA: division needs NCCL, devices and memory",
+  ignore,
+  fn: async () => {
+    const flags = ["--device", "cuda", "--tensor-parallel", "2"];
+    const none = await answer(flags, { devices: 2 }, { FORGE_NCCL: "none" });
+    assertEquals(none.code, 1);
+    assertStringIncludes(none.stderr, "NCCL");
+    const few = await answer(flags, { devices: 1 });
+    assertEquals(few.code, 2);
+    assertStringIncludes(few.stderr, "1 replica of 2 parts need 2 cuda devices; found 1");
+    // The demo model has 3.6 MB of weights.
+    const { stdout } = await forge(["inspect", "--tensor-parallel", "2", "--json"], {
+      env: await emulatedGpu({ devices: 2 }),
+    });
+    const plans: { weights: number; rank: number }[] = JSON.parse(stdout).replicas;
+    assertEquals(plans.map(({ rank }) => rank), [0, 1]);
+    for (const { weights } of plans) assert(weights < 2.5e6, `${weights} bytes`);
+  },
+});
+
+Deno.test({
+  name: "CUDA: ranks run series of steps, and the stand-in for NCCL reports sums that do not match",
+  ignore,
+  fn: async () => {
+    const program = ["run", "-A", "--no-check", "test/support/check_ranks.ts"];
+    const env = {
+      FORGE_FAKE_CUDA: "devices=2",
+      FORGE_CUDA_TRACE: "1",
+      FORGE_FAKE_NCCL_WAIT_MS: "500",
+    };
+    assertStringIncludes(await runOnEmulatedGpu([...program, "series"], env), ": 4 steps a graph");
+    await runOnEmulatedGpu([...program, "equal sums"], env);
+    for (
+      const [check, message] of [
+        ["different counts", "fake NCCL: sum 2 has "],
+        ["a missing sum", "fake NCCL: rank 0 waits in sum 2 for the ranks 1"],
+      ] as const
+    ) {
+      await assertRejects(() => runOnEmulatedGpu([...program, check], env), Error, message);
+    }
+  },
+});

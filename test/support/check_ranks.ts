@@ -1,0 +1,72 @@
+/**
+ * Sums over two GPUs: series of steps, and mistakes that the stand-in for NCCL reports. Run in a separate
+ * process. The argument is the name of a check below.
+ */
+import { assertEquals } from "@std/assert";
+import { NativeBackend } from "../../ffi/native_backend.ts";
+import { DeviceGroup, type OutputRequest, type StepResult } from "../../src/backend.ts";
+import { openDevice } from "./devices.ts";
+import { randomMatrix } from "./matrix.ts";
+import { Random } from "./random.ts";
+import { limitsOf, outputRow, StepGraph, tokenInputs } from "./step_graph.ts";
+import { f32Weight } from "./weights.ts";
+
+const random = new Random("ranks");
+const ranks = ["0", "1"].map((selector) =>
+  openDevice({ name: `cuda:${selector}`, kind: "cuda", selector })
+);
+NativeBackend.join(ranks);
+
+/** Runs a step on both ranks, each of which sums values of the given widths. */
+async function sum(...widths: readonly (readonly number[])[]): Promise<void> {
+  const inputs = tokenInputs(3);
+  const steps = await Promise.all(ranks.map((rank, i) => {
+    const graph = new StepGraph(rank, rank.record(limitsOf(inputs)));
+    for (const cols of widths[i]!) {
+      graph.recorder.keep(graph.recorder.allReduce(graph.input(randomMatrix(random, 3, cols))));
+    }
+    return graph.recorder.finish();
+  }));
+  await Promise.all(steps.map((step) => step.run(inputs)));
+}
+
+/** Compares runs of several steps with single ones. */
+async function series(): Promise<void> {
+  const vocabulary = 40, cols = 16, nSteps = 11;
+  const group = new DeviceGroup(ranks);
+  const limits = { maxTokens: 2, maxOutputs: 2, maxSequences: 2, maxPages: 1 };
+  const recorder = group.record(limits);
+  for (const own of recorder.ranks) {
+    const graph = new StepGraph(ranks[recorder.ranks.indexOf(own)]!, own);
+    const x = graph.input(randomMatrix(random, vocabulary, cols));
+    const head = graph.weight(f32Weight(randomMatrix(new Random("head"), vocabulary, cols)));
+    own.sample(own.matmul(own.gatherOutputs(own.allReduce(x)), head), 1);
+  }
+  const step = await recorder.finish();
+  const inputsAt = (tokens: readonly number[], position: number) => ({
+    tokens,
+    positions: [position, position],
+    sequences: [0, 1],
+    pageTables: [[0], [1]],
+    outputs: [0, 1].map((row): OutputRequest => outputRow(row, { position })),
+  });
+  const tokenOf = (result: StepResult) => "token" in result ? result.token : -1;
+  const single: number[] = [];
+  for (let i = 0, tokens = [3, 5]; i < nSteps; i++) {
+    tokens = (await step.run(inputsAt(tokens, i))).map(tokenOf);
+    single.push(...tokens);
+  }
+  for (let run = 0; run < 3; run++) {
+    const results = await step.run({ ...inputsAt([3, 5], 0), nSteps });
+    assertEquals(results.map(tokenOf), single);
+  }
+}
+
+const checks: Readonly<Record<string, () => Promise<void>>> = {
+  series,
+  "equal sums": () => sum([8, 4], [8, 4]),
+  "different counts": () => sum([8, 4], [8, 5]),
+  "a missing sum": () => sum([8, 4], [8]),
+};
+await checks[Deno.args[0]!]!();
+for (const rank of ranks) rank.close();

@@ -1,0 +1,105 @@
+/** Tests the division of heads and columns among devices. */
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { ForgeError } from "../../../src/errors.ts";
+import {
+  TENSOR_TYPES,
+  type TensorInfo,
+  type TensorType,
+} from "../../../src/formats/tensor_info.ts";
+import {
+  checkColumns,
+  divideColumns,
+  divideHeads,
+  joined,
+  rowsOf,
+  type Span,
+} from "../../../src/models/weights/division.ts";
+import { Random } from "../../support/random.ts";
+import { computableTypes } from "../../support/weights.ts";
+
+const matrix = (type: TensorType, cols: number): TensorInfo => {
+  return { name: "w", type, shape: [1, cols], file: "f", offset: 0, bytes: 0 };
+};
+
+const ranksOf = (count: number) => Array.from({ length: count }, (_, index) => ({ index, count }));
+
+Deno.test("every query head is on one rank, with the keys and values that it reads", () => {
+  for (const [nHeads, nKvHeads] of [[32, 8], [8, 8], [64, 4], [16, 1], [40, 8], [24, 2]] as const) {
+    for (const count of [1, 2, 4, 8, 16]) {
+      const isShared = count > nKvHeads;
+      if (nHeads % count !== 0 || (isShared ? count % nKvHeads : nKvHeads % count) !== 0) {
+        assertThrows(
+          () => divideHeads(nHeads, nKvHeads, { index: 0, count }),
+          ForgeError,
+          `${count} devices cannot divide attention with ${nHeads} heads, ${nKvHeads} of keys`,
+        );
+        continue;
+      }
+      const heads = ranksOf(count).flatMap((rank) => {
+        const { q, kv } = divideHeads(nHeads, nKvHeads, rank);
+        // A rank maps its own query heads to its own heads of keys and values in equal groups.
+        return Array.from(
+          { length: q[1] },
+          (_, i) => [q[0] + i, kv[0] + Math.floor(i * kv[1] / q[1])],
+        );
+      });
+      const whole = Array.from(
+        { length: nHeads },
+        (_, i) => [i, Math.floor(i * nKvHeads / nHeads)],
+      );
+      assertEquals(heads, whole, `${nHeads} and ${nKvHeads} heads on ${count}`);
+    }
+  }
+});
+
+Deno.test("ranks divide columns along the blocks of every type", () => {
+  const random = new Random("columns");
+  for (const type of computableTypes) {
+    const { blockElements } = TENSOR_TYPES[type];
+    const step = Math.max(8, blockElements);
+    for (const count of [2, 3, 4, 8]) {
+      const cols = step * random.int(count, 5 * count);
+      const tensor = matrix(type, cols);
+      const spans = ranksOf(count).map((rank) => divideColumns(tensor, cols, rank));
+      assertEquals(joined(spans), [[0, cols]]);
+      for (const span of spans) {
+        checkColumns(tensor, span);
+        assertEquals([span[0] % step, span[1] % step], [0, 0], type);
+      }
+      const sizes = spans.map(([, size]) => size);
+      assert(Math.max(...sizes) - Math.min(...sizes) <= step, `${type}: ${sizes}`);
+      const few = step * (count - 1);
+      assertThrows(
+        () => divideColumns(matrix(type, few), few, { index: 0, count }),
+        ForgeError,
+        `${count} devices cannot divide the ${few} columns of the tensor "w" of type ${type}`,
+      );
+    }
+  }
+});
+
+Deno.test("columns inside of a block or in an order of their own are refused", () => {
+  const span: Span = [128, 128];
+  assertThrows(
+    () => checkColumns(matrix("Q4_K", 512), span),
+    ForgeError,
+    'the columns 128 to 256 of the tensor "w" of type Q4_K: its blocks have 256 columns',
+  );
+  const tensor = matrix("Q4_1", 512);
+  checkColumns(tensor, span);
+  const columnOrder = new Uint32Array(512);
+  const packed = {
+    packing: "gptq",
+    groupRows: 1,
+    groupCols: 128,
+    codes: tensor,
+    columnOrder,
+  } as const;
+  assertThrows(() => checkColumns({ ...tensor, packed }, span), ForgeError, "desc_act");
+});
+
+Deno.test("spans of rows", () => {
+  assertEquals(rowsOf([2, 3], 64), [128, 192]);
+  assertEquals(rowsOf([2, 3], 64, 1000), [1128, 192]);
+  assertEquals(joined([[0, 4], [4, 2], [7, 1], [8, 1]]), [[0, 6], [7, 2]]);
+});
