@@ -8,6 +8,7 @@ import { gunzipSync } from "node:zlib";
 import config from "../../../deno.json" with { type: "json" };
 import { runCommand } from "../command.ts";
 import { ForgeError } from "../../../src/errors.ts";
+import { platformName } from "../targets.ts";
 import { DENO_VERSION, libraryPackages, NAME } from "./pack_npm.ts";
 
 /** A file of the release. */
@@ -22,7 +23,7 @@ interface ReleaseOptions {
   readonly folder: string;
   /** Address of the folder that the release is downloaded from, for the installers. */
   readonly address: string;
-  /** Requires the packages of all platforms, and that the version is this tag's. */
+  /** Requires the packages and archives of all platforms, and that the version is this tag's. */
   readonly tag?: string | undefined;
 }
 
@@ -59,6 +60,16 @@ function checkPackages(paths: readonly string[], tag: string | undefined): void 
   if (tag !== undefined && tag !== `v${config.version}`) {
     throw new ForgeError("usage", `the tag is "${tag}", and the version is ${config.version}`);
   }
+}
+
+/** Checks that the folder has an archive for every platform that `install.sh` installs on. */
+function checkArchives(folder: string): void {
+  const platforms = libraryPackages.map(({ platform }) => platform)
+    .filter(({ os }) => os !== "windows");
+  const wanted = new Set(platforms.map((each) => `forge-${platformName(each)}.tar.gz`));
+  for (const path of filesIn(folder, /\.tar\.gz$/)) wanted.delete(basename(path));
+  if (wanted.size === 0) return;
+  throw new ForgeError("not_found", `these archives are missing: ${[...wanted].join(", ")}`);
 }
 
 function sha256(path: string): string {
@@ -124,11 +135,12 @@ function billOfMaterials(files: readonly ReleaseFile[], time: string): unknown {
 /**
  * Prepares a release. Writes `SHA256SUMS`, `sbom.spdx.json`, `install.sh` and `install.ps1`.
  *
- * @throws {ForgeError} `not_found` for a missing package, `usage` for another version
+ * @throws {ForgeError} `not_found` for a missing package or archive, `usage` for another version
  */
 export function prepareRelease({ folder, address, tag }: ReleaseOptions): void {
   const packages = filesIn(join(folder, "npm"), /\.tgz$/);
   checkPackages(packages, tag);
+  if (tag !== undefined) checkArchives(folder);
   const files = [...filesIn(folder, /^forge-\w+-\w+(\.tar\.gz|\.exe)?$/), ...packages]
     .map((path) => ({ path, sha256: sha256(path) }));
   const write = (name: string, text: string) => Deno.writeTextFileSync(join(folder, name), text);

@@ -1,7 +1,12 @@
 /** The installer of releases, against a server on this machine. */
-import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertMatch, assertStringIncludes, assertThrows } from "@std/assert";
 import { join } from "@std/path";
+import config from "../../../deno.json" with { type: "json" };
+import { libraryPackages, NAME } from "../../../ffi/build/release/pack_npm.ts";
+import { prepareRelease } from "../../../ffi/build/release/release.ts";
 import { hostPlatform, platformName } from "../../../ffi/build/targets.ts";
+import { tar } from "../../../ffi/build/tar.ts";
+import { ForgeError } from "../../../src/errors.ts";
 import { ROOT } from "../../support/checkout.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
 import { toolAvailable } from "./fake_tree.ts";
@@ -90,4 +95,26 @@ Deno.test({
       `forge: error: the release has no ${name}.tar.gz\n`,
     ]);
   },
+});
+
+Deno.test("a release of a tag has the packages and the archives of all platforms", async () => {
+  using folder = new TempFolder();
+  Deno.mkdirSync(folder.at("npm"));
+  for (const { name } of [{ name: NAME }, ...libraryPackages]) {
+    const manifest = JSON.stringify({ name, version: config.version });
+    const content = new TextEncoder().encode(manifest);
+    const archive = tar([{ path: "package/package.json", content, executable: false }]);
+    const packed = ReadableStream.from(archive).pipeThrough(new CompressionStream("gzip"));
+    const bytes = new Uint8Array(await new Response(packed).arrayBuffer());
+    folder.write(`npm/${name.replace("@", "").replace("/", "-")}.tgz`, bytes);
+  }
+  folder.write("forge-linux-x86_64.tar.gz", "");
+  folder.write("forge-linux-aarch64.tar.gz", "");
+  const release = { folder: folder.path, address: "https://releases.example" };
+  const prepare = () => prepareRelease({ ...release, tag: `v${config.version}` });
+  assertThrows(prepare, ForgeError, "archives are missing: forge-darwin-aarch64.tar.gz");
+  folder.write("forge-darwin-aarch64.tar.gz", "");
+  prepare();
+  const sums = Deno.readTextFileSync(folder.at("SHA256SUMS")).trim().split("\n");
+  assertEquals(sums.length, 3 + 1 + libraryPackages.length);
 });
