@@ -104,7 +104,13 @@ export const SPEED_LIMITS: readonly SpeedLimit[] = [
   row(
     "grouped_decode_gemm.cu",
     "grouped_decode_gemm<FormatQ4_K, f16, 0>",
-    { inFlight: 22, hops: 2 },
+    { inFlight: 22 },
+    ONE_TOKEN_SHARED,
+  ),
+  row(
+    "grouped_decode_gemm.cu",
+    "gated_grouped_decode_gemm<FormatQ4_K, f16>",
+    { inFlight: 22 },
     ONE_TOKEN_SHARED,
   ),
   row("dequantize.cu", "dequantize<FormatQ4_K, f16>", { inFlight: 28 }),
@@ -178,7 +184,7 @@ export interface LaunchBudget {
 export const LAUNCH_BUDGETS: readonly LaunchBudget[] = [
   { model: "1B", today: 104, goal: 104 },
   { model: "8B", today: 200, goal: 200 },
-  { model: "30B-A3B", today: 584, goal: 488 },
+  { model: "30B-A3B", today: 488, goal: 488 },
 ];
 
 /** Launches with work that may have fewer blocks than an H100 has multiprocessors, with reasons. */

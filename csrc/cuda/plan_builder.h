@@ -24,6 +24,7 @@ using InputNorm = cuda_args::InputNorm<DevicePointer>;
 using ProductRows = cuda_args::ProductRows<DevicePointer>;
 using ProductOperands = cuda_args::ProductOperands<DevicePointer>;
 using Epilogue = cuda_args::Epilogue<DevicePointer>;
+using ExpertPairs = cuda_args::ExpertPairs<DevicePointer>;
 using ColumnSplit = cuda_args::ColumnSplit<DevicePointer>;
 using AttentionArgs = cuda_args::AttentionArgs<DevicePointer>;
 using AttentionOperands = cuda_args::AttentionOperands<DevicePointer>;
@@ -95,8 +96,8 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   std::vector<Product> products_of(const MatmulOp& op, const RmsNormOp* norm) const;
   WeightRows weight_rows(DevicePointer data, uint64_t row_bytes, uint64_t rows,
                          uint64_t cols) const;
-  // Emits one launch for a product computed by matvec and the gated unit after it; returns false
-  // if they cannot be fused.
+  // Emits one launch for a product of decoded tokens and the gated unit after it; returns false if
+  // they cannot be fused.
   bool emit_gated_product(const MatmulOp& op, const RmsNormOp* norm, const RowGroup& rows);
   void emit_matvec(const Product& product, const RowGroup& rows);
   void emit_decode_gemm(const Product& product, const RowGroup& rows);
@@ -140,10 +141,13 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
                                uint32_t tile_tokens);
   ProductOperands grouped_operands(const GroupedProduct& p, const RowGroup& rows,
                                    const ProductRows& x) const;
-  cuda_args::ExpertPairs<DevicePointer> expert_pairs(const GroupedProduct& p,
-                                                     const RouteGroups& groups) const;
+  // Without groups, for kernels that compute one pair a block.
+  ExpertPairs expert_pairs(const GroupedProduct& p, const RouteGroups& groups) const;
   void emit_grouped_matvec(const GroupedProduct& p, const RowGroup& rows);
   void emit_grouped_decode_gemm(const GroupedProduct& p, const RowGroup& rows);
+  // Emits one launch for the product of one token with its experts and the gated unit after it;
+  // returns false if they cannot be fused.
+  bool emit_gated_grouped_product(const MoeMatmulOp& op, const GroupedProduct& p);
   void emit_grouped_gemm(const GroupedProduct& p, const RowGroup& rows);
 
   AttentionArgs attention_args(const AttentionOp& op) const;

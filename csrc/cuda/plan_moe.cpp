@@ -32,14 +32,15 @@ const PlanBuilder::RouteGroups& PlanBuilder::groups_of(const GroupedProduct& p,
 }
 
 void PlanBuilder::emit(const MoeMatmulOp& op) {
-  emit(GroupedProduct{.name = "moe_matmul",
-                      .out = op.out,
-                      .x = op.x,
-                      .route = op.route,
-                      .weight = cuda_weight(*op.weight),
-                      .bias = floats_of(op.bias),
-                      .n_experts = op.n_experts,
-                      .top_k = cols(op.route) / 2});
+  const GroupedProduct product{.name = "moe_matmul",
+                               .out = op.out,
+                               .x = op.x,
+                               .route = op.route,
+                               .weight = cuda_weight(*op.weight),
+                               .bias = floats_of(op.bias),
+                               .n_experts = op.n_experts,
+                               .top_k = cols(op.route) / 2};
+  if (!emit_gated_grouped_product(op, product)) emit(product);
 }
 
 void PlanBuilder::emit(const HeadMatmulOp& op) {
@@ -70,11 +71,11 @@ ProductOperands PlanBuilder::grouped_operands(const GroupedProduct& p, const Row
           .set = rows.set};
 }
 
-cuda_args::ExpertPairs<DevicePointer> PlanBuilder::expert_pairs(const GroupedProduct& p,
-                                                                const RouteGroups& groups) const {
+ExpertPairs PlanBuilder::expert_pairs(const GroupedProduct& p, const RouteGroups& groups) const {
   return {.tiles = groups.tiles,
           .n_tiles = groups.n_tiles,
           .pairs = groups.pairs,
+          .route = value(p.route),
           .bias = p.bias,
           .top_k = p.top_k,
           .x_shared = pieces_of(p) == 1};
@@ -100,11 +101,35 @@ void PlanBuilder::emit_grouped_decode_gemm(const GroupedProduct& p, const RowGro
   const ProductTile tile = expert_tile(std::min(rows.max_rows, 8u), n_cols, weight_format(type));
   begin_half_rows();
   const ProductRows x = decode_rows(type, float_rows(value(p.x)), n_cols, rows, tile, pieces_of(p));
-  const RouteGroups& groups = groups_of(p, rows, tile.tokens);
+  // The pairs of one token need no sorting: each has a block of its own.
+  const bool is_sorted = tile.token_tiles > 0;
+  const RouteGroups groups = is_sorted ? groups_of(p, rows, tile.tokens) : RouteGroups{};
   const ProductOperands operands = grouped_operands(p, rows, x);
-  const Grid grid{divide_up(operands.weight.rows, tile.rows), groups.max_tiles};
+  const Grid grid{divide_up(operands.weight.rows, tile.rows),
+                  is_sorted ? groups.max_tiles : rows.max_rows * p.top_k};
   launch("grouped_decode_gemm.cu", decode_instance("grouped_decode_gemm", type, tile), grid, 256,
          tile.shared_bytes, operands, expert_pairs(p, groups));
+}
+
+bool PlanBuilder::emit_gated_grouped_product(const MoeMatmulOp& op, const GroupedProduct& p) {
+  const auto [all, decode, prefill] = row_groups(op.x);
+  const auto* glu = device_.device().fuses_operations() ? next_op<GluOp>() : nullptr;
+  if (!glu || glu->x != op.out || !program_.is_read_once(op.out)) return false;
+  const WeightType type = unified(p.weight).type;
+  const WeightFormat format = weight_format(type);
+  if (prefill.max_rows > 0 || type == WeightType::F32 || format.is_generic) return false;
+  const auto n_cols = static_cast<uint32_t>(p.weight.cols);
+  const ProductTile tile = expert_tile(decode.max_rows, n_cols, format);
+  if (tile.token_tiles > 0 || p.weight.rows != 2 * uint64_t{glu->width} * p.n_experts) return false;
+  // The result is planned to live after x, so it may have the same memory.
+  if (!are_apart(program_, values_, glu->out, op.x)) return false;
+  ProductOperands operands = grouped_operands(p, decode, float_rows(value(p.x)));
+  operands.out = value(glu->out);
+  const Grid grid{divide_up(glu->width, tile.rows / 2), decode.max_rows * p.top_k};
+  launch("grouped_decode_gemm.cu", half_instance("gated_grouped_decode_gemm", type), grid, 256,
+         tile.shared_bytes, operands, expert_pairs(p, {}), glu->unit);
+  ++op_index_;
+  return true;
 }
 
 void PlanBuilder::emit_grouped_gemm(const GroupedProduct& p, const RowGroup& rows) {

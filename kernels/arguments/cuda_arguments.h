@@ -57,12 +57,13 @@ KERNEL_STRUCT(Epilogue,
               READS(float) bias; READS(float) residual; float alpha; u32 activation;
               u32 out_stride;)
 
-// The pairs of a product with experts, sorted by moe_group or head_groups. The weight has as many
-// rows for each expert as WeightRows says, and bias [experts, rows] may be null. x_shared: 1 if x has
-// a row per token, 0 if it has one per pair.
+// The pairs of a product with experts: tiles of them, sorted by moe_group or head_groups, or, for
+// kernels that compute one pair a block, the route of moe_route, null if every token takes all
+// heads. The weight has as many rows for each expert as WeightRows says, and bias [experts, rows] may
+// be null. x_shared: 1 if x has a row per token, 0 if it has one per pair.
 KERNEL_STRUCT(ExpertPairs,
-              READS(MoeTile) tiles; READS(u32) n_tiles; READS(u32) pairs; READS(float) bias;
-              u32 top_k; u32 x_shared;)
+              READS(MoeTile) tiles; READS(u32) n_tiles; READS(u32) pairs; READS(float) route;
+              READS(float) bias; u32 top_k; u32 x_shared;)
 
 // Memory of the blocks of decode_gemm that divide the columns of a tile among themselves: partial
 // [tiles, blocks, tokens, rows + 4], arrivals [tiles], all 0 before and after.

@@ -210,6 +210,16 @@ struct TileSums {
   }
 };
 
+// The tile of a gated product, whose weight has `width` rows of the gate and as many of `up`: of
+// each 16 rows, eight are rows of the gate and eight the matching rows of `up`. Returns the row of the
+// weight that is row i of the tile, given its first output; rows beyond the last repeat the last.
+DEVICE u32 gated_row(u32 first, u32 i, u32 width) {
+  const u32 row = min(first + i / 16 * 8 + i % 8, width - 1);
+  return i / 8 % 2 == 0 ? row : width + row;
+}
+// The row of the tile with the gate of output i; that of `up` comes eight rows later.
+DEVICE u32 gate_in_tile(u32 i) { return i / 8 * 16 + i % 8; }
+
 // The product of a block: `begin` requests the first weights, `multiply` needs x.
 template <class F, class T, u32 token_tiles>
 struct DecodeProduct {

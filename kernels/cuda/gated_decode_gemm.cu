@@ -7,8 +7,7 @@
 //   moves: the weight, once per tile of tokens; the intermediate of decode_gemm and glu, 16 bytes
 //   per output, stays in shared memory
 //
-// Every sum is that of decode_gemm.cu: of the 16 rows of a tile, eight are rows of the gate and
-// eight the matching rows of `up`.
+// Every sum is that of decode_gemm.cu.
 
 #include "decode_gemm.cuh"
 
@@ -19,15 +18,10 @@ __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
   DYNAMIC_SHARED(uint4, memory);
   const u32 first = blockIdx.y * kOutputs, width = a.weight.rows / 2;
   multiply_tile<F, T, token_tiles>(
-      memory, a, split,
-      [&](u32 i) {
-        const u32 row = min(first + i / 16 * 8 + i % 8, width - 1);
-        return i / 8 % 2 == 0 ? row : width + row;
-      },
-      kOutputs,
+      memory, a, split, [&](u32 i) { return gated_row(first, i, width); }, kOutputs,
       [&](u32 i, u32 token, auto sum_of) {
         if (first + i >= width) return;
-        const u32 gate = i / 8 * 16 + i % 8;
+        const u32 gate = gate_in_tile(i);
         a.out[u64(token) * width + first + i] = gated_unit(unit, sum_of(gate), sum_of(gate + 8));
       });
 }

@@ -1,52 +1,120 @@
 // Products of decoded tokens with the chosen experts: out[pair] = x of the pair's token (or of the
-// pair itself) times the expert's block of the weight, plus its bias.
+// pair itself) times the expert's block of the weight, plus its bias; gated_grouped_decode_gemm
+// applies the gated unit to it in the same launch.
 //
-//   x: for one pair a tile [.., cols] F32 when x_shared, else [.. * top_k, cols]; for several
+//   x: for one pair a block [.., cols] F32 when x_shared, else [.. * top_k, cols]; for several
 //   converted to T, with top_k rows for each token unless x_shared
-//   out [.. * top_k, rows] F32: pairs as in moe.cuh, as many a tile as a block has tokens
-//   grid: (rows / 32, maximum number of tiles); block 256; dynamic shared as in decode_gemm.cu
+//   out [.. * top_k, rows] F32, or, of gated products, [.. * top_k, rows / 2]; an expert's block is
+//   then the rows of its gate, followed by those of `up`
+//   grid: (rows / 32, pairs for one a block, else the maximum number of tiles); block 256; dynamic
+//   shared as in decode_gemm.cu
 //   moves: the weights of the chosen experts, once per tile of an expert
 //
 // The method is that of decode_gemm.cuh.
 
+#include "activation.cuh"
 #include "decode_gemm.cuh"
 #include "moe.cuh"
+
+// The pairs of a block, which have one expert: those of a tile, numbered as in moe.cuh.
+template <bool one>
+struct BlockPairs {
+  const RowSet& set;
+  const ExpertPairs& e;
+  u32 first = 0;
+
+  // Returns their number; 0 beyond the last tile.
+  DEVICE_MEMBER u32 begin() {
+    if (blockIdx.y >= *e.n_tiles) return 0;
+    const MoeTile tile = e.tiles[blockIdx.y];
+    first = tile.first;
+    return tile.count;
+  }
+  DEVICE_MEMBER u32 expert() const { return e.tiles[blockIdx.y].expert; }
+  DEVICE_MEMBER u32 at(u32 i) const { return e.pairs[first + i]; }
+};
+// One pair a block, in the order of the pairs, which needs no sorting.
+template <>
+struct BlockPairs<true> {
+  const RowSet& set;
+  const ExpertPairs& e;
+
+  DEVICE_MEMBER u32 begin() const { return blockIdx.y < *set.count * e.top_k; }
+  DEVICE_MEMBER u32 expert() const {
+    const u32 k = blockIdx.y % e.top_k;
+    if (e.route == nullptr) return k;
+    return u32(e.route[u64(row_of_set(set, blockIdx.y / e.top_k)) * 2 * e.top_k + k]);
+  }
+  DEVICE_MEMBER u32 at(u32) const { return blockIdx.y; }
+};
+
+// Calls store(i, pairs, pair, product_of) for i = 0 .. outputs - 1 and each pair of the block, where
+// product_of(r) is the product with row r of the tile. row_of as in DecodeProduct, of the expert.
+template <class F, class T, u32 token_tiles, class RowOf, class Store>
+DEVICE void multiply_pairs(void* memory, const ProductOperands& a, const ExpertPairs& e,
+                           RowOf row_of, u32 outputs, Store store) {
+  using Tile = DecodeTile<token_tiles>;
+  BlockPairs<Tile::kOne> pairs{a.set, e};
+  const u32 count = pairs.begin();
+  if (count == 0) return;
+  DecodeProduct<F, T, token_tiles> product(rows_of_expert(a.weight, pairs.expert()), row_of);
+  product.request();
+
+  TileSums<token_tiles> sums;
+  if constexpr (Tile::kOne) {
+    const u64 row = x_row_of_pair(a.set, e, pairs.at(0));
+    sums = product.multiply_row(
+        memory, static_cast<const float*>(a.x.data) + row * a.weight.cols, a.x.norm);
+  } else {
+    sums = product.multiply_rows(memory, count, a.x.padded_cols, [&](u32 i) {
+      return static_cast<const T*>(a.x.data) +
+             u64(converted_row_of_pair(e, pairs.at(i))) * a.x.padded_cols;
+    });
+  }
+  for (u32 i = threadIdx.x; i < outputs * count; i += kThreads) {
+    const u32 token = i / outputs, pair = pairs.at(token);
+    const float scale = Tile::kOne ? sums.scale : a.x.scale[converted_row_of_pair(e, pair)];
+    // The expert is read again where it is needed, because the loop above needs its register.
+    store(i % outputs, pairs, pair, [&](u32 row) { return sums.at(row, token) * scale; });
+  }
+}
 
 template <class F, class T, u32 token_tiles>
 __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
     grouped_decode_gemm(ProductOperands a, ExpertPairs e) {
   wait_for_previous_kernel();
-  using Tile = DecodeTile<token_tiles>;
+  constexpr u32 kRows = DecodeTile<token_tiles>::kRows;
   DYNAMIC_SHARED(uint4, memory);
-  if (blockIdx.y >= *e.n_tiles) return;
-  const MoeTile tile = e.tiles[blockIdx.y];
-  const u32 first_row = blockIdx.x * Tile::kRows, rows = a.weight.rows;
-  const u32* own = e.pairs + tile.first;
-  DecodeProduct<F, T, token_tiles> product(
-      rows_of_expert(a.weight, tile.expert),
-      [&](u32 i) { return min(first_row + i, rows - 1); });
-  product.request();
+  const u32 first = blockIdx.x * kRows, rows = a.weight.rows;
+  multiply_pairs<F, T, token_tiles>(
+      memory, a, e, [&](u32 i) { return min(first + i, rows - 1); }, kRows,
+      [&](u32 i, const auto& pairs, u32 pair, auto product_of) {
+        if (first + i >= rows) return;
+        store_of_pair(a, e, pairs.expert(), pair, first + i, product_of(i));
+      });
+}
 
-  TileSums<token_tiles> sums;
-  if constexpr (Tile::kOne) {
-    const u64 row = x_row_of_pair(a.set, e, own[0]);
-    sums = product.multiply_row(
-        memory, static_cast<const float*>(a.x.data) + row * a.weight.cols, a.x.norm);
-  } else {
-    sums = product.multiply_rows(memory, tile.count, a.x.padded_cols, [&](u32 i) {
-      return static_cast<const T*>(a.x.data) +
-             u64(converted_row_of_pair(e, own[i])) * a.x.padded_cols;
-    });
-  }
-  for (u32 i = threadIdx.x; i < Tile::kRows * tile.count; i += kThreads) {
-    const u32 row = i % Tile::kRows, token = i / Tile::kRows;
-    if (first_row + row >= rows) continue;
-    const float scale =
-        Tile::kOne ? sums.scale : a.x.scale[converted_row_of_pair(e, own[token])];
-    // The expert is read again, because the loop above needs its register.
-    store_of_pair(a, e, e.tiles[blockIdx.y].expert, own[token], first_row + row,
-                  sums.at(row, token) * scale);
-  }
+template <class F, class T>
+__global__ void __launch_bounds__(kThreads, kResident<F, 0>)
+    gated_grouped_decode_gemm(ProductOperands a, ExpertPairs e, u32 unit) {
+  wait_for_previous_kernel();
+  constexpr u32 kOutputs = DecodeTile<0>::kRows / 2;
+  DYNAMIC_SHARED(uint4, memory);
+  const u32 first = blockIdx.x * kOutputs, width = a.weight.rows / 2;
+  multiply_pairs<F, T, 0>(
+      memory, a, e, [&](u32 i) { return gated_row(first, i, width); }, kOutputs,
+      [&](u32 i, const auto& pairs, u32 pair, auto product_of) {
+        if (first + i >= width) return;
+        const u32 at = gate_in_tile(i);
+        float gate = product_of(at), up = product_of(at + 8);
+        if (e.bias != nullptr) {
+          const float* bias = e.bias + u64(pairs.expert()) * 2 * width + first + i;
+          gate += bias[0];
+          up += bias[width];
+        }
+        a.out[out_row_of_pair(a.set, pair, e.top_k) * width + first + i] =
+            gated_unit(unit, gate, up);
+      });
 }
 
 INSTANCE(grouped_decode_gemm<FormatF16, f16, 0>)
@@ -101,3 +169,10 @@ INSTANCE(grouped_decode_gemm<Blocks<39>, bf16, 0>)
 INSTANCE(grouped_decode_gemm<Blocks<39>, bf16, 1>)
 INSTANCE(grouped_decode_gemm<Blocks<257>, f16, 0>)
 INSTANCE(grouped_decode_gemm<Blocks<257>, f16, 1>)
+INSTANCE(gated_grouped_decode_gemm<FormatF16, f16>)
+INSTANCE(gated_grouped_decode_gemm<FormatBF16, bf16>)
+INSTANCE(gated_grouped_decode_gemm<FormatQ8_0, f16>)
+INSTANCE(gated_grouped_decode_gemm<FormatFP8, f16>)
+INSTANCE(gated_grouped_decode_gemm<FormatQ4_0, f16>)
+INSTANCE(gated_grouped_decode_gemm<FormatQ4_K, f16>)
+INSTANCE(gated_grouped_decode_gemm<FormatQ6_K, f16>)

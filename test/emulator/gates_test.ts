@@ -27,6 +27,7 @@ function representative(instance: string): boolean {
 const occupancies: readonly (readonly [RegExp, threads: number, blocks: number])[] = [
   [/^(grouped_)?matvec<[12]>/, 256, 2],
   [/^(grouped_)?matvec</, 256, 1],
+  [/^gated_grouped_decode_gemm</, 256, 2],
   [/^(gated_|grouped_)?decode_gemm<Format\w+, \w+, [01]>/, 256, 2],
   [/^(grouped_)?decode_gemm</, 256, 1],
   [/^(grouped_)?gemm</, 256, 2],

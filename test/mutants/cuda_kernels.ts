@@ -91,12 +91,13 @@ const GROUPED: KernelCheck = {
     "grouped_matvec_of_many_tokens",
     "grouped_products_of_listed_tokens",
     "grouped_products_of_rows_beyond_4_gib",
+    "gated_grouped_decode_gemm_is_grouped_decode_gemm_and_glu",
   ],
   kernels: [
     ...["grouped_decode_gemm.cu", "grouped_matvec.cu", "grouped_gemm.cu", "convert_rows.cu"],
-    ...["moe_group.cu", "moe_route.cu", "repack_rows.cu"],
+    ...["moe_group.cu", "moe_route.cu", "repack_rows.cu", "glu.cu"],
   ],
-  instances: "Format|matvec|rows<|moe",
+  instances: "Format|matvec|rows<|moe|glu",
 };
 const GROUPS: KernelCheck = {
   kernelTests: [
@@ -309,7 +310,7 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     GATED,
     [
       "pairs-of-a-gated-unit",
-      "gated_decode_gemm.cu",
+      "decode_gemm.cuh",
       "const u32 row = min(first + i / 16 * 8 + i % 8, width - 1);",
       "const u32 row = min(first + i / 16 * 8 + i % 8, width);",
     ],
@@ -387,8 +388,20 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     [
       "rows-past-an-expert",
       "grouped_decode_gemm.cu",
-      "if (first_row + row >= rows) continue;",
+      "if (first + i >= rows) return;",
       "",
+    ],
+    [
+      "bias-of-up",
+      "grouped_decode_gemm.cu",
+      "up += bias[width];",
+      "up += bias[0];",
+    ],
+    [
+      "pair-of-a-listed-token",
+      "grouped_decode_gemm.cu",
+      "row_of_set(set, blockIdx.y / e.top_k)",
+      "(blockIdx.y / e.top_k)",
     ],
   ),
   ...group(

@@ -59,6 +59,7 @@ GroupedMatvec GroupedInputs::product(Buffer<float>& out, const Groups& groups,
           .n_tiles = groups.n_tiles.data(),
           .pairs = groups.pairs.data(),
           .max_tiles = static_cast<u32>(groups.tiles.size()),
+          .route = routes.data(),
           .bias = has_bias ? bias.data() : nullptr,
           .at_once = 4,
           .split = 2};

@@ -185,6 +185,7 @@ void check_product(const WeightKind& kind, u32 tokens, u32 at_once, bool shared)
                        .n_tiles = g.n_tiles.data(),
                        .pairs = g.pairs.data(),
                        .max_tiles = static_cast<u32>(g.tiles.size()),
+                       .route = routes.data(),
                        .bias = bias.data(),
                        .at_once = at_once,
                        .split = 2});

@@ -97,6 +97,7 @@ struct GroupedMatvec {
   const MoeTile* tiles;
   const u32 *n_tiles, *pairs;
   u32 max_tiles;
+  const float* route;  // of which CUDA reads the experts if at_once is 1
   const float* bias;
   u32 at_once, split;
 };

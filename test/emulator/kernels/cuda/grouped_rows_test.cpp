@@ -85,6 +85,7 @@ TEST(grouped_products_of_rows_beyond_4_gib) {
       op.x = own_x;
       op.weight = &own_weight;
       op.at_once = at_once;
+      op.route = own_routes.data();
       launch_grouped_matvec(op, set);
     };
     Buffer<float> expected(s.tokens * s.top_k * s.rows);
@@ -120,6 +121,44 @@ TEST(grouped_products_of_listed_tokens) {
       multiply(out, some);
       for (u32 i = 0; i < out.size(); ++i) {
         const bool is_listed = i / s.rows / s.top_k % 3 != 1;
+        EXPECT(is_listed ? out[i] == expected[i] : std::isnan(out[i]));
+      }
+    }
+  }
+}
+
+// A weight of the gates and `up` of all experts, for all tokens of a step or a list of them.
+TEST(gated_grouped_decode_gemm_is_grouped_decode_gemm_and_glu) {
+  for (int k = 0; k < kHalfKinds; ++k) {
+    Random random(static_cast<u64>(k));
+    const u32 width = 19 + k, top_k = 3;
+    const GroupedShape s = {.tokens = 5,
+                            .n_experts = 7,
+                            .top_k = top_k,
+                            .rows = 2 * width,
+                            .cols = k == 0 ? 84u : 512u,
+                            .shared = k % 2 == 0};
+    const GroupedInputs in(random, half_kinds[k], s, s.n_experts);
+    const Buffer<u32> everyone = {s.tokens}, list = {4, 1, 0}, three = {3};
+    for (const bool is_list : {false, true}) {
+      const RowSet set = {is_list ? three.data() : everyone.data(),
+                          is_list ? list.data() : nullptr};
+      const Groups groups = group(in.routes, set, s, 1, 1);
+      const bool has_bias = !is_list;
+      const u32 unit = is_list ? 1 : 4;
+      Buffer<float> product(s.tokens * top_k * s.rows), out(s.tokens * top_k * width);
+      GroupedMatvec op = in.product(product, groups, has_bias);
+      op.at_once = 1;
+      launch_grouped_matvec(op, set);
+      op.out = out.data();
+      launch_gated_grouped(op, set, unit);
+      Buffer<float> expected(out.size());
+      launch<Glu>(s.tokens,
+                  {.out = expected.data(), .x = product.data(), .n_rows = everyone.data()},
+                  {.out_cols = top_k * width, .width = width, .unit = unit});
+      for (u32 i = 0; i < out.size(); ++i) {
+        const u32 token = i / (top_k * width);
+        const bool is_listed = !is_list || token == 0 || token == 1 || token == 4;
         EXPECT(is_listed ? out[i] == expected[i] : std::isnan(out[i]));
       }
     }

@@ -64,5 +64,7 @@ void launch_moe_group(const PairGroups& op, const RowSet& set, u32 warps);
 // that is not 1, for decoded tokens; 64 for gemm.
 void launch_grouped_matvec(const GroupedMatvec& op, const RowSet& set);
 void launch_grouped_gemm(const GroupedMatvec& op, const RowSet& set, u32 max_tokens);
+// The gated unit of such a product, of one pair a block.
+void launch_gated_grouped(const GroupedMatvec& op, const RowSet& set, u32 unit);
 
 }  // namespace kernel_test

@@ -48,6 +48,7 @@ cuda_args::ExpertPairs<const void*> expert_pairs(const GroupedMatvec& op) {
   return {.tiles = op.tiles,
           .n_tiles = op.n_tiles,
           .pairs = op.pairs,
+          .route = op.route,
           .bias = op.bias,
           .top_k = op.top_k,
           .x_shared = op.x_shared};
@@ -198,11 +199,21 @@ void launch_grouped_matvec(const GroupedMatvec& op, const RowSet& set) {
   const DecodeTile tile = decode_tile(w, std::min(op.at_once, 2u));
   const HalfRows half =
       convert_rows(w, op.x, {count.data(), set.list}, tokens, op.x_shared ? 1 : op.top_k);
-  const ProductRows x = tile.token_tiles == 0 ? float_rows(op.x) : half.rows();
+  const bool is_one = tile.token_tiles == 0;
   launch(decode_instance("grouped_decode_gemm", w, tile),
          {{blocks_for(op.expert_rows, tile.rows), op.max_tiles}, {256}, tile.shared},
-         operands(op, x, set), expert_pairs(op));
+         operands(op, is_one ? float_rows(op.x) : half.rows(), {count.data(), set.list}),
+         expert_pairs(op));
 }
+
+void launch_gated_grouped(const GroupedMatvec& op, const RowSet& set, u32 unit) {
+  const DeviceWeight& w = *op.weight;
+  const DecodeTile tile = decode_tile(w, 1);
+  launch("gated_grouped_decode_gemm<" + w.format + ", " + half_of(w) + ">",
+         {{blocks_for(op.expert_rows / 2, tile.rows / 2), op.max_tiles}, {256}, tile.shared},
+         operands(op, float_rows(op.x), set), expert_pairs(op), unit);
+}
+
 void launch(const GroupedMatvec& op) { launch_grouped_matvec(op, {nullptr, nullptr}); }
 
 void launch_grouped_gemm(const GroupedMatvec& op, const RowSet& set, u32 max_tokens) {
