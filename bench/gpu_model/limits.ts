@@ -81,6 +81,9 @@ function decodeShared(tokenTiles: number): number {
   return tokenTiles * 8 * 256 * 4 * (tokenTiles >= 4 ? 2 : 3);
 }
 
+/** Of gated_decode_gemm for 32 tokens and 128 rows. */
+const GATED_SHARED = 67584;
+
 /** Measures without an entry meet their goal. */
 export const SPEED_LIMITS: readonly SpeedLimit[] = [
   row("matvec.cu", "matvec<1>", { hops: 2 }),
@@ -100,6 +103,19 @@ export const SPEED_LIMITS: readonly SpeedLimit[] = [
     "gated_decode_gemm<FormatQ4_K, f16, 0>",
     { inFlight: 22 },
     ONE_TOKEN_SHARED,
+  ),
+  row("gated_decode_gemm.cu", "gated_decode_gemm<FormatBF16, bf16, 4>", {}, GATED_SHARED),
+  row(
+    "gated_decode_gemm.cu",
+    "gated_decode_gemm<FormatQ4_0, f16, 4>",
+    { inFlight: 25 },
+    GATED_SHARED,
+  ),
+  row(
+    "gated_decode_gemm.cu",
+    "gated_decode_gemm<FormatQ4_K, f16, 4>",
+    { inFlight: 20 },
+    GATED_SHARED,
   ),
   row(
     "grouped_decode_gemm.cu",

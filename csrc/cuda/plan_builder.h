@@ -101,9 +101,12 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   bool emit_gated_product(const MatmulOp& op, const RmsNormOp* norm, const RowGroup& rows);
   void emit_matvec(const Product& product, const RowGroup& rows);
   void emit_decode_gemm(const Product& product, const RowGroup& rows);
-  // Tile for a weight, or for experts, which share the columns of a row with no other block.
+  // Tile for a weight, for one with a gated unit, or for experts, which share the columns of a row
+  // with no other block.
   ProductTile product_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
                            const WeightFormat& format) const;
+  ProductTile gated_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
+                         const WeightFormat& format) const;
   ProductTile expert_tile(uint32_t tokens, uint64_t cols, const WeightFormat& format) const;
   ColumnSplit column_split(const ProductTile& tile, const Grid& grid);
   // x as a decode product with this tile reads it: as it is for one token, else as half_rows.

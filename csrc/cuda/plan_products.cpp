@@ -53,7 +53,8 @@ static uint32_t column_splits(uint64_t rows, uint64_t cols, uint32_t multiproces
 //   1    x is rounded by the kernel itself, which saves a launch
 //   8    one tile of the tensor cores; file blocks, whose decoded weights fill the registers, use no
 //        larger one
-//   32   64 rows of the weight share x in shared memory, which smaller devices have for 32 tokens
+//   32   64 rows of the weight share x in shared memory, which smaller devices have for 32 tokens; 128
+//        rows of a gate and `up`
 //   64   and others for twice as many
 ProductTile PlanBuilder::product_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
                                       const WeightFormat& format) const {
@@ -61,6 +62,17 @@ ProductTile PlanBuilder::product_tile(uint32_t tokens, uint64_t rows, uint64_t c
   // The largest part of a row.
   ProductTile tile = expert_tile(tokens, divide_up(divide_up(cols, 128), splits) * 128, format);
   tile.splits = splits;
+  return tile;
+}
+
+// 32 tokens share 128 rows: the weight has many, and x is read less often.
+ProductTile PlanBuilder::gated_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
+                                    const WeightFormat& format) const {
+  ProductTile tile = product_tile(tokens, rows, cols, format);
+  if (tile.token_tiles != 4) return tile;
+  tile.rows = 128;
+  // The sums of four slices take more than the ring.
+  tile.shared_bytes = std::max<uint32_t>(tile.shared_bytes, 16 * tile.tokens * (tile.rows + 4));
   return tile;
 }
 
@@ -153,8 +165,11 @@ bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RmsNormOp* norm,
   const DevicePart& part = weight.device_parts()[0];
   const WeightFormat format = weight_format(part.type);
   if (!weight.is_uniform() || format.is_generic || part.type == WeightType::F32) return false;
-  const ProductTile tile = product_tile(rows.max_rows, 2 * uint64_t{width}, weight.cols, format);
-  if (tile.token_tiles > 1) return false;
+  const ProductTile tile = gated_tile(rows.max_rows, 2 * uint64_t{width}, weight.cols, format);
+  // Multiprocessors without a block would cost more than the launch.
+  if (tile.token_tiles > 1 && divide_up(2 * width, tile.rows) * 4 < 3 * gpu_.multiprocessors) {
+    return false;
+  }
   // The result is planned to live after x, so it may have the same memory.
   if (!are_apart(program_, values_, glu->out, norm ? norm->x : op.x)) return false;
   const WeightRows matrix =

@@ -13,13 +13,13 @@
 template <class F, class T, u32 token_tiles>
 __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
     decode_gemm(ProductOperands a, Epilogue e, ColumnSplit split) {
-  constexpr u32 kRows = DecodeTile<token_tiles>::kRows;
+  using Tile = DecodeTile<token_tiles>;
   DYNAMIC_SHARED(uint4, memory);
-  const u32 first = blockIdx.y * kRows, rows = a.weight.rows;
-  multiply_tile<F, T, token_tiles>(
+  const u32 first = blockIdx.y * Tile::kRows, rows = a.weight.rows;
+  multiply_tile<F, T, Tile>(
       memory, a, split,
       // Rows beyond the last repeat the last; their results are not stored.
-      [&](u32 i) { return min(first + i, rows - 1); }, kRows,
+      [&](u32 i) { return min(first + i, rows - 1); }, Tile::kRows,
       [&](u32 i, u32 token, auto sum_of) {
         if (first + i < rows) store_product(a.out, e, sum_of(i), token, first + i);
       });

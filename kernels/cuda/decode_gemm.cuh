@@ -29,15 +29,15 @@
 
 constexpr u32 kThreads = kRowThreads, kSlices = 4, kRowWarps = 2, kSpan = 128, kSpanUnits = kSpan / 8;
 
-// The tile of a block: 8 * token_tiles tokens, or a single one if token_tiles is 0.
-template <u32 token_tiles>
+// The tile of a block: 8 * token_tiles tokens, or a single one if token_tiles is 0, and row_tiles
+// times 16 rows for each of the warps that share a slice. Many tokens share the weights of more rows,
+// since each block reads all of x.
+template <u32 token_tiles, u32 row_tiles = token_tiles >= 4 ? 2 : 1>
 struct DecodeTile {
   static constexpr bool kOne = token_tiles == 0;
   static constexpr u32 kTokenTiles = kOne ? 1 : token_tiles;
   static constexpr u32 kTokens = kOne ? 1 : 8 * token_tiles;
-  // Many tokens share the weights of 64 rows, since a block reads all of x: less often, the more
-  // rows it has.
-  static constexpr u32 kRowTiles = token_tiles >= 4 ? 2 : 1;
+  static constexpr u32 kRowTiles = row_tiles;
   static constexpr u32 kRows = kRowWarps * 16 * kRowTiles;
   // Spans of x in shared memory, for several tokens.
   static constexpr u32 kSlots = token_tiles >= 4 ? 2 : 3;
@@ -52,10 +52,11 @@ template <class F, u32 token_tiles>
 constexpr u32 kResident = kDecodedByLoad<F> || token_tiles >= 4 ? 1 : 2;
 // Spans of weights in flight: 8 or 16 chunks of 16 bytes a lane, as registers allow. All resident
 // warps together have at least 32 KB in flight, enough for 3.35 TB/s of an H100.
-template <class F, u32 token_tiles>
+template <class F, class Tile>
 constexpr u32 ahead() {
-  constexpr u32 of_span = 2 * DecodeTile<token_tiles>::kRowTiles * kSteps<F>;
-  constexpr u32 chunks = F::kRegisters <= 5 || token_tiles == 4 ? 16 : 8;
+  constexpr u32 of_span = 2 * Tile::kRowTiles * kSteps<F>;
+  constexpr bool has_room = Tile::kTokenTiles == 4 && Tile::kRowTiles == 2;
+  constexpr u32 chunks = F::kRegisters <= 5 || has_room ? 16 : 8;
   return kDecodedByLoad<F> || of_span >= chunks ? 1 : chunks / of_span;
 }
 
@@ -168,9 +169,8 @@ constexpr u32 kMostSplits = 8;
 
 // The products of a block's tile, in shared memory until the block's next barrier, or those of all
 // blocks that share the tile.
-template <u32 token_tiles>
+template <class Tile>
 struct TileSums {
-  using Tile = DecodeTile<token_tiles>;
   static constexpr u32 kPart = Tile::kTokens * Tile::kSumStride;
   const float* slices;  // [kSlices][tokens][kSumStride], in shared memory
   float scale;          // of the single token
@@ -221,11 +221,10 @@ DEVICE u32 gated_row(u32 first, u32 i, u32 width) {
 DEVICE u32 gate_in_tile(u32 i) { return i / 8 * 16 + i % 8; }
 
 // The product of a block: `begin` requests the first weights, `multiply` needs x.
-template <class F, class T, u32 token_tiles>
+template <class F, class T, class Tile>
 struct DecodeProduct {
-  using Tile = DecodeTile<token_tiles>;
   static constexpr u32 kRowTiles = Tile::kRowTiles, kTokenTiles = Tile::kTokenTiles;
-  static constexpr u32 kAhead = ahead<F, token_tiles>();
+  static constexpr u32 kAhead = ahead<F, Tile>();
 
   WeightRing<F, kRowTiles, kAhead> weights;
   SpanRange spans;
@@ -246,8 +245,7 @@ struct DecodeProduct {
   }
 
   // One token, whose row of x is in F32. `memory`: the block's dynamic shared memory.
-  DEVICE_MEMBER TileSums<token_tiles> multiply_row(void* memory, const float* x,
-                                                   const InputNorm& norm) {
+  DEVICE_MEMBER TileSums<Tile> multiply_row(void* memory, const float* x, const InputNorm& norm) {
     uint4* row = static_cast<uint4*>(memory);
     const float scale =
         round_row<F>(T{}, row, x, norm, weights.cols, spans.first_of_block * kSpanUnits,
@@ -266,8 +264,8 @@ struct DecodeProduct {
 
   // `count` tokens, whose rows of T are row_of(0), row_of(1), ..., of padded_cols.
   template <class RowOf>
-  DEVICE_MEMBER TileSums<token_tiles> multiply_rows(void* memory, u32 count, u32 padded_cols,
-                                                    RowOf row_of) {
+  DEVICE_MEMBER TileSums<Tile> multiply_rows(void* memory, u32 count, u32 padded_cols,
+                                             RowOf row_of) {
     constexpr u32 kSlotUnits = Tile::kTokens * kSpanUnits;
     uint4* ring = static_cast<uint4*>(memory) +
                   warp_id() / kRowWarps * Tile::kSlots * kSlotUnits;  // of the slice
@@ -333,7 +331,7 @@ struct DecodeProduct {
   }
 
   // Passes sums through shared memory, so that neighbouring threads store neighbouring rows.
-  static DEVICE_MEMBER TileSums<token_tiles> leave(
+  static DEVICE_MEMBER TileSums<Tile> leave(
       void* memory, const float (&sums)[kRowTiles][kTokenTiles][4], float scale) {
     float* partial = static_cast<float*>(memory);
     const u32 g = lane_id() / 4, t = lane_id() % 4, slice = warp_id() / kRowWarps;
@@ -360,11 +358,10 @@ struct DecodeProduct {
 // The product of a block for its tokens of a set, from blockIdx.x tiles on: calls
 // store(i, row of the token, sum_of) for i = 0 .. outputs - 1 and each token, where sum_of(r) is the
 // product with row r of the tile. Arguments as in DecodeProduct.
-template <class F, class T, u32 token_tiles, class RowOf, class Store>
+template <class F, class T, class Tile, class RowOf, class Store>
 DEVICE void multiply_tile(void* memory, const ProductOperands& a, const ColumnSplit& split,
                           RowOf row_of, u32 outputs, Store store) {
-  using Tile = DecodeTile<token_tiles>;
-  DecodeProduct<F, T, token_tiles> product(a.weight, row_of);
+  DecodeProduct<F, T, Tile> product(a.weight, row_of);
   if constexpr (!kDecodedByLoad<F>) product.request();
   wait_for_previous_kernel();
   const u32 first_token = blockIdx.x * Tile::kTokens, count = *a.set.count;
@@ -372,7 +369,7 @@ DEVICE void multiply_tile(void* memory, const ProductOperands& a, const ColumnSp
   if constexpr (kDecodedByLoad<F>) product.request();
 
   const u32 n_tokens = min(count - first_token, Tile::kTokens);
-  TileSums<token_tiles> sums;
+  TileSums<Tile> sums;
   if constexpr (Tile::kOne) {
     const float* x = static_cast<const float*>(a.x.data);
     sums = product.multiply_row(memory, x + u64(row_of_set(a.set, first_token)) * a.weight.cols,

@@ -14,10 +14,12 @@
 template <class F, class T, u32 token_tiles>
 __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
     gated_decode_gemm(ProductOperands a, u32 unit, ColumnSplit split) {
-  constexpr u32 kOutputs = DecodeTile<token_tiles>::kRows / 2;
+  // Gates and `up` have many rows, of which more share x.
+  using Tile = DecodeTile<token_tiles, token_tiles == 4 ? 4 : token_tiles == 8 ? 2 : 1>;
+  constexpr u32 kOutputs = Tile::kRows / 2;
   DYNAMIC_SHARED(uint4, memory);
   const u32 first = blockIdx.y * kOutputs, width = a.weight.rows / 2;
-  multiply_tile<F, T, token_tiles>(
+  multiply_tile<F, T, Tile>(
       memory, a, split, [&](u32 i) { return gated_row(first, i, width); }, kOutputs,
       [&](u32 i, u32 token, auto sum_of) {
         if (first + i >= width) return;
@@ -28,15 +30,29 @@ __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
 
 INSTANCE(gated_decode_gemm<FormatF16, f16, 0>)
 INSTANCE(gated_decode_gemm<FormatF16, f16, 1>)
+INSTANCE(gated_decode_gemm<FormatF16, f16, 4>)
+INSTANCE(gated_decode_gemm<FormatF16, f16, 8>)
 INSTANCE(gated_decode_gemm<FormatBF16, bf16, 0>)
 INSTANCE(gated_decode_gemm<FormatBF16, bf16, 1>)
+INSTANCE(gated_decode_gemm<FormatBF16, bf16, 4>)
+INSTANCE(gated_decode_gemm<FormatBF16, bf16, 8>)
 INSTANCE(gated_decode_gemm<FormatQ8_0, f16, 0>)
 INSTANCE(gated_decode_gemm<FormatQ8_0, f16, 1>)
+INSTANCE(gated_decode_gemm<FormatQ8_0, f16, 4>)
+INSTANCE(gated_decode_gemm<FormatQ8_0, f16, 8>)
 INSTANCE(gated_decode_gemm<FormatFP8, f16, 0>)
 INSTANCE(gated_decode_gemm<FormatFP8, f16, 1>)
+INSTANCE(gated_decode_gemm<FormatFP8, f16, 4>)
+INSTANCE(gated_decode_gemm<FormatFP8, f16, 8>)
 INSTANCE(gated_decode_gemm<FormatQ4_0, f16, 0>)
 INSTANCE(gated_decode_gemm<FormatQ4_0, f16, 1>)
+INSTANCE(gated_decode_gemm<FormatQ4_0, f16, 4>)
+INSTANCE(gated_decode_gemm<FormatQ4_0, f16, 8>)
 INSTANCE(gated_decode_gemm<FormatQ4_K, f16, 0>)
 INSTANCE(gated_decode_gemm<FormatQ4_K, f16, 1>)
+INSTANCE(gated_decode_gemm<FormatQ4_K, f16, 4>)
+INSTANCE(gated_decode_gemm<FormatQ4_K, f16, 8>)
 INSTANCE(gated_decode_gemm<FormatQ6_K, f16, 0>)
 INSTANCE(gated_decode_gemm<FormatQ6_K, f16, 1>)
+INSTANCE(gated_decode_gemm<FormatQ6_K, f16, 4>)
+INSTANCE(gated_decode_gemm<FormatQ6_K, f16, 8>)

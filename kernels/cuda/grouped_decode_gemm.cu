@@ -48,7 +48,7 @@ struct BlockPairs<true> {
   DEVICE_MEMBER u32 at(u32) const { return blockIdx.y; }
 };
 
-// Calls store(i, pairs, pair, product_of) for i = 0 .. outputs - 1 and each pair of the block, where
+// Calls store(i, expert, pair, product_of) for i = 0 .. outputs - 1 and each pair of the block, where
 // product_of(r) is the product with row r of the tile. row_of as in DecodeProduct, of the expert.
 template <class F, class T, u32 token_tiles, class RowOf, class Store>
 DEVICE void multiply_pairs(void* memory, const ProductOperands& a, const ExpertPairs& e,
@@ -57,10 +57,14 @@ DEVICE void multiply_pairs(void* memory, const ProductOperands& a, const ExpertP
   BlockPairs<Tile::kOne> pairs{a.set, e};
   const u32 count = pairs.begin();
   if (count == 0) return;
-  DecodeProduct<F, T, token_tiles> product(rows_of_expert(a.weight, pairs.expert()), row_of);
+  // The loop over columns leaves no register for it.
+  SHARED(u32, expert, [1]);
+  const u32 own = pairs.expert();
+  if (threadIdx.x == 0) expert[0] = own;
+  DecodeProduct<F, T, Tile> product(rows_of_expert(a.weight, own), row_of);
   product.request();
 
-  TileSums<token_tiles> sums;
+  TileSums<Tile> sums;
   if constexpr (Tile::kOne) {
     const u64 row = x_row_of_pair(a.set, e, pairs.at(0));
     sums = product.multiply_row(
@@ -74,8 +78,7 @@ DEVICE void multiply_pairs(void* memory, const ProductOperands& a, const ExpertP
   for (u32 i = threadIdx.x; i < outputs * count; i += kThreads) {
     const u32 token = i / outputs, pair = pairs.at(token);
     const float scale = Tile::kOne ? sums.scale : a.x.scale[converted_row_of_pair(e, pair)];
-    // The expert is read again where it is needed, because the loop above needs its register.
-    store(i % outputs, pairs, pair, [&](u32 row) { return sums.at(row, token) * scale; });
+    store(i % outputs, expert[0], pair, [&](u32 row) { return sums.at(row, token) * scale; });
   }
 }
 
@@ -88,9 +91,9 @@ __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
   const u32 first = blockIdx.x * kRows, rows = a.weight.rows;
   multiply_pairs<F, T, token_tiles>(
       memory, a, e, [&](u32 i) { return min(first + i, rows - 1); }, kRows,
-      [&](u32 i, const auto& pairs, u32 pair, auto product_of) {
+      [&](u32 i, u32 expert, u32 pair, auto product_of) {
         if (first + i >= rows) return;
-        store_of_pair(a, e, pairs.expert(), pair, first + i, product_of(i));
+        store_of_pair(a, e, expert, pair, first + i, product_of(i));
       });
 }
 
@@ -103,12 +106,12 @@ __global__ void __launch_bounds__(kThreads, kResident<F, 0>)
   const u32 first = blockIdx.x * kOutputs, width = a.weight.rows / 2;
   multiply_pairs<F, T, 0>(
       memory, a, e, [&](u32 i) { return gated_row(first, i, width); }, kOutputs,
-      [&](u32 i, const auto& pairs, u32 pair, auto product_of) {
+      [&](u32 i, u32 expert, u32 pair, auto product_of) {
         if (first + i >= width) return;
         const u32 at = gate_in_tile(i);
         float gate = product_of(at), up = product_of(at + 8);
         if (e.bias != nullptr) {
-          const float* bias = e.bias + u64(pairs.expert()) * 2 * width + first + i;
+          const float* bias = e.bias + u64(expert) * 2 * width + first + i;
           gate += bias[0];
           up += bias[width];
         }

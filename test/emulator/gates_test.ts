@@ -29,7 +29,7 @@ const occupancies: readonly (readonly [RegExp, threads: number, blocks: number])
   [/^(grouped_)?matvec</, 256, 1],
   [/^gated_grouped_decode_gemm</, 256, 2],
   [/^(gated_|grouped_)?decode_gemm<Format\w+, \w+, [01]>/, 256, 2],
-  [/^(grouped_)?decode_gemm</, 256, 1],
+  [/^(gated_|grouped_)?decode_gemm</, 256, 1],
   [/^(grouped_)?gemm</, 256, 2],
   [/^(gated_delta_rule|selective_scan)</, 128, 4],
   // Shared memory allows three blocks of decode attention.

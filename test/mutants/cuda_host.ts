@@ -199,8 +199,8 @@ export const CUDA_HOST: readonly Mutant[] = [
     [
       "rows-of-an-expert",
       "cuda/plan_moe.cpp",
-      "const Grid grid{divide_up(operands.weight.rows, tile.rows), groups.max_tiles};",
-      "const Grid grid{operands.weight.rows / tile.rows, groups.max_tiles};",
+      "const Grid grid{divide_up(operands.weight.rows, tile.rows),",
+      "const Grid grid{operands.weight.rows / tile.rows,",
     ],
   ),
   ...group(

@@ -40,7 +40,11 @@ void check_gated(const WeightKind& kind, u32 width, u32 cols, u32 tokens, u32 at
   launch<Glu>(tokens,
               {.out = expected.data(), .x = both.data(), .n_rows = count.data()},
               {.out_cols = width, .width = width, .unit = FORGE_SILU});
-  const DecodeTile tile = decode_tile(weight, at_once, split);
+  DecodeTile tile = decode_tile(weight, at_once, split);
+  if (tile.token_tiles == 4) {
+    tile.rows = 128;
+    tile.shared = 16 * tile.tokens * (tile.rows + 4);
+  }
   const HalfRows half = convert_rows(weight, x.data(), set, tokens, 1);
   const u32 tiles = blocks_for(width, tile.rows / 2);
   const u32 max_tokens = tokens + tile.tokens;
@@ -115,5 +119,8 @@ TEST(gated_decode_gemm_is_decode_gemm_and_glu) {
     check_gated(half_kinds[k], 21, 768, 1, 1, 2);
     check_gated(half_kinds[k], 5, 256, 9, 2, 1);
     check_gated(half_kinds[k], 5, 1536, 9, 2, 2);
+    check_gated(half_kinds[k], 67, 512, 33, 4, 1);
+    check_gated(half_kinds[k], 5, 1536, 9, 4, 2);
+    check_gated(half_kinds[k], 35, 256, 65, 8, 1);
   }
 }
