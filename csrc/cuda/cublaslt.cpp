@@ -123,13 +123,14 @@ uint64_t CublasLt::workspace_bytes(const LtProduct& product) {
 }
 
 void LtCall::enqueue(const Device& device) const {
-  const float one = 1, zero = 0;
+  const auto [out, x, weight, residual, alpha] = operands_;
+  const float beta = residual ? 1 : 0;
   const auto address = [](DevicePointer at) { return reinterpret_cast<void*>(at); };
   const LtProduct& p = *product_;
   const LtStatus status = library_->api_.matmul(
-      library_->handle_, p.desc, &one, address(weight_), p.weight, address(x_), p.x, &zero,
-      address(out_), p.out, address(out_), p.out, &p.choice.algorithm, address(workspace_),
-      p.choice.workspace_bytes, device.stream());
+      library_->handle_, p.desc, &alpha, address(weight), p.weight, address(x), p.x, &beta,
+      address(residual ? residual : out), p.out, address(out), p.out, &p.choice.algorithm,
+      address(workspace_), p.choice.workspace_bytes, device.stream());
   if (status != 0) fail(FORGE_DEVICE_FAILED, "cublasLtMatmul fails with status ", status);
   if (device.is_synchronous()) device.synchronize("running " + name());
 }

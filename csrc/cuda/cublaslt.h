@@ -58,17 +58,18 @@ class CublasLt {
   std::map<LtShape, std::unique_ptr<LtProduct>> products_;
 };
 
+// out = residual + alpha * x weight^T, where the residual may be null.
+struct LtOperands {
+  DevicePointer out, x, weight, residual;
+  float alpha;
+};
+
 // One product in a plan.
 class LtCall {
  public:
-  LtCall(const CublasLt& library, const LtProduct& product, DevicePointer out, DevicePointer x,
-         DevicePointer weight, DevicePointer workspace)
-      : library_(&library),
-        product_(&product),
-        out_(out),
-        x_(x),
-        weight_(weight),
-        workspace_(workspace) {}
+  LtCall(const CublasLt& library, const LtProduct& product, const LtOperands& operands,
+         DevicePointer workspace)
+      : library_(&library), product_(&product), operands_(operands), workspace_(workspace) {}
 
   void enqueue(const Device& device) const;
   std::string name() const { return "cublasLtMatmul"; }
@@ -76,7 +77,8 @@ class LtCall {
  private:
   const CublasLt* library_;
   const LtProduct* product_;
-  DevicePointer out_, x_, weight_, workspace_;
+  LtOperands operands_;
+  DevicePointer workspace_;
 };
 
 }  // namespace forge::cuda

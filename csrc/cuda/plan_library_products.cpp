@@ -34,9 +34,8 @@ uint32_t alignment_of(uint64_t offset) {
   return static_cast<uint32_t>(1u << std::countr_zero(offset | 256));
 }
 
-bool is_bare(const Epilogue& e) {
-  return !e.bias && !e.residual && e.alpha == 1 && e.activation == FORGE_IDENTITY;
-}
+// True if the library computes an epilogue.
+bool is_linear(const Epilogue& e) { return !e.bias && e.activation == FORGE_IDENTITY; }
 
 }  // namespace
 
@@ -87,6 +86,9 @@ bool PlanBuilder::emit_library_product(const Product& p, const RowGroup& rows) {
   const uint64_t kept = scratch_used_;
   const DevicePointer workspace = scratch(workspace_bytes);
   const DevicePointer unpacked = scratch(unpacks ? tile_rows * padded * 2 : 0);
+  // Rows in F16 have scales.
+  const bool is_whole = in_place && shape.is_bf16 && is_linear(p.epilogue);
+  const DevicePointer residual = is_whole ? p.epilogue.residual : 0;
   const DevicePointer out =
       in_place ? p.out : scratch(uint64_t{rows.max_rows} * p.weight.rows * sizeof(float));
   for (const Tile& tile : tiles) {
@@ -98,12 +100,16 @@ bool PlanBuilder::emit_library_product(const Product& p, const RowGroup& rows) {
       launch("dequantize.cu", half_instance("dequantize", p.type),
              {divide_up(padded, kDequantizeCols), tile.n_rows}, 128, 0, unpack);
     }
+    const uint64_t skip = tile.first_row * sizeof(float);
     plan_.entries.emplace_back(std::in_place_type<LtCall>, library, *tile.product,
-                               out + tile.first_row * sizeof(float), half.data,
-                               unpacks ? unpacked : p.weight.data, workspace);
+                               LtOperands{.out = out + skip,
+                                          .x = half.data,
+                                          .weight = unpacks ? unpacked : p.weight.data,
+                                          .residual = residual ? residual + skip : 0,
+                                          .alpha = is_whole ? p.epilogue.alpha : 1},
+                               workspace);
   }
-  // Rows in F16 and rows with a norm have scales.
-  if (!in_place || !shape.is_bf16 || p.x.norm.weight || !is_bare(p.epilogue)) {
+  if (!is_whole) {
     launch("epilogue.cu", "epilogue", {divide_up(p.weight.rows, kEpilogueCols), rows.max_rows},
            256, 0,
            cuda_args::LibraryProduct<DevicePointer>{

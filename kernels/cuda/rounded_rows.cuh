@@ -1,11 +1,12 @@
 #pragma once
 
 // Rows of x as 16-bit floats, which tensor cores multiply. If an RMSNorm precedes the product, a row
-// is multiplied by the norm's weight here, and the product by 1 / rms(x) in the end.
+// is normalized here.
 //
 // F16 has few exponents, so a row is divided by the power of two that moves its largest number into
 // [16384, 32768), from where its smallest ones lose least. That changes no digit; the product is
-// multiplied by it in the end. Sums are in F32.
+// multiplied by it in the end, and by 1 / rms(x), instead of the row. Products of BF16 rows have no
+// such scale: those of long prompts, by a library, then need no second pass. Sums are in F32.
 
 #include "warp.cuh"
 
@@ -81,6 +82,7 @@ DEVICE RowScale scale_of_row(T type, const float* x, const InputNorm& norm, u32 
   float divisor = 1.0f, rms = 1.0f;
   if constexpr (kScalesRows<T>) divisor = divisor_of_row(type, block_max(largest, maxima));
   if (norm.weight) rms = sqrtf(block_sum(squares, sums) / float(cols) + norm.eps);
+  if (!kScalesRows<T>) return {1.0f / rms, 1.0f};
   return {1.0f / divisor, divisor / rms};
 }
 

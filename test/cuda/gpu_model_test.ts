@@ -50,6 +50,21 @@ for (const { model: name, today, goal } of LAUNCH_BUDGETS) {
 }
 
 Deno.test({
+  name: "products of prompts in BF16 by cuBLASLt need no second pass",
+  ignore,
+  fn: async () => {
+    const prompt = { batch: 1, tokens: 512, depth: 0 },
+      libraries = { flash: false, cublaslt: true };
+    const [step] = await planSteps(MODELS[0]!, "BF16", H100, [prompt], libraries);
+    const count = (kernel: string) =>
+      step!.launches.filter((launch) => launch.kernel === kernel)
+        .reduce((sum, launch) => sum + launch.count, 0);
+    assertEquals(count("cublasLtMatmul"), 4 * MODELS[0]!.nLayers);
+    assertEquals(count("epilogue"), 0);
+  },
+});
+
+Deno.test({
   name: "the model predicts steps of 1B: within their limits, and faster with more bandwidth",
   ignore,
   fn: async () => {

@@ -187,7 +187,9 @@ LtStatus cublasLtMatmul(LtHandle, LtMatmulDesc, const void* alpha, const void* a
   float scale = 0, kept = 1;
   std::memcpy(&scale, alpha, sizeof scale);
   std::memcpy(&kept, beta, sizeof kept);
-  if (kept != 0 || c != d) return kNotSupported;
+  if (c != d && reinterpret_cast<uintptr_t>(c) % chosen.alignment_d != 0) {
+    misuse("a matrix is less aligned than was promised");
+  }
   run_on_stream(stream, [=] {
     std::memset(workspace, 0xff, workspace_bytes);
     for (uint64_t n = 0; n < ld.cols; ++n) {
@@ -197,7 +199,9 @@ LtStatus cublasLtMatmul(LtHandle, LtMatmulDesc, const void* alpha, const void* a
           sum += number(a, la.type, m * static_cast<uint64_t>(la.stride) + k) *
                  number(b, lb.type, n * static_cast<uint64_t>(lb.stride) + k);
         }
-        static_cast<float*>(d)[n * static_cast<uint64_t>(ld.stride) + m] = scale * sum;
+        const uint64_t at = n * static_cast<uint64_t>(ld.stride) + m;
+        const float own = kept != 0 ? kept * static_cast<const float*>(c)[at] : 0;
+        static_cast<float*>(d)[at] = own + scale * sum;
       }
     }
   });

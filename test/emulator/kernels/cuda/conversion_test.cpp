@@ -102,6 +102,40 @@ TEST(convert_rows_moves_rows_into_the_range_of_f16) {
   }
 }
 
+// BF16 rows are normalized and have no scale; F16 rows keep 1 / rms(x) in their scale.
+TEST(convert_rows_normalizes) {
+  Random random(7);
+  const u32 rows = 3, cols = 300, padded = 320;
+  const auto x = random_floats(random, rows * cols, 9), weight = random_floats(random, cols, 2);
+  const Buffer<u32> n_rows = {rows};
+  for (const char* name : {"convert_rows<f16>", "convert_rows<bf16>"}) {
+    const bool half = std::string(name) == "convert_rows<f16>";
+    Buffer<u16> out(rows * padded);
+    Buffer<float> scale(rows);
+    launch(name, {{rows}, {256}},
+           cuda_args::ConvertRows<const void*>{
+               .out = out.data(),
+               .scale = scale.data(),
+               .x = x.data(),
+               .norm = {.weight = weight.data(), .eps = 0.5f, .offset = 1},
+               .set = {n_rows.data(), nullptr},
+               .cols = cols,
+               .padded_cols = padded});
+    for (u32 r = 0; r < rows; ++r) {
+      double squares = 0;
+      for (u32 i = 0; i < cols; ++i) squares += double(x[r * cols + i]) * x[r * cols + i];
+      const double rms = std::sqrt(squares / cols + 0.5);
+      EXPECT(half || scale[r] == 1);
+      for (u32 i = 0; i < cols; ++i) {
+        const u16 bits = out[r * padded + i];
+        const double value = half ? forge::f16_to_f32(bits) : forge::bf16_to_f32(bits);
+        const double wanted = x[r * cols + i] / rms * (double(weight[i]) + 1);
+        EXPECT(std::abs(value * scale[r] - wanted) <= std::abs(wanted) / (half ? 2000 : 250) + 1e-6);
+      }
+    }
+  }
+}
+
 TEST(cast_rows_of_tiles_only) {
   Random random(12);
   const u32 cols = 2 * 524, rows = 30;
