@@ -28,7 +28,10 @@ async function main(args: readonly string[]): Promise<void> {
       ...prompts.map((tokens) => ({ batch: 1, tokens, depth: 0 })),
     ];
     const libraries = { flash: hasFlash, cublaslt: !args.includes("--emulated") };
-    const predicted = await predictSteps(compiler, gpu, modelOf(spec), spec.type, libraries, steps);
+    const predicted = await predictSteps(
+      ...[compiler, gpu, modelOf(spec), spec.type, libraries, steps] as const,
+      () => 1, // decode.ts waits for each step
+    );
     for (const { step, predictions } of predicted) {
       const { tokens, batch } = step;
       say({

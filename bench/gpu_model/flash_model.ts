@@ -68,6 +68,13 @@ export async function predictFlash(): Promise<FlashPrediction[] | undefined> {
   return predictions;
 }
 
+/** Returns the share of the peak in causal attention of this shape; undefined as predictFlash. */
+export async function flashShare(headDim: number, length: number): Promise<number | undefined> {
+  if (CONSUMERS[headDim] === undefined) return undefined;
+  const loop = await mainLoop(headDim);
+  return loop && predict(headDim, length, true, loop).share;
+}
+
 /** Returns the loop over tiles of keys without a mask, of a consumer warp of the BF16 kernel. */
 async function mainLoop(headDim: number): Promise<LoopMeasures | undefined> {
   const folder = join(root, "build", "obj", `${Deno.build.os}-${Deno.build.arch}`, "flash_attn");

@@ -26,21 +26,53 @@ const TOKEN_TILES: readonly (readonly [RegExp, number])[] = [
   [/gemm</, 64],
 ];
 
-/** Returns the time of one launch. @param measures of its kernel; none for a library */
+/**
+ * Bytes that a block moves, of kernels next to a product whose operation has no bytes for them: rows of
+ * x read in F32 and written in 16 bits, unpacked weights (4.5 bits to 16), and products that are read
+ * and written once more.
+ */
+const PASSES: readonly (readonly [kernel: RegExp, bytes: (cols: number) => number])[] = [
+  [/^convert_rows</, (cols) => 6 * cols],
+  [/^dequantize</, (cols) => 2.6 * Math.min(cols, 4096)],
+  [/^epilogue$/, () => 8 * 1024],
+];
+
+/** Returns a launch with the bytes of its pass. */
+function withPass(launch: Launch): Launch {
+  const { kernel, matrix, blocks, bytes } = launch;
+  const each = PASSES.find(([pattern]) => pattern.test(kernel))?.[1];
+  if (each === undefined || bytes > 0) return launch;
+  return { ...launch, bytes: blocks * each(columnsOf(matrix)) };
+}
+
+/** Columns of a matrix such as `4096 x 14336 BF16`. */
+function columnsOf(matrix: string): number {
+  return Number(/ x (\d+)/.exec(matrix)?.[1] ?? 0);
+}
+
+/**
+ * Returns the time of one launch.
+ *
+ * @param measures of its kernel; none for a library
+ * @param flash share of the peak that libflash_attn reaches
+ */
 export function launchTime(
-  launch: Launch,
+  planned: Launch,
   measures: KernelMeasures | undefined,
   gpu: NvidiaGpu,
+  flash: number = COSTS.flash,
 ): LaunchTime {
+  const launch = withPass(planned);
   const { bytes, flops } = launch;
   // Operations without products could be parts of others.
   const limit = flops === 0 && launch.operation !== "sample"
     ? 0
     : Math.max(bytes / gpu.bandwidth / 1e3, flops / gpu.teraflops / 1e6);
   const gap = gpu.architecture.name === "sm_80" ? COSTS.serialLaunch : COSTS.dependentLaunch;
-  const parts = measures === undefined
-    ? libraryParts(launch, gpu)
-    : { ...kernelParts(launch, measures, gpu), memory: memoryTime(bytes, gpu) };
+  const parts = measures === undefined ? libraryParts(launch, gpu, flash) : {
+    ...kernelParts(launch, measures, gpu),
+    memory: memoryTime(bytes - earlyBytes(launch, measures, gpu), gpu),
+  };
   const [bound, most] = Object.entries(parts).reduce((a, b) => b[1] > a[1] ? b : a);
   const work = Object.values(parts)
     .reduce((sum, time) => sum + time ** COSTS.norm, 0) ** (1 / COSTS.norm);
@@ -57,8 +89,21 @@ function memoryTime(bytes: number, gpu: NvidiaGpu): number {
   return bytes / (gpu.bandwidth * gpu.readable) / 1e3;
 }
 
-function libraryParts({ kernel, bytes, flops }: Launch, gpu: NvidiaGpu) {
-  const share = /cublas/i.test(kernel) ? COSTS.library : COSTS.flash;
+/**
+ * Bytes that arrive before the first product of a kernel that requests weights before it waits for
+ * the previous kernel. Its blocks take the places of those that end, so that memory works from then
+ * on.
+ */
+function earlyBytes({ blocks, bytes }: Launch, measures: KernelMeasures, gpu: NvidiaGpu): number {
+  const early = measures.start?.early ?? 0;
+  const resident = Math.min(blocks, gpu.multiprocessors * measures.blocks);
+  const requested = early * resident * measures.warps / measures.blocks;
+  const time = COSTS.dependentLaunch + COSTS.inputs - gpu.latencies.memory / gpu.clock / 1e3;
+  return Math.min(requested, bytes, time * gpu.bandwidth * gpu.readable * 1e3);
+}
+
+function libraryParts({ kernel, bytes, flops }: Launch, gpu: NvidiaGpu, flash: number) {
+  const share = /cublas/i.test(kernel) ? COSTS.library : flash;
   return { peak: flops / (gpu.teraflops * share) / 1e6, memory: memoryTime(bytes, gpu) };
 }
 
@@ -80,9 +125,10 @@ function decodeTile(kernel: string): number | undefined {
   return tiles === undefined ? undefined : 8 * Number(tiles);
 }
 
-/** Microseconds until the first streamed bytes arrive. */
+/** Microseconds from the wait for the previous kernel until the first streamed bytes arrive. */
 function startTime({ start }: KernelMeasures, gpu: NvidiaGpu): number {
   if (start === undefined) return COSTS.smallKernel;
+  if (start.early > 0) return COSTS.inputs;
   const { l2, memory } = gpu.latencies;
   const clocks = start.hops * l2 + memory + CLOCKS_PER_INSTRUCTION * start.instructions;
   return clocks / gpu.clock / 1e3;
@@ -128,8 +174,9 @@ function kernelParts(
 function warpIterations(launch: Launch, stream: LoopMeasures): number {
   const { kernel, flops, bytes } = launch;
   const tokens = productTokens(launch);
-  // Decode attention computes 16 rows for each query, so its bytes count.
-  if (stream.products > 0 && !/decode_attention|latent_attention/.test(kernel)) {
+  // Decode attention computes 16 rows for each query, and experts have few tokens of a tile, so their
+  // bytes count.
+  if (stream.products > 0 && !/attention|grouped_decode_gemm/.test(kernel)) {
     const tile = TOKEN_TILES.find(([pattern]) => pattern.test(kernel))?.[1] ?? 1;
     const padded = tokens === undefined ? 1 : Math.ceil(tokens / tile) * tile / tokens;
     return flops / 2 * padded / stream.products;
@@ -145,9 +192,8 @@ const L1_BYTES = 128 * 1024;
 
 /** True if the rows of x that a block multiplies stay in L1: 16-bit ones in tensor-core kernels. */
 function fitsL1({ kernel, matrix }: Launch): boolean {
-  const cols = Number(/ x (\d+)/.exec(matrix)?.[1] ?? 0);
   const tile = TOKEN_TILES.find(([pattern]) => pattern.test(kernel))?.[1] ?? 1;
-  return 2 * tile * cols <= L1_BYTES;
+  return 2 * tile * columnsOf(matrix) <= L1_BYTES;
 }
 
 /** Tokens that a launch multiplies with its matrix; undefined for experts and other kernels. */

@@ -226,7 +226,7 @@ function streamingPath(code: MachineCode, loop: Loop): Instruction[] {
 /** Returns the best path from a loop's header to each of its blocks, ignoring branches back. */
 function bestPaths(
   code: MachineCode,
-  { header, blocks }: Loop,
+  { header, blocks }: Pick<Loop, "header" | "blocks">,
   bytes: (instruction: Instruction) => number,
 ): Map<number, Path> {
   const extend = (path: Path, at: number): Path => {
@@ -267,12 +267,14 @@ function forwardOrder(code: MachineCode, start: number, within: ReadonlySet<numb
   return order;
 }
 
-/** Loads in turn before the first byte that a kernel streams. */
+/** The beginning of a kernel, up to the first byte that it streams. */
 export interface StartMeasures {
   /** Global loads that must complete one after another, before the first streamed load is issued. */
   readonly hops: number;
   /** Instructions before the first streamed load. */
   readonly instructions: number;
+  /** Bytes that a warp requests before it waits for the previous kernel. */
+  readonly early: number;
 }
 
 /** Returns the measures of the way to the first streamed load; undefined if there is none. */
@@ -289,7 +291,19 @@ export function measureStart(code: MachineCode, latencies: Latencies): StartMeas
   const before = shortest.slice(0, shortest.findIndex(isStream) + 1);
   const clock = new LoadClock(latencies, false);
   for (const instruction of before) clock.step(instruction);
-  return { hops: clock.waits, instructions: before.length };
+  return { hops: clock.waits, instructions: before.length, early: earlyBytes(code) };
+}
+
+/** Returns the most bytes that a way streams up to the wait for the previous kernel. */
+function earlyBytes(code: MachineCode): number {
+  const isWait = ({ name }: Instruction) => name === "ACQBULK";
+  const whole = { header: 0, blocks: new Set(code.blocks.keys()) };
+  for (const [at, { bytes }] of bestPaths(code, whole, streamedBytes)) {
+    const { instructions } = code.blocks[at]!;
+    const wait = instructions.findIndex(isWait);
+    if (wait >= 0) return bytes - sum(instructions.slice(wait).map(streamedBytes));
+  }
+  return 0;
 }
 
 /** Returns the path with the fewest blocks from the entry to each block. */

@@ -86,7 +86,7 @@ const DEPTH = 512;
 
 /** Steps that decode, and a prompt. */
 export const STEPS: readonly Step[] = [
-  ...[1, 8, 32, 128].map((batch) => ({ batch, tokens: 1, depth: DEPTH })),
+  ...[1, 8, 16, 32, 128].map((batch) => ({ batch, tokens: 1, depth: DEPTH })),
   ...[8192, 32768, 131072].map((depth) => ({ batch: 1, tokens: 1, depth: depth - 1 })),
   { batch: 1, tokens: 4096, depth: 0 },
 ];

@@ -140,15 +140,26 @@ export const COSTS = {
    */
   serialLaunch: 1.4,
   dependentLaunch: 0.8,
-  /** Submission of graphs, copies of inputs and results, and the synchronisation of a step, in us. */
-  step: 22,
+  /**
+   * Submission of graphs, copies of inputs and results, and the synchronisation of a run of steps, in
+   * us.
+   */
+  run: 22,
+  /** The kernel between two steps of a run, in us. */
+  nextStep: 2,
   /** A kernel that computes next to nothing: parameters, two loads in turn, a barrier, in us. */
   smallKernel: 1.2,
+  /**
+   * Microseconds from the wait for the previous kernel to the first product of a kernel that has
+   * requested weights before: the number of rows and x, from L2 in turn (560 clocks), the largest
+   * number and the squares of a row over the block, the rounding of the row, and four barriers.
+   */
+  inputs: 0.6,
   /** Bytes per clock that a multiprocessor loads from L2 (Luo et al. 2024: 64). */
   l2BytesPerMultiprocessor: 64,
   /** Share of the tensor cores' peak that cuBLASLt reaches in large products. */
   library: 0.78,
-  /** Share of the peak that libflash_attn reaches in prefill until it is modelled. */
+  /** Share of the peak that libflash_attn reaches in prefill where flash_model.ts has no kernel. */
   flash: 0.48,
   /**
    * Terms of a time that overlap imperfectly are joined by this norm: two equal terms take 1.19

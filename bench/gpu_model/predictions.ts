@@ -1,7 +1,9 @@
 /** Expected times of steps of models on NVIDIA GPUs. */
 import type { SyntheticType } from "../../src/bench/synthetic/shapes.ts";
+import { StepPace } from "../../src/engine/schedule/ahead.ts";
 import { deviceSources } from "../../test/emulator/nvrtc.ts";
 import type { CompiledKernel, KernelCompiler } from "./compiled_kernels.ts";
+import { flashShare } from "./flash_model.ts";
 import { measureKernel } from "./kernel_measures.ts";
 import { type LaunchTime, launchTime } from "./kernel_times.ts";
 import { type Launch, type Libraries, planSteps } from "./launches.ts";
@@ -39,7 +41,12 @@ export interface PredictedStep {
   readonly predictions: readonly Prediction[];
 }
 
-/** Predicts the steps of a model. @throws {ForgeError} as {@linkcode planSteps} */
+/**
+ * Predicts the steps of a model.
+ *
+ * @param stepsOfRun returns the number of steps that the host starts together, given the time of one
+ * @throws {ForgeError} as {@linkcode planSteps}
+ */
 export async function predictSteps(
   compiler: KernelCompiler,
   gpu: NvidiaGpu,
@@ -47,23 +54,34 @@ export async function predictSteps(
   type: SyntheticType,
   libraries: Libraries,
   steps: readonly Step[] = STEPS,
+  stepsOfRun: (milliseconds: number) => number = pacedSteps,
 ): Promise<PredictedStep[]> {
+  const headDim = Number(model.config.head_dim);
   const planned = await planSteps(model, type, gpu, steps, libraries);
   const names = new Set(planned.flatMap(({ launches }) => launches.map(({ kernel }) => kernel)));
   const compiled = await compileNamed(compiler, names, gpu);
-  return steps.map((step, i) => {
+  return await Promise.all(steps.map(async (step, i) => {
     const { launches, batch } = planned[i]!;
+    const isFlash = step.tokens > 1 && gpu.architecture.name === "sm_90";
+    const flash = isFlash ? await flashShare(headDim, step.tokens) : undefined;
     const timed = launches.map((launch): TimedLaunch => {
       const kernel = compiled.get(launch.kernel);
       const measures = kernel && measureKernel(kernel, gpu, {
         threads: launch.threads,
         dynamicShared: launch.shared,
       });
-      return { ...launch, ...launchTime(launch, measures, gpu) };
+      return { ...launch, ...launchTime(launch, measures, gpu, flash) };
     });
     const labels = { device: gpu.name, model: model.name, type, batch };
-    return { step, launches: timed, predictions: summarize(step, timed, labels) };
-  });
+    return { step, launches: timed, predictions: summarize(step, timed, labels, stepsOfRun) };
+  }));
+}
+
+/** Returns the number of steps that the engine starts together. */
+function pacedSteps(milliseconds: number): number {
+  const pace = new StepPace();
+  pace.measure(1, milliseconds);
+  return pace.steps(1);
 }
 
 /** Compiles the kernels of a plan; libraries are none. */
@@ -86,6 +104,7 @@ function summarize(
   { tokens, depth }: Step,
   launches: readonly TimedLaunch[],
   labels: Pick<Prediction, "device" | "model" | "type" | "batch">,
+  stepsOfRun: (milliseconds: number) => number,
 ): Prediction[] {
   const prediction = (
     workload: Workload,
@@ -97,10 +116,13 @@ function summarize(
     const length = workload === "prefill" ? tokens : depth;
     return { ...labels, workload, depth: length, time_us, limit_us, share: limit_us / time_us };
   };
-  if (tokens > 1) return [prediction("prefill", launches, COSTS.step)];
+  if (tokens > 1) return [prediction("prefill", launches, COSTS.run)];
+  const alone = prediction("decode", launches, 0).time_us;
+  const together = stepsOfRun(alone / 1e3);
+  const between = together > 1 ? COSTS.nextStep : 0;
   const of = (operation: string) => launches.filter((launch) => launch.operation === operation);
   return [
-    prediction("decode", launches, COSTS.step),
+    prediction("decode", launches, COSTS.run / together + between),
     prediction("decode_attention", of("attention"), 0),
     prediction("sampling", of("sample"), 0),
   ];

@@ -3,7 +3,7 @@
  * NVIDIA's compiler, but no GPU.
  */
 import { assert, assertEquals } from "@std/assert";
-import { KernelCompiler } from "../../bench/gpu_model/compiled_kernels.ts";
+import { KernelCompiler, type KernelName } from "../../bench/gpu_model/compiled_kernels.ts";
 import { measureKernel } from "../../bench/gpu_model/kernel_measures.ts";
 import {
   GOALS,
@@ -39,6 +39,35 @@ Deno.test({
       return missedLimits(instance, speedMeasures(kernel), today);
     });
     assertEquals(missed, []);
+  },
+});
+
+/** Products of decoded tokens, and whether their weights are known before the previous kernel ends. */
+const FIRST_REQUESTS: readonly (KernelName & { readonly early: boolean })[] = [
+  { file: "decode_gemm.cu", instance: "decode_gemm<FormatBF16, bf16, 0>", early: true },
+  { file: "decode_gemm.cu", instance: "decode_gemm<FormatQ4_K, f16, 1>", early: true },
+  { file: "decode_gemm.cu", instance: "decode_gemm<FormatQ4_0, f16, 8>", early: true },
+  { file: "gated_decode_gemm.cu", instance: "gated_decode_gemm<FormatQ4_0, f16, 4>", early: true },
+  // The route chooses them.
+  {
+    file: "grouped_decode_gemm.cu",
+    instance: "grouped_decode_gemm<FormatBF16, bf16, 0>",
+    early: false,
+  },
+];
+
+Deno.test({
+  name: "speed gates: products request weights before they wait for the previous kernel",
+  ignore: problem !== undefined,
+  fn: async () => {
+    using compiler = await opened();
+    const compiled = await compiler.compile(FIRST_REQUESTS, H100.architecture.name);
+    for (const { instance, early } of FIRST_REQUESTS) {
+      const { start, threads } = measureKernel(compiled.get(instance)!, H100);
+      const requested = start!.early * threads / 32;
+      // Little's law (GOALS): 14 KB a multiprocessor keep memory busy.
+      assert(early ? requested >= 14 * 1024 : requested === 0, `${instance}: ${requested} bytes`);
+    }
   },
 });
 

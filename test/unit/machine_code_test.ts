@@ -136,6 +136,18 @@ Deno.test("machine code: dependent loads before the first streamed byte are coun
   assertEquals(hops, 2);
 });
 
+Deno.test("machine code: bytes requested before the wait for the previous kernel are counted", () => {
+  const early = (...before: readonly string[]) =>
+    measureStart(
+      code(...before, "ACQBULK", `${STREAM} R24, desc[UR6][R12.64]`, "EXIT"),
+      H100.latencies,
+    )?.early;
+  const load = `${STREAM} R16, desc[UR6][R12.64]`;
+  assertEquals(early(), 0);
+  // The second load may be skipped.
+  assertEquals(early(load, "@P0 BRA `(.L_x_0)", load, ".L_x_0:"), 2 * 32 * 16);
+});
+
 Deno.test("machine code: occupancy follows registers, shared memory and warps", () => {
   const blocks = (registers: number, threads: number, sharedBytes: number) =>
     residentBlocks({ registers, threads, sharedBytes }, H100.architecture);
