@@ -95,6 +95,6 @@ export type {
   TraceEvent,
 } from "./engine/profile.ts";
 export { quantize, type QuantizedFile, type QuantizeOptions } from "./engine/quantize/quantize.ts";
-export { MIXES, type MixName } from "./formats/gguf/mixes.ts";
+export { type Mix, MIXES, type MixName } from "./formats/gguf/mixes.ts";
 export { load } from "./engine/load/load.ts";
 export { Model } from "./engine/model.ts";

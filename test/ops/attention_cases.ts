@@ -218,8 +218,8 @@ export const maskedOutlines: readonly Outline[] = [
   {
     sequences: [[50, 30], [300, 2], [0, 3]],
     headDim: 64,
-    nKvHeads: 1,
-    group: 4,
+    nKvHeads: 2,
+    group: 2,
     pageTokens: 7,
     mask: "numbers of heads",
     sinks: true,

@@ -127,6 +127,17 @@ deviceTest("pages past the end and wrong sizes are rejected", (device) => {
   for (const [call, message] of refused) assertThrows(call, ForgeError, message);
 });
 
+deviceTest("of extremes of equal size a Q4_0 cache keeps the positive one", async (device) => {
+  if (isGpu(device)) return;
+  const values = [3, -3, 1.5, -0.75, 0, 0, 0, 0];
+  // Each head's value is its own scale of these.
+  const row = [...Array<number>(cols - 16).fill(0), ...values, ...values.map((value) => 2 * value)];
+  const kv = device.createKv({ ...shape, type: "Q4_0" });
+  const { data } = await attend(device, kv, { rows: 1, cols, data: Float32Array.from(row) }, [0]);
+  const kept = [3, -2.625, 1.5, -0.75, 0, 0, 0, 0], twice = kept.map((value) => 2 * value);
+  assertEquals(Array.from(data), [kept, kept, twice, twice].flat());
+});
+
 deviceTest("a Q4_0 cache is for processors", (device) => {
   assertThrows(
     () => device.createKv({ ...shape, type: "Q4_0" }),

@@ -209,6 +209,16 @@ opTest<RouteCase>("moe_route by sparsemixer", {
     ),
 });
 
+opTest<RouteCase>("moe_route of groups with equal experts", {
+  ...routing,
+  cases: (random) =>
+    BIASED_SHAPES.map((shape) => {
+      const { logits, options } = biasedRoute(random, shape);
+      const equal = matrixOf(logits.rows, logits.cols, () => random.int(0, 1));
+      return [`${shape}`, { logits: equal, options: { ...options, bias: undefined } }] as const;
+    }),
+});
+
 interface ProductCase {
   readonly x: Matrix;
   readonly logits: Matrix;

@@ -5,15 +5,14 @@
 import { TENSOR_TYPES, type TensorType } from "../tensor_info.ts";
 
 /** A mixture. */
-interface Mix {
+export interface Mix {
   /** Type of most matrices. */
   readonly type: TensorType;
   /** Value of `general.file_type`. */
   readonly fileType: number;
 }
 
-/** The mixtures that forge writes, from most to fewest bits. */
-export const MIXES = {
+const ALL = {
   F32: { type: "F32", fileType: 0 },
   BF16: { type: "BF16", fileType: 32 },
   F16: { type: "F16", fileType: 1 },
@@ -36,7 +35,10 @@ export const MIXES = {
 } as const satisfies Record<string, Mix>;
 
 /** Name of a mixture. */
-export type MixName = keyof typeof MIXES;
+export type MixName = keyof typeof ALL;
+
+/** The mixtures that forge writes, from most to fewest bits. */
+export const MIXES: Readonly<Record<MixName, Mix>> = ALL;
 
 /** Facts about a model on which its types depend. */
 export interface MixedModel {

@@ -200,13 +200,16 @@ function writeGgufAdapter(
 
 Deno.test("adapters of both formats fit models of both formats", async () => {
   using folder = new TempFolder();
-  const adapters = [writeAdapter(folder, "llama", "some"), writeGgufAdapter(folder)];
+  const adapters = [
+    ["some", writeAdapter(folder, "llama", "some")],
+    ["some", writeGgufAdapter(folder)],
+    ["all", writeAdapter(folder, "llama", "all")],
+  ] as const;
   for (const path of [writeModel(folder, "llama"), writeGgufModel(folder)]) {
-    for (const adapter of adapters) {
-      const lora = [{ name: "some", path: adapter }];
-      await using model = await load(path, { ...DEVICES[1]!, lora });
-      const { none, some } = models.llama!.logits;
-      await assertLogits(model, { ...models.llama!, logits: { none: none!, some: some! } });
+    for (const [name, adapter] of adapters) {
+      await using model = await load(path, { ...DEVICES[1]!, lora: [{ name, path: adapter }] });
+      const { none, [name]: adapted } = models.llama!.logits;
+      await assertLogits(model, { ...models.llama!, logits: { none: none!, [name]: adapted! } });
     }
   }
 });

@@ -152,17 +152,18 @@ Deno.test("files of importances are read in both forms", () => {
   const matrix = new Map([
     ["blk.0.ffn_up.weight", { sums: Float32Array.of(1, 4), counts: Float32Array.of(2) }],
     ["blk.0.ffn_up_exps.weight", {
-      sums: Float32Array.of(1, 2, 0, 0),
-      counts: Float32Array.of(4, 0),
+      sums: Float32Array.of(1, 2, 0, 0, 6, 3),
+      counts: Float32Array.of(4, 0, 3),
     }],
   ]);
   writeImportance(folder.at("im.gguf"), matrix, TEXT);
   const read = readImportance(folder.at("im.gguf"));
   assertEquals(new Map(read), matrix);
   const experts = read.get("blk.0.ffn_up_exps.weight")!;
-  assertEquals([...meanSquares(experts, 2, 2, 0)!], [0.25, 0.5]);
-  assertEquals([...meanSquares(experts, 2, 2, 1)!], [1, 1]);
-  assertEquals(meanSquares(experts, 3, 2, 1), undefined);
+  assertEquals([...meanSquares(experts, 2, 3, 0)!], [0.25, 0.5]);
+  assertEquals([...meanSquares(experts, 2, 3, 1)!], [1, 1]);
+  assertEquals([...meanSquares(experts, 2, 3, 2)!], [2, 1]);
+  assertEquals(meanSquares(experts, 3, 3, 1), undefined);
 
   const bytes = binaryForm([["blk.0.ffn_up.weight", 2, [1, 4]]]);
   const old = readImportance(folder.write("im.dat", bytes)).get("blk.0.ffn_up.weight")!;

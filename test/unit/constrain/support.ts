@@ -12,6 +12,8 @@ const WORDS: readonly Uint8Array[] = [
 ].map((word) => encoder.encode(word)).concat([
   Uint8Array.of(0xe6, 0x97), // the beginning of 日
   Uint8Array.of(0xa9, 0x22), // the end of é, and a quote
+  // The longest tokens of two trees of tokens, and a longer one.
+  ...[8, 24, 26].map((length) => encoder.encode("ab".repeat(length / 2))),
 ]);
 export const END_TOKEN = 256 + WORDS.length;
 export const CONTROL_TOKEN = END_TOKEN + 1;

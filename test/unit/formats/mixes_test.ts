@@ -44,6 +44,14 @@ Deno.test("mixtures have the types of llama.cpp's files of 7B and 8B models", ()
   assertEquals(mixtral, { Q4_K: 113, Q5_K: 32, Q6_K: 17, Q8_0: 64 });
 });
 
+Deno.test("layers at both ends and every third one between get more bits", () => {
+  const model = { layers: 32, heads: 32, kvHeads: 8, experts: 0, hasImportance: false };
+  const types = mixedTypes("Q4_K_M", model, tensorsOf(32, 0));
+  const more = Array.from({ length: 32 }, (_, i) => i)
+    .filter((i) => types.get(`blk.${i}.ffn_down.weight`) === "Q6_K");
+  assertEquals(more, [0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29, 30, 31]);
+});
+
 Deno.test("a tied embedding has the type of an output matrix, and narrow rows other blocks", () => {
   const model = { layers: 2, heads: 4, kvHeads: 2, experts: 0, hasImportance: false };
   const typesOf = (mix: MixName, cols: number) => [

@@ -1,5 +1,5 @@
 /** Options of `forge quantize`. */
-import { MIXES } from "../../../formats/gguf/mixes.ts";
+import { MIXES, type MixName } from "../../../formats/gguf/mixes.ts";
 import type { OptionSpec } from "../types.ts";
 
 export const QUANTIZE_OPTIONS = {
@@ -7,7 +7,7 @@ export const QUANTIZE_OPTIONS = {
     flags: "--type",
     kind: "choice",
     metavar: "TYPE",
-    choices: Object.keys(MIXES) as (keyof typeof MIXES)[],
+    choices: Object.keys(MIXES) as MixName[],
     group: "Quantising",
     help: "types of the weights, by llama.cpp's names",
     defaultText: "Q4_K_M",

@@ -5,6 +5,9 @@ import { Generation } from "../../../../src/engine/generation/generation.ts";
 import { StepPace } from "../../../../src/engine/schedule/ahead.ts";
 import { Dispatcher } from "../../../../src/engine/schedule/dispatcher.ts";
 import { Scheduler } from "../../../../src/engine/schedule/scheduler.ts";
+import type { Task } from "../../../../src/engine/schedule/sequence.ts";
+import { Draft } from "../../../../src/engine/speculation/draft.ts";
+import { TokenList } from "../../../../src/engine/token_list.ts";
 import { ForgeError } from "../../../../src/errors.ts";
 import {
   fakeAnswer,
@@ -175,6 +178,24 @@ Deno.test("a request that is stopped in the queue is not computed", async () => 
   await replicas.end();
   const all = replicas.runners.flatMap(({ runs }) => runs.flat());
   assert(!all.some(({ tokens }) => tokens.includes(77)));
+});
+
+Deno.test("a moved task has no draft tokens of the device that failed", () => {
+  const scheduler = () => ({
+    hasRoom: true,
+    load: { sequences: 0, pending: 0 },
+    setOwner: () => {},
+    submit: () => {},
+  });
+  const [failed, other] = [scheduler(), scheduler()] as unknown as [Scheduler, Scheduler];
+  const dispatcher = new Dispatcher([failed, other], { isWorking: () => false, onLost: () => {} });
+  using draft = new Draft(undefined, new Set());
+  draft.limit = 4;
+  draft.add(5);
+  const task = { tokens: new TokenList([1]), isEnded: false, mayReuse: false } as unknown as Task;
+  dispatcher.submit(task, { draft, stride: 1, endTokens: [] });
+  assert(dispatcher.takeOver(failed, [task], new ForgeError("device", "gone")));
+  assertEquals(draft.tokens, []);
 });
 
 Deno.test("the last replica keeps its tasks, which fail as without others", async () => {

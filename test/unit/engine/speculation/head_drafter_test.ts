@@ -6,6 +6,11 @@ import { join } from "@std/path";
 import { HeadDrafter } from "../../../../src/engine/speculation/head_drafter.ts";
 import { Speculator } from "../../../../src/engine/speculation/speculator.ts";
 import { float32Tensor } from "../../../../src/formats/tensor_data.ts";
+import type { OutputRequest, StepResult } from "../../../../src/backend.ts";
+import type { PageTable } from "../../../../src/engine/cache/kv_pages.ts";
+import { type Chunk, UNSAMPLED } from "../../../../src/engine/runner.ts";
+import { Draft } from "../../../../src/engine/speculation/draft.ts";
+import { TokenList } from "../../../../src/engine/token_list.ts";
 import { type GenerateOptions, load } from "../../../../src/mod.ts";
 import { CACHE, checkMix, randomCases, withRunner } from "../../../support/mixes.ts";
 import { Random } from "../../../support/random.ts";
@@ -128,6 +133,38 @@ Deno.test("a draft head changes no answer with adapters, of replicas, nor severa
   );
   const drafted = drafting.reduce((sum, { timings }) => sum + timings.drafted, 0);
   assert(drafted > 300, `only ${drafted} drafted`);
+});
+
+Deno.test("a head with fewer tokens gets masks, biases and histories of its own tokens", async () => {
+  const requests: OutputRequest[] = [];
+  const runner = {
+    contextLength: 64,
+    vocabSize: 100,
+    draftTokens: Int32Array.of(2, 40, 41, 97),
+    draft(chunks: readonly Chunk[]): Promise<StepResult[][]> {
+      requests.push(...chunks.flatMap(({ outputs }) => outputs));
+      return Promise.resolve(chunks.map(() => [{ token: 3, logprob: 0, top: [] }]));
+    },
+    cancel: () => {},
+  };
+  const mask = new Uint32Array(4);
+  for (const token of [2, 41, 97]) mask[token >> 5]! |= 1 << (token & 31);
+  const bias = new Map([[40, 1], [50, 2], [97, -3]]);
+  const next = () => ({
+    ...UNSAMPLED,
+    row: 0,
+    history: Int32Array.of(97, 5, 2),
+    sampling: { ...UNSAMPLED.sampling, mask, bias },
+  });
+  using draft = new Draft(undefined, new Set());
+  draft.limit = 1;
+  const table = { reserve: () => true } as unknown as PageTable;
+  const prospect = { tokens: new TokenList([7, 8]), draft, room: 1, replayed: 0, table, stored: 1 };
+  await new HeadDrafter(runner).draft([{ ...prospect, next }], [1]);
+  const { sampling: { mask: own, bias: ownBias }, history } = requests[0]!;
+  assertEquals([own, Array.from(history)], [Uint32Array.of(0b1101), [3, 0]]);
+  assertEquals(ownBias, new Map([[1, 1], [3, -3]]));
+  assertEquals(draft.tokens, [97]);
 });
 
 const SCHEMA = { type: "object", properties: { a: { type: "integer" } }, required: ["a"] };
