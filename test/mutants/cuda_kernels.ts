@@ -534,4 +534,59 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     ],
     ["lowest-of-equal-logits", "sample_token.cu", "lowest = min(lowest, id)", "lowest = id"],
   ),
+  ...group(
+    SAMPLING,
+    [
+      "banned-token-as-a-candidate",
+      "sampling_row.cuh",
+      "(key > kNoCandidate && key >= least ? 1u : 0u)",
+      "(key >= least ? 1u : 0u)",
+    ],
+    [
+      "tokens-that-reach-top-p",
+      "sample_token.cu",
+      "(goal - found.above + each - 1) / each, there_are",
+      "(goal - found.above) / each, there_are",
+    ],
+  ),
+  ...group(
+    { ...ROPE, kernelTests: ["rope_append_of_values_in_keys"] },
+    [
+      "first-rotated-number",
+      "rope_append.cu",
+      "rotate(values + a.first_rotated, angles",
+      "rotate(values, angles",
+    ],
+  ),
+  ...group(
+    {
+      kernelTests: ["head_groups_are_groups_of_all_heads_in_order"],
+      kernels: ["head_groups.cu", "moe_group.cu"],
+    },
+    [
+      "last-tile-of-a-head",
+      "head_groups.cu",
+      "min(a.tile_tokens, tokens - first)",
+      "a.tile_tokens",
+    ],
+  ),
+  ...group(
+    {
+      kernelTests: ["gather_columns_of_three_values", "gather_columns_of_one_value"],
+      kernels: ["gather_columns.cu"],
+    },
+    ["step-of-a-piece", "gather_columns.cu", "group * piece.step", "group * piece.width"],
+  ),
+  ...group(
+    {
+      kernelTests: ["selective_scan_of_one_token", "selective_scan_of_odd_heads"],
+      kernels: ["selective_scan.cu"],
+    },
+    [
+      "group-of-a-scan",
+      "selective_scan.cu",
+      "group = head / (a.n_heads / a.n_groups)",
+      "group = head % a.n_groups",
+    ],
+  ),
 ];

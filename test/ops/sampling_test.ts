@@ -261,9 +261,11 @@ deviceTest("log-probabilities are the model's own", async (device) => {
     { nTop: 0, sampling: { bias: new Map([[0, 100]]) } },
     { nTop: 3, history: [1, 2], sampling: { repeatPenalty: 100 } },
     { nTop: 1, sampling: { mask: maskOf(6, [5]) } },
+    // The others report candidates, too, if the last one reports none.
+    { nTop: 0 },
   ];
   const outputs = await sampleOnce(device, logits, requests, 6);
-  assertEquals(outputs.map(({ token }) => token), [1, 1, 0, 4, 5]);
+  assertEquals(outputs.map(({ token }) => token), [1, 1, 0, 4, 5, 1]);
   const order = [1, 2, 4, 0, 5, 3];
   outputs.forEach(({ token, logprob, top }, i) => {
     assertAlmostEquals(logprob, expected[token]!, 1e-6);

@@ -19,7 +19,7 @@ Deno.test("mutants: there are at least 120, under names of their own", () => {
   assert(names.length >= 120, `${names.length} mutants`);
   const areas = [
     ...["cpu", "cuda_kernels", "cuda_host", "flash_attn", "metal"],
-    ...["engine", "formats", "tokenizer", "constrain", "serve"],
+    ...["engine", "formats", "tokenizer", "constrain", "serve", "hub"],
   ];
   assertEquals([...new Set(MUTANTS.map(areaOf))].sort(), areas.sort());
 });

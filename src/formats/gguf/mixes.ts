@@ -12,7 +12,30 @@ export interface Mix {
   readonly fileType: number;
 }
 
-const ALL = {
+/** Name of a mixture. */
+export type MixName =
+  | "F32"
+  | "BF16"
+  | "F16"
+  | "Q8_0"
+  | "Q6_K"
+  | "Q5_K_M"
+  | "Q5_K_S"
+  | "Q5_1"
+  | "Q5_0"
+  | "Q4_K_M"
+  | "Q4_K_S"
+  | "Q4_1"
+  | "Q4_0"
+  | "IQ4_NL"
+  | "IQ4_XS"
+  | "Q3_K_L"
+  | "Q3_K_M"
+  | "Q3_K_S"
+  | "Q2_K";
+
+/** The mixtures that forge writes, from most to fewest bits. */
+export const MIXES: Readonly<Record<MixName, Mix>> = {
   F32: { type: "F32", fileType: 0 },
   BF16: { type: "BF16", fileType: 32 },
   F16: { type: "F16", fileType: 1 },
@@ -32,13 +55,7 @@ const ALL = {
   Q3_K_M: { type: "Q3_K", fileType: 12 },
   Q3_K_S: { type: "Q3_K", fileType: 11 },
   Q2_K: { type: "Q2_K", fileType: 10 },
-} as const satisfies Record<string, Mix>;
-
-/** Name of a mixture. */
-export type MixName = keyof typeof ALL;
-
-/** The mixtures that forge writes, from most to fewest bits. */
-export const MIXES: Readonly<Record<MixName, Mix>> = ALL;
+};
 
 /** Facts about a model on which its types depend. */
 export interface MixedModel {
