@@ -150,7 +150,13 @@ class RankedSink implements OperationSink {
   }
 
   async finish(): Promise<Step> {
-    return new RankedStep(await Promise.all(this.#ranks.map((rank) => rank.finish())));
+    const results = await Promise.allSettled(this.#ranks.map((rank) => rank.finish()));
+    const steps = results.flatMap((result) => result.status === "fulfilled" ? [result.value] : []);
+    const failed = results.find((result) => result.status === "rejected");
+    if (failed === undefined) return new RankedStep(steps);
+    // A step that fits some devices only takes no memory there.
+    for (const step of steps) step.release();
+    throw failed.reason;
   }
 }
 

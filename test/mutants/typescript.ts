@@ -27,6 +27,30 @@ const serve = (...parts: readonly Part[]): Mutant[] =>
   }));
 
 export const TYPESCRIPT: readonly Mutant[] = [
+  {
+    name: "engine/residual-of-every-rank",
+    file: "src/models/parts/blocks.ts",
+    find: "rank.index === 0 ? { bias, residual } : {}",
+    replace: "{ bias, residual }",
+    caughtBy: { tests: ["test/models/tensor_parallel_test.ts"] },
+  },
+  ...group(
+    "engine",
+    [
+      "every-rank-reads-the-first-keys",
+      "models/weights/division",
+      "[Math.floor(index * nKvHeads / count), Math.max",
+      "[0, Math.max",
+      "models/division",
+    ],
+    [
+      "columns-end-inside-a-block",
+      "models/weights/division",
+      "Math.floor(nBlocks * rank / count) * block",
+      "Math.floor(nBlocks * block * rank / count)",
+      "models/division",
+    ],
+  ),
   ...group(
     "engine",
     [
