@@ -5,6 +5,7 @@
 import { buildLibraries } from "../build.ts";
 import { errorText, exitCode } from "../src/cli/output/error_text.ts";
 import { ForgeError } from "../src/errors.ts";
+import { benchAmxModel } from "./amx_model.ts";
 import { benchAttention } from "./attention.ts";
 import { benchBatch } from "./batch.ts";
 import { type BenchOptions, OPTIONS_HELP, parseBenchOptions } from "./bench_options.ts";
@@ -45,6 +46,10 @@ const BENCHMARKS: Readonly<Record<string, Benchmark>> = {
   "gpu-model": {
     help: "expected speed on an A100, H100 and H200, without a GPU",
     run: benchGpuModel,
+  },
+  "amx-model": {
+    help: "share of the peak of Intel's AMX, without such a processor",
+    run: benchAmxModel,
   },
   startup: { help: "from the start of the process, for every way in", run: benchStartup },
   tokenizer: { help: "loading, encoding, decoding", run: benchTokenizer },

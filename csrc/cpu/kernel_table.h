@@ -202,6 +202,11 @@ const KernelTable& kernels_avx512();
 const KernelTable& kernels_avx512_bf16();
 // The same for F16 weights, which are rounded to BF16 while they are packed.
 const KernelTable& kernels_avx512_bf16_f16();
+// Products of BF16 and of quantised weights by AMX; the other kernels are those of avx512.
+const KernelTable& kernels_avx512_amx();
+// The same with F16 weights rounded to BF16, and with BF16 weights multiplied in float32.
+const KernelTable& kernels_avx512_amx_f16();
+const KernelTable& kernels_avx512_amx_f32();
 #elif defined(__aarch64__)
 const KernelTable& kernels_neon_dot();
 const KernelTable& kernels_neon_i8mm();

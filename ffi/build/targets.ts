@@ -32,6 +32,12 @@ export const kernelTargets: readonly KernelTarget[] = [
   { name: "avx2_vnni", arch: "x86_64", flags: [...avx2, "-mavxvnni"] },
   { name: "avx512", arch: "x86_64", flags: avx512 },
   { name: "avx512_bf16", arch: "x86_64", flags: [...avx512, "-mavx512bf16"], base: "avx512" },
+  {
+    name: "avx512_amx",
+    arch: "x86_64",
+    flags: [...avx512, "-mavx512bf16", "-mamx-tile", "-mamx-int8", "-mamx-bf16"],
+    base: "avx512",
+  },
   { name: "portable", arch: "aarch64", flags: [] },
   { name: "neon_dot", arch: "aarch64", flags: ["-march=armv8.2-a+dotprod+fp16"] },
   { name: "neon_i8mm", arch: "aarch64", flags: ["-march=armv8.2-a+dotprod+fp16+i8mm"] },

@@ -4,20 +4,22 @@ import { join } from "@std/path";
 import { buildLibraries } from "../../ffi/build/build.ts";
 import { toolAvailable } from "../unit/build/fake_tree.ts";
 import { crossCompilers, hostPlatform, type Platform } from "../../ffi/build/targets.ts";
-import { TENSOR_TYPES, type TensorType } from "../../src/formats/tensor_info.ts";
 import { ROOT } from "../support/checkout.ts";
-import { openDevice, referenceDevice } from "../support/devices.ts";
-import {
-  assertClose,
-  assertSameBits,
-  type Matrix,
-  randomByteMatrix,
-  rowsOf,
-} from "../support/matrix.ts";
+import { assertClose, assertSameBits, type Matrix, rowsOf } from "../support/matrix.ts";
 import { Random } from "../support/random.ts";
-import { runStep, tokenInputs } from "../support/step_graph.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { computableTypes, randomWeight, type TestWeight, typeNumber } from "../support/weights.ts";
+import { computableTypes } from "../support/weights.ts";
+import {
+  describe,
+  expected,
+  type ProductCase,
+  productsOf,
+  PROGRAM_SOURCE,
+  randomCase,
+  randomCases,
+  run,
+  tokensAlone,
+} from "./product_cases.ts";
 
 const arm: Platform = { os: "linux", arch: "aarch64" };
 const { command: compiler, howToInstall } = crossCompilers.linux.aarch64;
@@ -27,66 +29,6 @@ if (ignore) {
   console.error(
     `skipping emulated products: they need ${compiler} (${howToInstall}) and qemu-user`,
   );
-}
-
-interface ProductCase {
-  readonly x: Matrix;
-  readonly weight: TestWeight;
-}
-
-function randomCase(
-  random: Random,
-  type: TensorType,
-  [tokens, rows, cols]: readonly [number, number, number],
-): ProductCase {
-  // Bytes times a power of two, which processors that multiply BF16 need not round.
-  const scale = 2 ** -Math.round(Math.log2(cols) / 2);
-  return {
-    x: randomByteMatrix(random, tokens, cols, scale),
-    weight: randomWeight(random, type, rows, cols),
-  };
-}
-
-function cases(random: Random): ProductCase[] {
-  return computableTypes.flatMap((type) =>
-    [1, 7, 19].map((tokens) => {
-      const { blockElements } = TENSOR_TYPES[type];
-      const cols = blockElements === 1
-        ? random.int(1, 600)
-        : Math.max(64, blockElements) * random.int(1, 2);
-      return randomCase(random, type, [tokens, random.int(1, 90), cols]);
-    })
-  );
-}
-
-async function expected({ x, weight }: ProductCase): Promise<Matrix> {
-  using reference = openDevice(referenceDevice);
-  return await runStep(reference, tokenInputs(x.rows), (graph) => ({
-    value: graph.recorder.matmul(graph.input(x), graph.weight(weight)),
-    cols: weight.rows,
-  }));
-}
-
-/** The input of `emulated_products.cpp`. */
-function encode(all: readonly ProductCase[]): Blob {
-  return new Blob(all.flatMap(({ x, weight: { type, rows, cols, bytes } }) => [
-    Uint32Array.of(typeNumber(type), rows, cols, x.rows, bytes.length),
-    bytes,
-    x.data,
-  ]));
-}
-
-async function run(command: string, args: readonly string[], input?: Blob): Promise<Uint8Array> {
-  const process = new Deno.Command(command, {
-    args: [...args],
-    stdin: "piped",
-    stdout: "piped",
-    stderr: "piped",
-  }).spawn();
-  const written = (input ?? new Blob()).stream().pipeTo(process.stdin);
-  const [{ success, stdout, stderr }] = await Promise.all([process.output(), written]);
-  if (!success) throw new Error(`${command}: ${new TextDecoder().decode(stderr)}`);
-  return stdout;
 }
 
 let library: Promise<string> | undefined;
@@ -101,23 +43,9 @@ function armLibrary(): Promise<string> {
 async function products(selector: string, all: readonly ProductCase[]): Promise<Matrix[]> {
   using folder = new TempFolder();
   const program = folder.at("products");
-  const source = join(import.meta.dirname ?? "", "emulated_products.cpp");
-  await run(compiler, ["-std=c++20", "-O1", source, "-o", program, "-ldl"]);
-  const options = ["-cpu", "max", "-L", "/usr/aarch64-linux-gnu"];
-  const output = await run(
-    "qemu-aarch64",
-    [...options, program, await armLibrary(), selector],
-    encode(all),
-  );
-  let at = 0;
-  return all.map(({ x, weight: { rows } }) => {
-    const data = new Float32Array(output.slice(at, at += 4 * x.rows * rows).buffer);
-    return { rows: x.rows, cols: rows, data };
-  });
-}
-
-function describe({ x, weight: { type, rows, cols } }: ProductCase): string {
-  return `${x.rows} tokens, ${type} [${rows}, ${cols}]`;
+  await run(compiler, ["-std=c++20", "-O1", PROGRAM_SOURCE, "-o", program, "-ldl"]);
+  const emulator = ["qemu-aarch64", "-cpu", "max", "-L", "/usr/aarch64-linux-gnu"];
+  return await productsOf([...emulator, program, await armLibrary(), selector], all);
 }
 
 for (const selector of ["neon_bf16", "neon_i8mm", "neon_dot", "portable"]) {
@@ -125,7 +53,7 @@ for (const selector of ["neon_bf16", "neon_i8mm", "neon_dot", "portable"]) {
     name: `products with weights of every type (emulated cpu:${selector})`,
     ignore,
     async fn() {
-      const all = cases(new Random(`emulated ${selector}`));
+      const all = randomCases(new Random(`emulated ${selector}`));
       const actual = await products(selector, all);
       for (const [i, inputs] of all.entries()) {
         const tolerance = { absolute: 4e-6, relative: 4e-6 };
@@ -154,19 +82,12 @@ Deno.test({
   ignore,
   async fn() {
     const random = new Random("alone");
-    const batches = cases(random);
-    const tokens = batches.map(({ x }) => random.int(0, x.rows - 1));
-    const alone = batches.map(({ x, weight }, i): ProductCase => ({
-      x: rowsOf(x, tokens[i]!, tokens[i]! + 1),
-      weight,
-    }));
-    const [actual, single] = [
-      await products("neon_bf16", batches),
-      await products("neon_bf16", alone),
-    ];
-    for (const [i, inputs] of batches.entries()) {
-      const row = rowsOf(actual[i]!, tokens[i]!, tokens[i]! + 1);
-      assertSameBits(single[i]!, row, `token ${tokens[i]} of ${describe(inputs)}`);
+    const all = tokensAlone(random, randomCases(random));
+    const batches = await products("neon_bf16", all.map(({ batch }) => batch));
+    const singles = await products("neon_bf16", all.map(({ alone }) => alone));
+    for (const [i, { batch, token }] of all.entries()) {
+      const row = rowsOf(batches[i]!, token, token + 1);
+      assertSameBits(singles[i]!, row, `token ${token} of ${describe(batch)}`);
     }
   },
 });

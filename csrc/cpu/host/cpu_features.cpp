@@ -6,6 +6,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -31,6 +35,28 @@ bool has_extension(unsigned bit) {
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & 1u << bit) != 0;
 }
 
+// Asks the system for the tiles of AMX. Linux saves their state only for processes that ask, and
+// refuses if a signal stack is too small for it.
+bool may_use_tiles() {
+#if defined(__linux__)
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;               // XFEATURE_XTILE_DATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+// AMX, in leaf 7.
+void detect_tiles(std::vector<std::string>& found) {
+  unsigned eax, ebx, ecx, edx;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx & 1u << 24) == 0) return;
+  if (!may_use_tiles()) return;
+  found.emplace_back("amx-tile");
+  if ((edx & 1u << 25) != 0) found.emplace_back("amx-int8");
+  if ((edx & 1u << 22) != 0) found.emplace_back("amx-bf16");
+}
+
 std::vector<std::string> detect() {
   std::vector<std::string> found;
   // The detection of the compiler also checks that the system saves the wide registers.
@@ -48,6 +74,7 @@ std::vector<std::string> detect() {
   FORGE_DETECT("avx512vnni");
 #undef FORGE_DETECT
   if (has_extension(5)) found.emplace_back("avx512bf16");
+  detect_tiles(found);
   return found;
 }
 
@@ -104,6 +131,9 @@ std::vector<const KernelTable*> available_kernels() {
 #if defined(__x86_64__)
   const bool avx2 = has_all({"avx2", "fma", "f16c", "bmi2"});
   if (avx2 && has_all({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"})) {
+    if (has_all({"avx512bf16", "amx-tile", "amx-int8", "amx-bf16"})) {
+      tables.push_back(&kernels_avx512_amx());
+    }
     if (has_all({"avx512bf16"})) tables.push_back(&kernels_avx512_bf16());
     tables.push_back(&kernels_avx512());
   }
@@ -121,20 +151,28 @@ std::vector<const KernelTable*> available_kernels() {
 }
 
 const KernelTable& with_products(const KernelTable& kernels, uint32_t products) {
+  using Kernels = const KernelTable& (*)();
+  struct Choice {
+    Kernels automatic, f32, bf16;
+  };
+  static constexpr Choice kChoices[] = {
 #if defined(__x86_64__)
-  if (&kernels == &kernels_avx512_bf16()) {
-    if (products == FORGE_PRODUCTS_F32) return kernels_avx512();
-    if (products == FORGE_PRODUCTS_BF16) return kernels_avx512_bf16_f16();
-  }
+      {kernels_avx512_amx, kernels_avx512_amx_f32, kernels_avx512_amx_f16},
+      {kernels_avx512_bf16, kernels_avx512, kernels_avx512_bf16_f16},
 #elif defined(__aarch64__)
-  if (&kernels == &kernels_neon_bf16()) {
-    if (products == FORGE_PRODUCTS_F32) return kernels_neon_i8mm();
-    if (products == FORGE_PRODUCTS_BF16) return kernels_neon_bf16_f16();
-  }
+      {kernels_neon_bf16, kernels_neon_i8mm, kernels_neon_bf16_f16},
+#else
+      {kernels_portable, kernels_portable, nullptr},
 #endif
+  };
+  for (const Choice& choice : kChoices) {
+    if (&choice.automatic() != &kernels) continue;
+    if (products == FORGE_PRODUCTS_F32) return choice.f32();
+    if (products == FORGE_PRODUCTS_BF16 && choice.bf16) return choice.bf16();
+  }
   if (products != FORGE_PRODUCTS_BF16) return kernels;
   fail(FORGE_UNSUPPORTED, "the CPU's kernels \"", kernels.name,
-       "\" have no products of BF16; those of AVX512-BF16 and of Arm's FEAT_BF16 have");
+       "\" have no products of BF16; those of AVX512-BF16, AMX and Arm's FEAT_BF16 have");
 }
 
 const KernelTable& choose_kernels(std::string_view name) {

@@ -7,6 +7,7 @@
 //                             zeros fill the last of them
 //   kTileTokens               maximum number of tokens of a tile
 //   base(), finish            the other kernels, and their end of products (product_kernels.h)
+//   Scope                     constructed before the products of a call and destroyed after them
 //   round(x, n, out)          rounds n <= kChunk floats; NaN and infinity stay
 //   round_token(x, n, t, out) the same for token t of a chunk, as `tile` reads it, then zeros up to
 //                             a multiple of kColumns
@@ -24,8 +25,8 @@
 namespace forge::cpu::FORGE_TARGET {
 
 constexpr uint64_t kChunk = 256;
-constexpr uint32_t kTilePanels = 4;  // their columns of a chunk fit the first-level cache
-constexpr uint32_t kTileRows = kTilePanels * kPanelRows;
+constexpr uint32_t kProductPanels = 4;  // their columns of a chunk fit the first-level cache
+constexpr uint32_t kProductRows = kProductPanels * kPanelRows;
 
 template <class Unit>
 struct Bf16Products {
@@ -41,7 +42,7 @@ struct Bf16Products {
     uint8_t* x = scratch;
     auto* sums = reinterpret_cast<float*>(scratch + kMatmulTileBytes);
     const uint8_t* panels = block.panels + row / kPanelRows * block.panel_bytes;
-    memset(sums, 0, block.n_tokens * kTileRows * sizeof(float));
+    memset(sums, 0, block.n_tokens * kProductRows * sizeof(float));
     for (uint64_t col = 0; col < block.cols; col += kChunk) {
       const uint64_t n_cols = smaller(kChunk, block.cols - col);
       for (uint32_t t = 0; t < block.n_tokens; ++t) {
@@ -52,20 +53,21 @@ struct Bf16Products {
         with_tile_tokens<Unit::kTileTokens>(left, [&]<int n_tokens>() FORGE_ALWAYS_INLINE {
           Unit::template tile<n_tokens, n_panels>(
               panels + col / Unit::kColumns * kGroup, block.panel_bytes, groups_of(n_cols),
-              x + t * kChunk * 2, t == 0, sums + t * kTileRows);
+              x + t * kChunk * 2, t == 0, sums + t * kProductRows);
         });
       }
     }
     const auto n_rows = static_cast<uint32_t>(smaller(n_panels * kPanelRows, block.n_rows - row));
     for (uint32_t t = 0; t < block.n_tokens; ++t) {
-      Unit::finish(block, block.tokens[t], row, n_rows, sums + t * kTileRows);
+      Unit::finish(block, block.tokens[t], row, n_rows, sums + t * kProductRows);
     }
   }
 
   static void multiply_panels(const MatmulBlock& block, uint8_t* scratch) {
+    [[maybe_unused]] const typename Unit::Scope scope;
     uint32_t row = 0;
-    for (; row + kTileRows - kPanelRows < block.n_rows; row += kTileRows) {
-      multiply_rows<kTilePanels>(block, row, scratch);
+    for (; row + kProductRows - kPanelRows < block.n_rows; row += kProductRows) {
+      multiply_rows<kProductPanels>(block, row, scratch);
     }
     for (; row < block.n_rows; row += kPanelRows) multiply_rows<1>(block, row, scratch);
   }

@@ -8,11 +8,11 @@
 #include "int8_tile.h"
 #if defined(__ARM_FEATURE_MATMUL_INT8)
 #include "int8_matrix_tile.h"
-#endif
+#elif defined(__AMX_INT8__)
+#include "amx_tiles.h"
+#else
 
 namespace forge::cpu::FORGE_TARGET {
-
-#if !defined(__ARM_FEATURE_MATMUL_INT8)
 
 // Stores a block with a byte for each weight.
 template <class Format>
@@ -45,7 +45,11 @@ class TokenTile {
   uint64_t length_;
 };
 
+}  // namespace forge::cpu::FORGE_TARGET
+
 #endif
+
+namespace forge::cpu::FORGE_TARGET {
 
 template <class Format>
 void unpack(const typename Format::Panel* panel, uint64_t length,
@@ -148,15 +152,20 @@ void multiply_unpacked(const MatmulBlock& block, uint32_t row, uint8_t* scratch,
   }
 }
 
-template <WeightType type>
-void int8_matmul(const MatmulBlock& block, uint8_t* scratch) {
+template <class Format>
+void multiply_many(const MatmulBlock& block, uint8_t* scratch) {
   static_assert(kUnpackedPanels * kUnpackedCols / kBlockCols *
-                    sizeof(typename Unpacked<FormatOf<type>>::Panel) <= kMatmulTileBytes);
-  if (block.n_tokens <= kFewTokens) return multiply_few<FormatOf<type>>(block);
+                    sizeof(typename Unpacked<Format>::Panel) <= kMatmulTileBytes);
   auto* sums = reinterpret_cast<float*>(scratch + kMatmulTileBytes);
   for (uint32_t row = 0; row < block.n_rows; row += kUnpackedPanels * kPanelRows) {
-    multiply_unpacked<FormatOf<type>>(block, row, scratch, sums);
+    multiply_unpacked<Format>(block, row, scratch, sums);
   }
+}
+
+template <WeightType type>
+void int8_matmul(const MatmulBlock& block, uint8_t* scratch) {
+  if (block.n_tokens <= kFewTokens) return multiply_few<FormatOf<type>>(block);
+  multiply_many<FormatOf<type>>(block, scratch);
 }
 
 }  // namespace forge::cpu::FORGE_TARGET

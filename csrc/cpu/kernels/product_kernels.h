@@ -44,16 +44,21 @@ FORGE_INLINE void unrolled(Body body) {
 // some sizes are instantiated, to limit code size.
 template <int most, class Body>
 FORGE_INLINE void with_tile_tokens(uint32_t n, Body body) {
-  if (n <= 1) return body.template operator()<1>();
-  if (most == 2 || n == 2) return body.template operator()<2>();
-  if constexpr (most == 3) return body.template operator()<3>();
-  if constexpr (most >= 4) {
-    if (most == 4 || n <= 4) return body.template operator()<4>();
+  if constexpr (most >= 16) {
+    if (most == 16 || n <= 16) return body.template operator()<16>();
+    return body.template operator()<most>();
+  } else {
+    if (n <= 1) return body.template operator()<1>();
+    if (most == 2 || n == 2) return body.template operator()<2>();
+    if constexpr (most == 3) return body.template operator()<3>();
+    if constexpr (most >= 4) {
+      if (most == 4 || n <= 4) return body.template operator()<4>();
+    }
+    if constexpr (most >= 6) {
+      if (most == 6 || n <= 6) return body.template operator()<6>();
+    }
+    if constexpr (most == 8) return body.template operator()<8>();
   }
-  if constexpr (most >= 6) {
-    if (most == 6 || n <= 6) return body.template operator()<6>();
-  }
-  if constexpr (most == 8) return body.template operator()<8>();
 }
 
 }  // namespace forge::cpu::FORGE_TARGET

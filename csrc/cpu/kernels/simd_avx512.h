@@ -23,7 +23,11 @@ constexpr int kLanes = 16;
 constexpr int kTileTokens = 6;  // 24 accumulators, 4 weights and an activation of 32 registers
 // Tokens by panels whose sums fit the registers: see int8_tile.h and float_products.cpp.
 constexpr int kDirectTokens = 8;
+#if defined(__AMX_INT8__)
+constexpr int kTileTokensInt8 = 16, kTilePanelsInt8 = 2;  // see amx_tiles.h
+#else
 constexpr int kTileTokensInt8 = 6, kTilePanelsInt8 = 2;
+#endif
 constexpr int kDirectTokensFloat = 8;
 constexpr int kTileTokensFloat = 6, kTilePanelsFloat = 4;
 

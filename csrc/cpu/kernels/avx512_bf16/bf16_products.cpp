@@ -1,8 +1,7 @@
 // Products of BF16 by the dot product of two columns that AVX512-BF16 has. A lane holds the sum of
 // one row.
 
-#include "../bf16_products.h"
-#include "../transpose.h"
+#include "../bf16_pairs.h"
 
 namespace forge::cpu {
 
@@ -20,35 +19,12 @@ namespace {
 // As in float_products.cpp.
 constexpr int kPrefetchBytes = 2048;
 
-struct Pairs {
-  static constexpr uint64_t kColumns = 2;
+struct Pairs : PairPanels {
   // 24 accumulators, 4 weights and a pair of activations of 32 registers.
   static constexpr uint32_t kTileTokens = 6;
   static constexpr auto base = kernels_avx512;
   static constexpr auto finish = avx512::finish;
-
-  static void round(const float* x, uint64_t n, uint8_t* out) {
-    for (uint64_t i = 0; i < n; i += 2 * kLanes) {
-      const int left = static_cast<int>(smaller(n - i, 2 * kLanes));
-      const Vec low = load_up_to(x + i, left < kLanes ? left : kLanes);
-      const Vec high = left > kLanes ? load_up_to(x + i + kLanes, left - kLanes) : zero();
-      const __m512bh both = _mm512_cvtne2ps_pbh(high.v, low.v);
-      memcpy(out + 2 * i, &both, sizeof both);
-    }
-  }
-
-  static void round_token(const float* x, uint64_t n, uint32_t t, uint8_t* out) {
-    round(x, n, out + t * kChunk * 2);
-  }
-
-  static uint64_t pack_whole(const uint8_t* const (&rows)[kPanelRows], uint64_t n, uint8_t* out) {
-    constexpr uint32_t kAtOnce = Squares<uint32_t>::kColumns;
-    uint64_t pair = 0;
-    for (; pair + kAtOnce <= n; pair += kAtOnce) {
-      transpose<uint32_t>(rows, pair * 4, out + pair * 4 * kPanelRows);
-    }
-    return pair;
-  }
+  struct Scope {};
 
   template <int n_tokens, int n_panels>
   static void tile(const uint8_t* panels, uint64_t panel_stride, uint64_t n_pairs, const uint8_t* x,
@@ -74,7 +50,7 @@ struct Pairs {
     }
     for (int t = 0; t < n_tokens; ++t) {
       for (int p = 0; p < n_panels; ++p) {
-        float* to = sums + t * kTileRows + p * kPanelRows;
+        float* to = sums + t * kProductRows + p * kPanelRows;
         store(to, load(to) + Vec{sum[t][p]});
       }
     }

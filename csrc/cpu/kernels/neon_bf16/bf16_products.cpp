@@ -33,6 +33,7 @@ struct Quads {
   static constexpr uint32_t kTileTokens = 6;
   static constexpr auto base = kernels_neon_i8mm;
   static constexpr auto finish = neon_i8mm::finish;
+  struct Scope {};
 
   // Rounds groups of 4 numbers, `stride` bytes apart, the last one followed by zeros.
   static void round_groups(const float* x, uint64_t n, uint8_t* out, uint64_t stride) {
@@ -83,11 +84,11 @@ struct Quads {
       }
     }
     for (int t = 0; t < kPairs; ++t) {
-      float* to = sums + 2 * t * kTileRows;
+      float* to = sums + 2 * t * kProductRows;
       for (int r = 0; r < kRowPairs; r += 2, to += 4) {
         store(to, load(to) + Vec{vuzp1q_f32(sum[t][r], sum[t][r + 1])});
         if (2 * t + 1 == n_tokens) continue;
-        float* next = to + kTileRows;
+        float* next = to + kProductRows;
         store(next, load(next) + Vec{vuzp2q_f32(sum[t][r], sum[t][r + 1])});
       }
     }
