@@ -197,6 +197,7 @@ const KernelTable& kernels_portable();
 #if defined(__x86_64__)
 const KernelTable& kernels_avx2();
 const KernelTable& kernels_avx2_vnni();
+const KernelTable& kernels_avx512_bw();
 const KernelTable& kernels_avx512();
 // Products of BF16 weights with activations rounded to BF16; the other kernels are those of avx512.
 const KernelTable& kernels_avx512_bf16();

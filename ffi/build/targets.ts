@@ -17,10 +17,8 @@ export interface KernelTarget {
 }
 
 const avx2 = ["-mavx2", "-mfma", "-mf16c", "-mbmi2"];
-const avx512 = [
-  ...avx2,
-  ...["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"],
-];
+const avx512bw = [...avx2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"];
+const avx512 = [...avx512bw, "-mavx512vnni"];
 
 /**
  * Instruction sets of each processor, from the least to the most capable; objects are linked in
@@ -30,6 +28,7 @@ export const kernelTargets: readonly KernelTarget[] = [
   { name: "portable", arch: "x86_64", flags: [] },
   { name: "avx2", arch: "x86_64", flags: avx2 },
   { name: "avx2_vnni", arch: "x86_64", flags: [...avx2, "-mavxvnni"] },
+  { name: "avx512_bw", arch: "x86_64", flags: avx512bw },
   { name: "avx512", arch: "x86_64", flags: avx512 },
   { name: "avx512_bf16", arch: "x86_64", flags: [...avx512, "-mavx512bf16"], base: "avx512" },
   {

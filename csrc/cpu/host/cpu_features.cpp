@@ -130,13 +130,15 @@ std::vector<const KernelTable*> available_kernels() {
   std::vector<const KernelTable*> tables;
 #if defined(__x86_64__)
   const bool avx2 = has_all({"avx2", "fma", "f16c", "bmi2"});
-  if (avx2 && has_all({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"})) {
+  const bool avx512 = avx2 && has_all({"avx512f", "avx512bw", "avx512dq", "avx512vl"});
+  if (avx512 && has_all({"avx512vnni"})) {
     if (has_all({"avx512bf16", "amx-tile", "amx-int8", "amx-bf16"})) {
       tables.push_back(&kernels_avx512_amx());
     }
     if (has_all({"avx512bf16"})) tables.push_back(&kernels_avx512_bf16());
     tables.push_back(&kernels_avx512());
   }
+  if (avx512) tables.push_back(&kernels_avx512_bw());
   if (avx2 && has_all({"avxvnni"})) tables.push_back(&kernels_avx2_vnni());
   if (avx2) tables.push_back(&kernels_avx2());
 #elif defined(__aarch64__)

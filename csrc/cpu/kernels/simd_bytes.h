@@ -141,26 +141,46 @@ FORGE_INLINE ByteVec interleave_high(ByteVec a, ByteVec b) {
 template <int most>
 constexpr int kDotBias = most > 128 ? 128 : 0;
 
+// The instructions of AVX2 and AVX-512 that multiply bytes without VNNI.
+#if defined(__AVX512F__)
+using DotVec = __m512i;
+FORGE_INLINE DotVec multiply_bytes(DotVec u, DotVec s) { return _mm512_maddubs_epi16(u, s); }
+FORGE_INLINE DotVec add_shorts(DotVec a, DotVec b) { return _mm512_add_epi16(a, b); }
+FORGE_INLINE DotVec add_words(DotVec a, DotVec b) { return _mm512_add_epi32(a, b); }
+FORGE_INLINE DotVec add_pairs(DotVec a) { return _mm512_madd_epi16(a, _mm512_set1_epi16(1)); }
+// Products of signed bytes above -128 with bytes.
+FORGE_INLINE DotVec multiply_signed(DotVec w, DotVec s) {
+  const DotVec negated = _mm512_mask_sub_epi8(s, _mm512_movepi8_mask(w), DotVec{}, s);
+  return multiply_bytes(_mm512_abs_epi8(w), negated);
+}
+FORGE_INLINE DotVec flip_signs(DotVec u) { return _mm512_xor_si512(u, _mm512_set1_epi8(-128)); }
+#else
+using DotVec = __m256i;
+FORGE_INLINE DotVec multiply_bytes(DotVec u, DotVec s) { return _mm256_maddubs_epi16(u, s); }
+FORGE_INLINE DotVec add_shorts(DotVec a, DotVec b) { return _mm256_add_epi16(a, b); }
+FORGE_INLINE DotVec add_words(DotVec a, DotVec b) { return _mm256_add_epi32(a, b); }
+FORGE_INLINE DotVec add_pairs(DotVec a) { return _mm256_madd_epi16(a, _mm256_set1_epi16(1)); }
+FORGE_INLINE DotVec multiply_signed(DotVec w, DotVec s) {
+  return multiply_bytes(_mm256_abs_epi8(w), _mm256_sign_epi8(s, w));
+}
+FORGE_INLINE DotVec flip_signs(DotVec u) { return _mm256_xor_si256(u, _mm256_set1_epi8(-128)); }
+#endif
+
 // Sums of two products fit 16 bits: one sum for bytes up to 128, several for smaller bytes, which
 // are added before they are widened.
 template <int most>
 class Dots {
  public:
-  FORGE_ALWAYS_INLINE void begin(IntVec start) { sums_ = reinterpret_cast<__m256i>(start); }
+  FORGE_ALWAYS_INLINE void begin(IntVec start) { sums_ = reinterpret_cast<DotVec>(start); }
   template <int i, int count>
   FORGE_ALWAYS_INLINE void add(ByteVec a, ByteVec b) {
-    const auto u = reinterpret_cast<__m256i>(a), s = reinterpret_cast<__m256i>(b);
-    __m256i pairs;
-    if constexpr (kDotBias<most> == 0) {
-      pairs = _mm256_maddubs_epi16(u, s);
-    } else {
-      const __m256i w = _mm256_xor_si256(u, _mm256_set1_epi8(-128));
-      pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(s, w));
-    }
-    pairs_ = i % kTogether == 0 ? pairs : _mm256_add_epi16(pairs_, pairs);
+    const auto u = reinterpret_cast<DotVec>(a), s = reinterpret_cast<DotVec>(b);
+    const DotVec pairs =
+        kDotBias<most> == 0 ? multiply_bytes(u, s) : multiply_signed(flip_signs(u), s);
+    pairs_ = i % kTogether == 0 ? pairs : add_shorts(pairs_, pairs);
     keep_here(pairs_);
     if constexpr (i % kTogether == kTogether - 1 || i == count - 1) {
-      sums_ = _mm256_add_epi32(sums_, _mm256_madd_epi16(pairs_, _mm256_set1_epi16(1)));
+      sums_ = add_words(sums_, add_pairs(pairs_));
       keep_here(sums_);
     }
   }
@@ -169,8 +189,8 @@ class Dots {
  private:
   static constexpr int kTogether = 32767 / (2 * (most > 128 ? 128 : most) * 127);
   // Without it gcc adds all products after the last one, and has too few registers to hold them.
-  static FORGE_ALWAYS_INLINE void keep_here(__m256i& sums) { asm("" : "+x"(sums)); }
-  __m256i sums_, pairs_;
+  static FORGE_ALWAYS_INLINE void keep_here(DotVec& sums) { asm("" : "+v"(sums)); }
+  DotVec sums_, pairs_;
 };
 
 #else

@@ -35,6 +35,7 @@ Deno.test("libraryGraph: kernels are compiled once for every instruction set, a 
     "csrc/cpu/kernels/lanes.cpp (portable)",
     "csrc/cpu/kernels/lanes.cpp (avx2)",
     "csrc/cpu/kernels/lanes.cpp (avx2_vnni)",
+    "csrc/cpu/kernels/lanes.cpp (avx512_bw)",
     "csrc/cpu/kernels/lanes.cpp (avx512)",
     "csrc/cpu/kernels/avx512_bf16/pairs.cpp (avx512_bf16)",
   ]);
@@ -48,8 +49,12 @@ Deno.test("libraryGraph: kernels are compiled once for every instruction set, a 
 Deno.test("libraryGraph: only the kernels of a target use its instructions", () => {
   for (const { label, command } of graphOf("cpu", linux).compiles) {
     assertEquals(command.includes("-mavx512bf16"), label.endsWith("(avx512_bf16)"), label);
-    assertEquals(command.includes("-mavx512f"), /\(avx512(_bf16)?\)$/.test(label), label);
-    assertEquals(command.includes("-mavx2"), /\(avx(2|2_vnni|512|512_bf16)\)$/.test(label), label);
+    assertEquals(command.includes("-mavx512f"), /\(avx512(_bw|_bf16)?\)$/.test(label), label);
+    assertEquals(
+      command.includes("-mavx2"),
+      /\(avx(2|2_vnni|512|512_bw|512_bf16)\)$/.test(label),
+      label,
+    );
     assertEquals(command.includes("-DFORGE_TARGET=portable"), label.endsWith("(portable)"), label);
   }
 });
@@ -64,6 +69,7 @@ Deno.test("libraryGraph: objects are linked from the least to the most capable",
     "portable",
     "avx2",
     "avx2_vnni",
+    "avx512_bw",
     "avx512",
     "avx512_bf16",
   ]);

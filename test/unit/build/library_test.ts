@@ -57,7 +57,10 @@ function* kernelObjects(folder: string): Generator<string> {
     const path = join(folder, entry.name);
     if (entry.isDirectory) yield* kernelObjects(path);
     else if (
-      /\.(avx2|avx2_vnni|avx512|avx512_bf16|avx512_amx|neon_dot|neon_i8mm|neon_bf16)\.o$/.test(entry.name)
+      /\.(avx2|avx2_vnni|avx512|avx512_bw|avx512_bf16|avx512_amx|neon_dot|neon_i8mm|neon_bf16)\.o$/
+        .test(
+          entry.name,
+        )
     ) yield path;
   }
 }
