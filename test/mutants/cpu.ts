@@ -97,7 +97,7 @@ export const CPU: readonly Mutant[] = [
   },
   {
     name: "cpu/softcap-in-a-window",
-    file: "csrc/cpu/kernels/attention.cpp",
+    file: "csrc/cpu/kernels/attention_split.h",
     find:
       "    // tanh(-infinity) is -1.\n    for (int i = first; i < seen.low; ++i) scores[i] = -__builtin_inff();\n",
     replace: "",
@@ -105,14 +105,14 @@ export const CPU: readonly Mutant[] = [
   },
   {
     name: "cpu/softcap-past-the-end",
-    file: "csrc/cpu/kernels/attention.cpp",
+    file: "csrc/cpu/kernels/attention_split.h",
     find: "    for (int i = seen.high; i < end; ++i) scores[i] = -__builtin_inff();\n  }\n",
     replace: "  }\n",
     caughtBy: check("attention"),
   },
   {
     name: "cpu/values-of-one-row",
-    file: "csrc/cpu/kernels/attention.cpp",
+    file: "csrc/cpu/kernels/attention_split.h",
     find: "if (common.high < first + n) add_alone({common.high, first + n});",
     replace: "if (common.high + 1 < first + n) add_alone({common.high, first + n});",
     caughtBy: check("attention"),
@@ -133,7 +133,7 @@ export const CPU: readonly Mutant[] = [
   },
   {
     name: "cpu/mask-of-a-head",
-    file: "csrc/cpu/kernels/attention.cpp",
+    file: "csrc/cpu/kernels/attention_split.h",
     find: "rows.mask_heads == 1 ? 0 : row % rows.n_heads",
     replace: "0",
     caughtBy: check("attention"),

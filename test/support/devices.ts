@@ -41,6 +41,11 @@ export function isGpu({ kind }: { readonly kind: BackendKind }): boolean {
   return kind === "cuda" || kind === "metal";
 }
 
+/** True for kernels of a processor that round what they multiply with BF16. */
+export function multipliesBf16({ selector }: { readonly selector: string }): boolean {
+  return /_(bf16|amx)$/.test(selector);
+}
+
 /** Kinds of devices to test, separated by commas; all if unset. */
 const DEVICES_VARIABLE = "FORGE_TEST_DEVICES";
 

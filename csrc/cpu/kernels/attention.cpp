@@ -3,91 +3,12 @@
 // cache directly. Many query rows, and heads whose values are in their keys, unpack each run to
 // floats once. T. Dao et al., "FlashAttention", 2022, and "Flash-Decoding", 2023.
 
+#include "attention_split.h"
 #include "attention_unpack.h"
-#include "../kernel_table.h"
-#include "vector_math.h"
 
 namespace forge::cpu::FORGE_TARGET {
 
 namespace {
-
-// Positions [low, high), relative to the start of the split; empty if low == high.
-struct Span {
-  int low;
-  int high;
-};
-
-FORGE_INLINE Span meet(Span a, Span b) {
-  const int low = a.low > b.low ? a.low : b.low;
-  const int high = a.high < b.high ? a.high : b.high;
-  return {low, high > low ? high : low};
-}
-
-// The positions of the split that a row attends to.
-FORGE_INLINE Span seen_by(const AttentionRows& rows, uint32_t row, int32_t begin) {
-  const Visible seen = rows.visible[row / rows.n_heads];
-  return meet({seen.first - begin, seen.last + 1 - begin}, {0, kAttentionSplit});
-}
-
-// The positions of the split that all of some rows attend to, and those that any of them does.
-struct Spans {
-  Span common;
-  Span any;
-};
-FORGE_INLINE Spans spans_of(const Span* seen, uint32_t n) {
-  Spans spans = {{0, kAttentionSplit}, {kAttentionSplit, 0}};
-  for (uint32_t row = 0; row < n; ++row) {
-    spans.common = meet(spans.common, seen[row]);
-    if (seen[row].low == seen[row].high) continue;
-    if (seen[row].low < spans.any.low) spans.any.low = seen[row].low;
-    if (seen[row].high > spans.any.high) spans.any.high = seen[row].high;
-  }
-  if (spans.any.high <= spans.any.low) spans.any = {0, 0};
-  return spans;
-}
-
-// The work on one split. `q` holds the queries of the rows, multiplied by the scale of the scores.
-struct Split {
-  const AttentionRows& rows;
-  uint32_t n_rows;
-  int32_t begin;
-  Span any;
-  const Span* seen;    // by each row
-  const Spans* tiles;  // by each kTileTokens rows
-  float* scores;
-  float* q;
-  float* unpacked;
-  const AttentionPartial& to;
-};
-
-// Calls body(first row, n, spans) for each tile of rows.
-template <class Body>
-FORGE_INLINE void for_tiles(const Split& split, Body body) {
-  for (uint32_t row = 0; row < split.n_rows; row += kTileTokens) {
-    const uint32_t left = split.n_rows - row;
-    body(row, left < kTileTokens ? left : kTileTokens, split.tiles[row / kTileTokens]);
-  }
-}
-
-FORGE_INLINE uint64_t page_at(const AttentionRows& rows, int32_t position) {
-  const int32_t index = position / static_cast<int32_t>(rows.page_tokens);
-  return static_cast<uint64_t>(rows.pages[index]) * rows.kv.page_bytes;
-}
-
-// Calls body(first, n, slot, page offset, next position) for each run of the split.
-template <class Body>
-FORGE_INLINE void for_runs(const Split& split, Body body) {
-  const int32_t page_tokens = static_cast<int32_t>(split.rows.page_tokens);
-  for (int i = split.any.low; i < split.any.high;) {
-    const int32_t position = split.begin + i;
-    const int32_t slot = position % page_tokens;
-    int n = page_tokens - slot;
-    if (n > static_cast<int>(kAttentionRun)) n = kAttentionRun;
-    if (n > split.any.high - i) n = split.any.high - i;
-    body(i, n, slot, page_at(split.rows, position), i + n);
-    i += n;
-  }
-}
 
 template <class Cache>
 struct ScoreRows {
@@ -130,96 +51,17 @@ struct ValueRows {
   }
 };
 
-// Adds the values of a run to all rows. Positions that only some rows of a tile attend to are added
-// to those rows only: a weight of zero times a NaN is NaN.
+// Adds the values of a run to all rows.
 template <class Cache>
 void add_values(const Split& split, const Run& run, int first, int n) {
-  for_tiles(split, [&](uint32_t row, uint32_t count, const Spans& spans) {
-    const Span common = meet(spans.common, {first, first + n});
-    const bool together = common.high > common.low;
-    const int middle = together ? common.low : first + n;
-    const auto add_alone = [&](Span part) {
-      for (uint32_t r = row; r < row + count; ++r) {
-        const Span span = meet(split.seen[r], part);
-        if (span.low < span.high) ValueRows<Cache>{split, r, run, first, span}.template run<1>();
-      }
-    };
-    if (first < middle) add_alone({first, middle});
-    if (!together) return;
-    for_row_count(count, ValueRows<Cache>{split, row, run, first, common});
-    if (common.high < first + n) add_alone({common.high, first + n});
+  for_value_parts<1>(split, first, n, [&](uint32_t row, uint32_t count, Span span) {
+    for_row_count(count, ValueRows<Cache>{split, row, run, first, span});
   });
-}
-
-// The mask of a row, from the start of the split.
-struct MaskRow {
-  const uint32_t* words;  // null: none
-  bool is_bits;
-  int32_t begin;  // position of the start of the split
-};
-
-// The number that a mask adds to the score of position `i` of the split.
-FORGE_INLINE float mask_bias(const MaskRow& mask, int i) {
-  const uint32_t position = static_cast<uint32_t>(mask.begin + i);
-  if (mask.is_bits) return mask.words[position / 32] >> position % 32 & 1 ? 0 : -__builtin_inff();
-  float bias;
-  memcpy(&bias, mask.words + position, sizeof bias);
-  return bias;
-}
-
-FORGE_INLINE MaskRow mask_of(const Split& split, uint32_t row) {
-  const AttentionRows& rows = split.rows;
-  if (!rows.mask) return {nullptr, false, 0};
-  const uint64_t token = row / rows.n_heads, head = rows.mask_heads == 1 ? 0 : row % rows.n_heads;
-  const uint32_t* words = rows.mask + (token * rows.mask_heads + head) * rows.mask_stride;
-  return {words, rows.mask_is_bits, split.begin};
-}
-
-// Replaces the scores of a row by 2^(score - largest), and returns their largest and sum.
-void softmax_row(Span seen, float softcap, const MaskRow& mask, float* scores, float* row_largest,
-                 float* row_total) {
-  // Vectors start at multiples of kLanes from the start of the split, so that the scores added in
-  // one lane do not depend on the rows that share the tile.
-  const int first = seen.low / kLanes * kLanes;
-  const int end = (seen.high + kLanes - 1) / kLanes * kLanes;
-  for (int i = first; i < seen.low; ++i) scores[i] = -__builtin_inff();
-  for (int i = seen.high; i < end; ++i) scores[i] = -__builtin_inff();
-  if (softcap > 0) {
-    const Vec cap = set(softcap * kLog2E);
-    for (int i = first; i < end; i += kLanes) store(scores + i, cap * tanh(load(scores + i)));
-    // tanh(-infinity) is -1.
-    for (int i = first; i < seen.low; ++i) scores[i] = -__builtin_inff();
-    for (int i = seen.high; i < end; ++i) scores[i] = -__builtin_inff();
-  }
-  if (mask.words) {
-    for (int i = seen.low; i < seen.high; ++i) scores[i] += mask_bias(mask, i) * kLog2E;
-  }
-  Vec most = set(-__builtin_inff());
-  for (int i = first; i < end; i += kLanes) most = max(most, load(scores + i));
-  const float top = largest(most);
-  if (!(top > -__builtin_inff())) {
-    // All positions are hidden, or no score is a number.
-    bool is_hidden = mask.words != nullptr;
-    for (int i = seen.low; i < seen.high; ++i) is_hidden &= scores[i] == -__builtin_inff();
-    for (int i = first; i < end; ++i) scores[i] = 0;
-    *row_largest = is_hidden ? -__builtin_inff() : __builtin_nanf("");
-    *row_total = is_hidden ? 0 : __builtin_nanf("");
-    return;
-  }
-  Vec total = zero();
-  for (int i = first; i < end; i += kLanes) {
-    const Vec weight = exp2_of_negative(load(scores + i) - set(top));
-    total = total + weight;
-    store(scores + i, weight);
-  }
-  *row_largest = top;
-  *row_total = sum(total);
 }
 
 void scale_queries(const Split& split) {
   const AttentionRows& rows = split.rows;
-  // With a soft-cap, the score is divided by the cap here and multiplied by it after the tanh.
-  const float factor = rows.softcap > 0 ? rows.scale / rows.softcap : rows.scale * kLog2E;
+  const float factor = query_factor(rows);
   for (uint32_t t = 0; t < rows.n_tokens; ++t) {
     const uint64_t n = static_cast<uint64_t>(rows.n_heads) * rows.k_head_dim;
     scale(rows.q + t * rows.q_stride, n, factor, split.q + t * n);
@@ -258,16 +100,7 @@ void attend(const Split& split) {
       score_rows<Cache>(split, run, first, n);
     }
   });
-  for (uint32_t row = 0; row < split.n_rows; ++row) {
-    const Span seen = split.seen[row];
-    if (seen.low == seen.high) {
-      split.to.largest[row] = -__builtin_inff();
-      split.to.total[row] = 0;
-    } else {
-      softmax_row(seen, rows.softcap, mask_of(split, row), split.scores + row * kScoreStride,
-                  split.to.largest + row, split.to.total + row);
-    }
-  }
+  softmax_rows(split);
   const uint32_t out_dim = padded_dim(rows.v_head_dim);
   memset(split.to.out, 0, size_t{split.n_rows} * out_dim * sizeof(float));
   const bool goes_on = seen_end <= rows.visible[rows.n_tokens - 1].last;
@@ -297,26 +130,16 @@ FORGE_INLINE float exp2_of(float x) {
 
 void attention_split(const AttentionRows& rows, int32_t begin, const AttentionPartial& out,
                      float* scratch) {
-  const uint32_t n_rows = rows.n_tokens * rows.n_heads;
-  float* q = scratch + kAttentionRows * kScoreStride;
-  float* unpacked = q + static_cast<uint64_t>(kAttentionRows) * rows.k_head_dim;
-  Span seen[kAttentionRows];
-  Spans tiles[(kAttentionRows + kTileTokens - 1) / kTileTokens];
-  for (uint32_t row = 0; row < n_rows; ++row) seen[row] = seen_by(rows, row, begin);
-  for (uint32_t row = 0; row < n_rows; row += kTileTokens) {
-    const uint32_t left = n_rows - row;
-    tiles[row / kTileTokens] = spans_of(seen + row, left < kTileTokens ? left : kTileTokens);
-  }
-  const Split split = {rows,  n_rows,  begin, spans_of(seen, n_rows).any, seen, tiles,
-                       scratch, q, unpacked, out};
-  scale_queries(split);
-  switch (rows.type) {
-    case WeightType::F16: attend<CacheF16>(split); break;
-    case WeightType::BF16: attend<CacheBF16>(split); break;
-    case WeightType::Q8_0: attend<CacheQ8>(split); break;
-    case WeightType::Q4_0: attend<CacheQ4>(split); break;
-    default: attend<CacheF32>(split); break;
-  }
+  with_split(rows, begin, out, scratch, [](const Split& split) {
+    scale_queries(split);
+    switch (split.rows.type) {
+      case WeightType::F16: return attend<CacheF16>(split);
+      case WeightType::BF16: return attend<CacheBF16>(split);
+      case WeightType::Q8_0: return attend<CacheQ8>(split);
+      case WeightType::Q4_0: return attend<CacheQ4>(split);
+      default: return attend<CacheF32>(split);
+    }
+  });
 }
 
 void attention_merge(uint32_t n_rows, uint32_t v_head_dim, const AttentionPartial& into,

@@ -7,6 +7,7 @@
 //                             zeros fill the last of them
 //   kTileTokens               maximum number of tokens of a tile
 //   base(), finish            the other kernels, and their end of products (product_kernels.h)
+//   set_attention(table)      sets the kernels of attention that differ from those of base()
 //   Scope                     constructed before the products of a call and destroyed after them
 //   round(x, n, out)          rounds n <= kChunk floats; NaN and infinity stay
 //   round_token(x, n, t, out) the same for token t of a chunk, as `tile` reads it, then zeros up to
@@ -141,6 +142,7 @@ struct Bf16Products {
       made.name = name;
       made.matmul = multiply<with_f16>;
       made.pack = pack_weight<with_f16>;
+      Unit::set_attention(made);
       return made;
     }();
     return table;

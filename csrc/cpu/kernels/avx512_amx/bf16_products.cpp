@@ -26,6 +26,10 @@ struct Tiles : PairPanels {
     TileShapes shapes{kTileStride};
   };
 
+  static void set_attention(KernelTable& table) {
+    table.attention_split = kernels_avx512_bf16().attention_split;
+  }
+
   template <int n_tokens, int n_panels>
   static void tile(const uint8_t* panels, uint64_t panel_stride, uint64_t n_pairs, const uint8_t* x,
                    bool from_memory, float* sums) {

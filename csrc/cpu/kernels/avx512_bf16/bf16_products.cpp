@@ -25,6 +25,9 @@ struct Pairs : PairPanels {
   static constexpr auto base = kernels_avx512;
   static constexpr auto finish = avx512::finish;
   struct Scope {};
+  static void set_attention(KernelTable& table) {
+    table.attention_split = FORGE_TARGET::attention_split;
+  }
 
   template <int n_tokens, int n_panels>
   static void tile(const uint8_t* panels, uint64_t panel_stride, uint64_t n_pairs, const uint8_t* x,

@@ -34,6 +34,7 @@ struct Quads {
   static constexpr auto base = kernels_neon_i8mm;
   static constexpr auto finish = neon_i8mm::finish;
   struct Scope {};
+  static void set_attention(KernelTable&) {}
 
   // Rounds groups of 4 numbers, `stride` bytes apart, the last one followed by zeros.
   static void round_groups(const float* x, uint64_t n, uint8_t* out, uint64_t stride) {
