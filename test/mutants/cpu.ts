@@ -295,7 +295,7 @@ export const CPU: readonly Mutant[] = [
   },
   {
     name: "cpu/logarithm-of-a-mask",
-    file: "csrc/cpu/kernels/attention.cpp",
+    file: "csrc/cpu/kernels/attention_split.h",
     find: "mask_bias(mask, i) * kLog2E;",
     replace: "mask_bias(mask, i);",
     caughtBy: check("attention"),
