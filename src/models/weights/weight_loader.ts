@@ -264,7 +264,7 @@ export class WeightLoader {
   /** Returns an embedding as the output matrix that shares its tensor, with that matrix's adapters. */
   tied(embedding: Weight, stored: TensorName, name: TensorName): Weight {
     // A tensor of its own, since its adapters differ from those of the embedding.
-    const tensor = { ...this.#require(stored, "weight", undefined) };
+    const tensor = { ...this.#require(stored, "weight", [embedding.rows, embedding.cols]) };
     this.#meet(tensor, name);
     return withAdapters(
       embedding,
