@@ -27,7 +27,7 @@ import {
 } from "../request/options.ts";
 import { fetchLibraries, openBackend } from "../load/open_backend.ts";
 import { LazyWeights } from "./lazy_weights.ts";
-import { openSource, type SourceTensor } from "./source.ts";
+import { assertWritable, openSource, type SourceTensor } from "./source.ts";
 
 /** Options of {@linkcode quantize}. */
 export interface QuantizeOptions {
@@ -114,6 +114,7 @@ export async function quantize(
       const planned = types.get(tensor.name) ?? tensor.plainType;
       // Experts in MXFP4 are as they were trained.
       const final = tensor.stored?.type === "MXFP4" ? "MXFP4" : planned;
+      assertWritable(tensor, final);
       return {
         ...tensor,
         type: final,

@@ -8,7 +8,7 @@ import { type GgufValue, readGguf } from "../../formats/gguf/gguf.ts";
 import type { MixedModel } from "../../formats/gguf/mixes.ts";
 import type { GgufField } from "../../formats/gguf/writer.ts";
 import { quote } from "../../formats/quote.ts";
-import { assertComputable, type TensorInfo, type TensorType } from "../../formats/tensor_info.ts";
+import type { TensorInfo, TensorType } from "../../formats/tensor_info.ts";
 import { folderAsGguf, type FolderTensor } from "../../models/folder_as_gguf.ts";
 import { ggufTokenizer } from "../../tokenizer/to_gguf.ts";
 import { endTokens, openTokenizer } from "../load/tokenizer.ts";
@@ -168,6 +168,23 @@ function fileSource(weights: Backend, checkpoint: Checkpoint): Source {
   };
 }
 
+/**
+ * Rejects a tensor of a GGUF file that cannot be written in a type.
+ *
+ * @throws {ForgeError} `unsupported` for quantised weights in another type
+ */
+export function assertWritable({ name, stored }: SourceTensor, type: TensorType): void {
+  if (stored === undefined || FLOATS.includes(stored.type)) return;
+  if (stored.type === type && stored.packed === undefined) return;
+  throw new ForgeError(
+    "unsupported",
+    `tensor ${quote(name)} of ${
+      quote(stored.file)
+    } is quantised to ${stored.type} already; give a ` +
+      `model in ${FLOATS.join(", ")}`,
+  );
+}
+
 function fileTensor(weights: Backend, stored: TensorInfo): SourceTensor {
   const { name, shape, type } = stored;
   let weight: Weight | undefined;
@@ -178,16 +195,6 @@ function fileTensor(weights: Backend, stored: TensorInfo): SourceTensor {
     stored,
     rowsTogether: 1,
     read(firstRow, nRows) {
-      if (!FLOATS.includes(type)) {
-        throw new ForgeError(
-          "unsupported",
-          `tensor ${quote(name)} of ${
-            quote(stored.file)
-          } is quantised to ${type} already; give a ` +
-            `model in ${FLOATS.join(", ")}`,
-        );
-      }
-      assertComputable(stored);
       weight ??= weights.mapWeight([{ tensor: stored }], shape.at(-1) ?? 1);
       return weights.readWeight(weight, firstRow, nRows) as Float32Array<ArrayBuffer>;
     },

@@ -74,9 +74,11 @@ interface MixedTensor {
   readonly shape: readonly number[];
 }
 
-/** Matrices that stay floats: they are small, and choose experts or shape recurrences. */
-const KEPT =
-  /(_norm|ffn_gate_inp|ffn_gate_inp_shexp|position_embd|token_types|ssm_conv1d|shortconv\.conv)\.weight$/;
+/** Matrices that stay as they are: they are small, and choose experts or shape recurrences. */
+const KEPT = new RegExp(
+  String.raw`(_norm|ffn_gate_inp|ffn_gate_inp_shexp|position_embd|token_types|ssm_conv1d|` +
+    String.raw`shortconv\.conv|per_layer_model_proj)\.weight$`,
+);
 
 /** Types with blocks of 32 for rows that are no whole number of the blocks of 256. */
 const NARROW: Partial<Record<TensorType, TensorType>> = {
@@ -93,6 +95,11 @@ function isMatrix({ name, shape }: MixedTensor): boolean {
   return shape.length > 1 && name.endsWith(".weight") && !KEPT.test(name);
 }
 
+/** Returns the layer of a tensor; -1 for the embedding and the output matrix. */
+function layerOf({ name }: MixedTensor): number {
+  return Number(/^blk\.(\d+)\./.exec(name)?.[1] ?? -1);
+}
+
 /** Returns the types of a model's matrices, by name; other tensors keep theirs. */
 export function mixedTypes(
   mix: MixName,
@@ -101,13 +108,15 @@ export function mixedTypes(
 ): Map<string, TensorType> {
   const { type } = MIXES[mix];
   const isFloat = TENSOR_TYPES[type].blockElements === 1;
-  const matrices = tensors.filter(isMatrix);
+  // Layers are counted in order, whatever the order of the tensors in the file.
+  const matrices = tensors.filter(isMatrix).toSorted((a, b) => layerOf(a) - layerOf(b));
   const hasOutput = tensors.some(({ name }) => name === "output.weight");
   const nValues = matrices.filter(({ name }) => /attn_(v|qkv|kv_b)\.weight$/.test(name)).length;
-  let value = 0;
+  let value = 0, down = 0;
   return new Map(matrices.map((tensor) => {
     const { name, shape } = tensor;
-    const layer = Number(/^blk\.(\d+)\./.exec(name)?.[1] ?? 0);
+    // Without experts, layers without an MLP do not count.
+    const layer = model.experts > 1 ? layerOf(tensor) : down;
     const isOutput = name === (hasOutput ? "output.weight" : "token_embd.weight");
     const wanted = isFloat
       ? type
@@ -115,6 +124,7 @@ export function mixedTypes(
       ? outputType(type, shape.at(-1)!)
       : layerType(mix, model, name, { layer, value, nValues });
     if (name.includes("attn_v.weight")) value++;
+    if (name.includes("ffn_down")) down++;
     return [name, fitting(wanted, shape.at(-1)!)];
   }));
 }

@@ -52,6 +52,23 @@ Deno.test("layers at both ends and every third one between get more bits", () =>
   assertEquals(more, [0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29, 30, 31]);
 });
 
+Deno.test("layers count in order, and without experts only those with the matrix", () => {
+  const model = { layers: 16, heads: 32, kvHeads: 8, experts: 0, hasImportance: false };
+  const shape = [4096, 4096];
+  const downs = (layers: readonly number[]) =>
+    layers.map((layer) => ({ name: `blk.${layer}.ffn_down.weight`, shape }));
+  // An eighth of the layers: the first two matrices, which are in layers 1 and 5.
+  const types = mixedTypes("Q4_K_S", model, downs([15, 9, 5, 1]));
+  assertEquals(Object.fromEntries(types), {
+    "blk.1.ffn_down.weight": "Q5_K",
+    "blk.5.ffn_down.weight": "Q5_K",
+    "blk.9.ffn_down.weight": "Q4_K",
+    "blk.15.ffn_down.weight": "Q4_K",
+  });
+  const experts = mixedTypes("Q4_K_S", { ...model, experts: 4 }, downs([15, 9, 5, 1]));
+  assertEquals([...experts.values()], ["Q5_K", "Q4_K", "Q4_K", "Q4_K"]);
+});
+
 Deno.test("a tied embedding has the type of an output matrix, and narrow rows other blocks", () => {
   const model = { layers: 2, heads: 4, kvHeads: 2, experts: 0, hasImportance: false };
   const typesOf = (mix: MixName, cols: number) => [
