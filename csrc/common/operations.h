@@ -400,7 +400,8 @@ struct RopeAppendOp {
 // if `masked`. A token sees the positions up to its own, the last `window` of them when window > 0.
 // Without `causal` it sees all key_lengths positions of its sequence, those less than `window` from
 // its own when window > 0. sinks[1, n_heads] are logits that take part in the softmax and carry no
-// value. out[tokens, n_heads * v_head_dim], zeros for a token that sees nothing.
+// value. With `chunked` a token sees the positions up to its own in its chunk: positions are divided
+// into chunks of `window`. out[tokens, n_heads * v_head_dim], zeros for a token that sees nothing.
 struct AttentionOp {
   Input q;
   KvRef kv;
@@ -411,7 +412,9 @@ struct AttentionOp {
   OptionalFloats sinks;
   bool causal = true;
   bool masked = false;
-  FORGE_OPERANDS("attention", q, kv, n_heads, scale, window, softcap, sinks, causal, masked)
+  bool chunked = false;
+  FORGE_OPERANDS("attention", q, kv, n_heads, scale, window, softcap, sinks, causal, masked,
+                 chunked)
 
   Shape check(const OperationChecks& c) const {
     const KvShape& shape = kv->shape;
@@ -422,6 +425,7 @@ struct AttentionOp {
     c.expect(softcap >= 0 && std::isfinite(softcap), "softcap is ", softcap,
              "; valid is a finite number >= 0");
     c.vector("sinks", sinks, n_heads);
+    c.expect(!chunked || (causal && window > 0), "chunks need a window and causality");
     return {Rows::tokens, uint64_t{n_heads} * shape.v_head_dim};
   }
 };

@@ -187,7 +187,8 @@ KeyRange visible_keys(const AttentionOp& op, const StepInputs& inputs, uint32_t 
   const uint64_t position = static_cast<uint64_t>(inputs.positions[token]);
   const auto sequence = static_cast<size_t>(inputs.sequences[token]);
   const bool has_begin = op.window > 0 && position >= op.window;
-  const uint64_t begin = has_begin ? position - op.window + 1 : 0;
+  const uint64_t seen = op.chunked ? position % op.window + 1 : op.window;
+  const uint64_t begin = has_begin ? position - seen + 1 : 0;
   uint64_t end = position + 1;
   if (!op.causal) {
     end = static_cast<uint64_t>(inputs.key_lengths[sequence]);

@@ -70,6 +70,7 @@ std::string problem_of_flash(const AttentionOp& op) {
   if (!(op.scale > 0) || !std::isfinite(op.scale)) return "a scale that is not positive";
   // Its windows count from the end of the keys, not from the position of a query.
   if (!op.causal && op.window > 0) return "windows without causality";
+  if (op.chunked) return "attention within chunks";
   return "";
 }
 

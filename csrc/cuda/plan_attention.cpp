@@ -77,7 +77,8 @@ AttentionArgs PlanBuilder::attention_args(const AttentionOp& op) const {
           .causal = op.causal,
           .max_queries = shape_.decode_queries,
           .mask_heads = masked ? shape_.mask_heads : 0,
-          .mask_is_bits = masked && shape_.mask_kind == FORGE_MASK_BITS};
+          .mask_is_bits = masked && shape_.mask_kind == FORGE_MASK_BITS,
+          .chunked = op.chunked};
 }
 
 AttentionOperands PlanBuilder::attention_operands(const AttentionOp& op) const {

@@ -37,7 +37,8 @@ AttentionArgs PlanBuilder::attention_args(const AttentionOp& op) const {
           .window = op.window,
           .causal = op.causal,
           .max_queries = shape_.decode_queries,
-          .has_sinks = op.sinks != nullptr};
+          .has_sinks = op.sinks != nullptr,
+          .chunked = op.chunked};
 }
 
 void PlanBuilder::emit_decode_attention(const AttentionOp& op) {
@@ -115,7 +116,8 @@ void PlanBuilder::emit_naive_attention(const AttentionOp& op) {
                             .has_sinks = op.sinks != nullptr,
                             .causal = op.causal,
                             .mask_heads = is_masked(op) ? shape_.mask_heads : 0,
-                            .mask_is_bits = shape_.mask_kind == FORGE_MASK_BITS});
+                            .mask_is_bits = shape_.mask_kind == FORGE_MASK_BITS,
+                            .chunked = op.chunked});
 }
 
 }  // namespace forge::metal

@@ -98,11 +98,12 @@ KERNEL_STRUCT_OF(KvCache, KvPages, WRITES(u8) data;)
 // of causality, the window and the sequence's end. mask_heads is 1 or n_heads.
 //
 // softcap and window are 0 for none. causal is 0 if queries see positions after their own, up to
-// n_keys. max_queries is that of a tile.
+// n_keys. chunked is 1 if they see their own chunk of `window` positions. max_queries is that of a
+// tile.
 KERNEL_STRUCT(AttentionArgs,
               READS(float) sinks; READS(u32) mask; READS(u32) mask_stride; float scale;
               float softcap; u32 n_heads; u32 window; u32 causal; u32 max_queries; u32 mask_heads;
-              u32 mask_is_bits;)
+              u32 mask_is_bits; u32 chunked;)
 
 // The operands that all kernels of attention have. Page tables are page_stride entries apart.
 KERNEL_STRUCT(AttentionOperands,

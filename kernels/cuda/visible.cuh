@@ -16,7 +16,8 @@ struct Visible {
 };
 // `n_keys`: positions of the sequence, for attention without causality.
 DEVICE Visible visible_from(u32 position, u32 n_keys, const AttentionArgs& a) {
-  const u32 begin = a.window > 0 && position + 1 > a.window ? position + 1 - a.window : 0;
+  const u32 seen = a.chunked ? position % a.window + 1 : a.window;
+  const u32 begin = a.window > 0 && position + 1 > a.window ? position + 1 - seen : 0;
   if (a.causal) return {begin, position + 1};
   const bool is_cut = a.window > 0 && position < n_keys && n_keys - position > a.window;
   return {begin, is_cut ? position + a.window : n_keys};

@@ -192,6 +192,7 @@ struct NaiveAttentionArgs {
   uint32_t causal;  // 0: tokens see positions after their own, up to `n_keys`
   uint32_t mask_heads;  // 0: no mask; else 1 or n_heads
   uint32_t mask_is_bits;
+  uint32_t chunked;  // 1: tokens see their own chunk of `window` positions
 };
 
 // narrow_decode_attention<T, D>: out, [partial_out], [partial_ml], q, uint8 pages,
@@ -221,6 +222,7 @@ struct AttentionArgs {
   uint32_t causal;       // 0: queries see positions after their own, up to `n_keys`
   uint32_t max_queries;  // per tile of decode attention, at most 16
   uint32_t has_sinks;
+  uint32_t chunked;  // 1: queries see their own chunk of `window` positions
 };
 
 // latent_attention<T, K, V>: out, [partial_out], [partial_ml], q, uint8 pages, QueryTile tiles,

@@ -31,7 +31,8 @@ struct Visible {
   uint end;
 };
 inline Visible visible_to(uint position, QueryTile tile, constant AttentionArgs& a) {
-  const uint begin = a.window > 0 && position + 1 > a.window ? position + 1 - a.window : 0;
+  const uint seen = a.chunked != 0 ? position % a.window + 1 : a.window;
+  const uint begin = a.window > 0 && position + 1 > a.window ? position + 1 - seen : 0;
   if (a.causal != 0) return {begin, position + 1};
   const bool is_cut = a.window > 0 && position < tile.n_keys && tile.n_keys - position > a.window;
   return {begin, is_cut ? position + a.window : tile.n_keys};

@@ -53,7 +53,8 @@ template <class T>
   device float* result = out + row * v_dim;
   device const int* table = page_tables + ulong(uint(sequences[token])) * args.page_stride;
   const uint own = uint(positions[token]), keys = uint(n_keys[token]);
-  const uint begin = args.window > 0 && own + 1 > args.window ? own + 1 - args.window : 0;
+  const uint seen = args.chunked != 0 ? own % args.window + 1 : args.window;
+  const uint begin = args.window > 0 && own + 1 > args.window ? own + 1 - seen : 0;
   uint end = own + 1;
   if (args.causal == 0) {
     const bool is_cut = args.window > 0 && own < keys && keys - own > args.window;

@@ -58,6 +58,8 @@ export interface AttentionOptions {
    * token sees positions less than `window` from its own on both sides.
    */
   readonly window?: number | undefined;
+  /** True if a token sees its own chunk of `window` positions, up to its own. @default false */
+  readonly chunked?: boolean | undefined;
   /** Scores become `softcap * tanh(score / softcap)`. */
   readonly softcap?: number | undefined;
   /** `[1, n_heads]`: logits that take part in the softmax and carry no value. */
@@ -307,7 +309,7 @@ export class Recorder {
    */
   attention(q: Value, kv: KvCache, options: AttentionOptions): Value {
     const { nHeads: n_heads, scale, window = 0, softcap = 0, sinks } = options;
-    const { causal = true, masked = false } = options;
+    const { causal = true, masked = false, chunked = false } = options;
     return this.sink.record("attention", {
       q,
       kv,
@@ -318,6 +320,7 @@ export class Recorder {
       sinks,
       causal,
       masked,
+      chunked,
     });
   }
 

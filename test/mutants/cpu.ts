@@ -120,8 +120,8 @@ export const CPU: readonly Mutant[] = [
   {
     name: "cpu/window-off-by-one",
     file: "csrc/common/step_inputs.cpp",
-    find: "has_begin ? position - op.window + 1 : 0",
-    replace: "has_begin ? position - op.window : 0",
+    find: "has_begin ? position - seen + 1 : 0",
+    replace: "has_begin ? position - seen : 0",
     caughtBy: check("attention"),
   },
   {

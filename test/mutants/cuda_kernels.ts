@@ -170,8 +170,8 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     [
       "window-off-by-one",
       "visible.cuh",
-      "position + 1 > a.window ? position + 1 - a.window : 0",
-      "position + 1 > a.window ? position - a.window : 0",
+      "position + 1 > a.window ? position + 1 - seen : 0",
+      "position + 1 > a.window ? position - seen : 0",
     ],
     [
       "position-past-the-end",

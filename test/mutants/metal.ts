@@ -130,8 +130,8 @@ export const METAL: readonly Mutant[] = [
     [
       "window-off-by-one",
       "kernels/metal/attention.h",
-      "position + 1 > a.window ? position + 1 - a.window : 0",
-      "position + 1 > a.window ? position - a.window : 0",
+      "position + 1 > a.window ? position + 1 - seen : 0",
+      "position + 1 > a.window ? position - seen : 0",
     ],
     [
       "position-past-the-end",

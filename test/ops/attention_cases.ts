@@ -14,6 +14,7 @@ export interface AttentionCase {
   readonly nHeads: number;
   readonly scale: number;
   readonly window: number | undefined;
+  readonly chunked: boolean;
   readonly softcap: number | undefined;
   readonly sinks: Float32Array | undefined;
   /** Preparation of keys before they are stored; queries are rotated alike. */
@@ -46,6 +47,8 @@ export interface Outline {
   readonly group: number;
   readonly pageTokens: number;
   readonly window?: number;
+  /** True if the window divides positions into chunks. */
+  readonly chunked?: true;
   readonly softcap?: number;
   readonly sinks?: boolean;
   readonly causal?: false;
@@ -97,6 +100,24 @@ export const outlines: readonly Outline[] = [
     group: 1,
     pageTokens: 16,
     window: 20,
+  },
+  {
+    sequences: [[0, 70], [31, 2], [95, 5]],
+    headDim: 64,
+    nKvHeads: 2,
+    group: 2,
+    pageTokens: 16,
+    window: 32,
+    chunked: true,
+  },
+  {
+    sequences: [[1500, 1], [1049, 3], [299, 1]],
+    headDim: 128,
+    nKvHeads: 1,
+    group: 4,
+    pageTokens: 64,
+    window: 300,
+    chunked: true,
   },
   { sequences: [[600, 3]], headDim: 16, nKvHeads: 1, group: 2, pageTokens: 256, window: 300 },
   { sequences: [[40, 20]], headDim: 64, nKvHeads: 1, group: 2, pageTokens: 16, window: 1000 },
@@ -319,6 +340,7 @@ export function attentionCase(
     // Large enough for scores of several units, so that the softmax is not uniform.
     scale: random.pick([1, 3]) / Math.sqrt(headDim),
     window: outline.window,
+    chunked: outline.chunked ?? false,
     softcap: outline.softcap,
     sinks: outline.sinks ? random.normals(nHeads, 3) : undefined,
     kNorm: options.prepared

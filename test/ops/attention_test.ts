@@ -44,7 +44,7 @@ function inputsOf(inputs: AttentionCase, tokens: readonly Token[]): StepInputs {
 
 async function run(device: Backend, inputs: AttentionCase): Promise<Matrix> {
   const { shape, nHeads, scale, window, softcap, sinks, invFreq, ropeLayout, causal } = inputs;
-  const { attentionMask } = inputs;
+  const { attentionMask, chunked } = inputs;
   const kv = device.createKv(shape);
   // NaN everywhere: elements that no token has written must not reach a result.
   const page = new Uint8Array(kv.pageBytes).fill(0xff);
@@ -76,6 +76,7 @@ async function run(device: Backend, inputs: AttentionCase): Promise<Matrix> {
       softcap,
       sinks: graph.optionalWeight(sinks && f32Vector(sinks)),
       causal,
+      chunked,
       masked: attentionMask !== undefined,
     }),
     cols: nHeads * shape.vHeadDim,
@@ -147,11 +148,11 @@ function heads(values: Float64Array, headDim: number, round: Rounding): Float64A
 
 /** The positions that a token sees. */
 function visible(
-  { window = Infinity, causal, keyLengths }: AttentionCase,
+  { window = Infinity, chunked, causal, keyLengths }: AttentionCase,
   sequence: number,
   position: number,
 ) {
-  const first = Math.max(0, position - window + 1);
+  const first = chunked ? position - position % window : Math.max(0, position - window + 1);
   const end = causal ? position + 1 : Math.min(keyLengths[sequence]!, position + window);
   return { first, end: Math.max(first, end) };
 }

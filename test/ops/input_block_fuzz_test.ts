@@ -26,7 +26,7 @@ async function recordStep(border: RawBorder, random: Random): Promise<number> {
   const qkv = record("matmul", x, weight(32, 8), 0, one, 0, 0);
   const table = record("rope_table", weight(1, 4), one);
   const q = record("rope_append", qkv, kv, 2, 0, 0, floatWord(1e-5), 0, table, 0);
-  const attended = record("attention", q, kv, 2, floatWord(0.3), 5, 0, 0, 1, 1);
+  const attended = record("attention", q, kv, 2, floatWord(0.3), 5, 0, 0, 1, 1, 0);
   const route = record("moe_route", x, 2, 1, one, 0, 0, 0, 1, 1, 0);
   const experts = record("moe_matmul", attended, route, weight(64, 16), 0, 8);
   const mixed = record("moe_combine", experts, route, x);

@@ -267,6 +267,10 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
       "sinks is [1, 3]; expected [1, 4]",
       (p) => p.recorder.attention(p.tokens(16), p.kv, { ...attention, sinks: p.vector(3) }),
     ],
+    [
+      "chunks need a window and causality",
+      (p) => p.recorder.attention(p.tokens(16), p.kv, { ...attention, chunked: true }),
+    ],
     ["masked attention of 2 heads, after masked attention of 4", (p) => {
       p.recorder.attention(p.tokens(16), p.kv, { ...attention, masked: true });
       p.recorder.attention(p.tokens(8), p.kv, { ...attention, nHeads: 2, masked: true });

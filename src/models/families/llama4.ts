@@ -1,7 +1,7 @@
 /**
  * Llama 4 (text): every fourth layer without positions, experts next to a shared one. Layers without
- * positions scale attention with the position. The others attend within chunks: forge limits the
- * context to the length of one. Meta, "The Llama 4 herd", 2025.
+ * positions scale attention with the position. The others attend within chunks. Meta, "The Llama 4
+ * herd", 2025.
  */
 import type { Family, ModelSource } from "../causal_lm.ts";
 import type { ConfigReader, Key } from "../config/config_reader.ts";
@@ -46,8 +46,9 @@ export const llama4: Family = {
   gguf: ["llama4"],
   load(source) {
     const { config } = source;
-    const whole = decoderConfig(config);
-    const c = { ...whole, contextLength: Math.min(whole.contextLength, chunkLength(config)) };
+    const c = decoderConfig(config);
+    const chunk = config.int(["attention_chunk_size", "attention.chunk_size"], { fallback: 8192 });
+    const isChunked = (source.sessionLength ?? c.contextLength) > chunk;
     const rotation = loadRope(source, c, { layout: "interleaved" });
     const rotates = rotatedLayers(config, c.nLayers);
     const bias = biasRule(config, "attention_bias", false);
@@ -65,6 +66,8 @@ export const llama4: Family = {
       attention: (weights, i) =>
         loadAttention(weights, heads, i, {
           rope: rotates[i] ? rope : undefined,
+          window: isChunked && rotates[i] ? chunk : undefined,
+          chunked: isChunked && rotates[i],
           positionScale: rotates[i] ? undefined : temperature,
           qkNorm: rotates[i] && isNormalized ? "plain head" : undefined,
           bias,
@@ -77,11 +80,6 @@ export const llama4: Family = {
     });
   },
 };
-
-/** Returns the longest sequence within one chunk of attention. */
-function chunkLength(config: ConfigReader): number {
-  return config.int(["attention_chunk_size", "attention.chunk_size"], { fallback: 8192 });
-}
 
 /** Loads the factors of queries in layers without positions, if the model has them. */
 function loadTemperature(

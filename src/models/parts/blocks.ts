@@ -77,6 +77,8 @@ export interface AttentionParts {
   /** Factor of the scores. @default 1 / sqrt(head_dim) */
   readonly scale?: number | undefined;
   readonly window?: number | undefined;
+  /** True if the window divides positions into chunks. @default false */
+  readonly chunked?: boolean | undefined;
   /** Factors of the queries by position. @default 1 */
   readonly positionScale?: PositionScale | undefined;
   readonly softcap?: number | undefined;
@@ -250,6 +252,7 @@ export function loadAttention(
       softcap,
       sinks,
       causal: parts.causal,
+      chunked: parts.chunked,
     });
     const gated = gate ? recorder.sigmoidGate(mixed, recorder.matmul(x, gate)) : mixed;
     const epilogue = { bias: outBias, alpha: parts.outputScale, residual };

@@ -115,6 +115,7 @@ struct AttentionArguments {
   const u32 *mask, *mask_stride;  // for masked kernels: bits, or the bits of floats
   float scale, softcap;
   u32 n_heads, window, causal, max_queries, mask_heads, mask_is_bits;
+  u32 chunked = 0;
 };
 struct NaiveAttention {
   const KvType* type;

@@ -166,6 +166,14 @@ MODELS = {
         ),
         published_llama4,
     ),
+    "llama4 beyond its chunks": model(
+        "llama4_text",
+        {
+            **TEXT, "num_hidden_layers": 4, "intermediate_size": 16, "intermediate_size_mlp": 48,
+            "num_local_experts": 4, "num_experts_per_tok": 1, "interleave_moe_layer_step": 2,
+            "attention_chunk_size": 5,
+        },
+    ),
     "llama4 beyond its floor scale": model(
         "llama4_text",
         {

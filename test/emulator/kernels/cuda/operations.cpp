@@ -33,7 +33,8 @@ cuda_args::AttentionOperands<const void*> operands(const Op& op) {
                    .causal = a.causal,
                    .max_queries = a.max_queries,
                    .mask_heads = a.mask_heads,
-                   .mask_is_bits = a.mask_is_bits}};
+                   .mask_is_bits = a.mask_is_bits,
+                   .chunked = a.chunked}};
 }
 
 cuda_args::AttentionSplits<const void*> splits(const DecodeAttention& op) {

@@ -29,7 +29,8 @@ metal_args::AttentionArgs attention_args(const AttentionArguments& a, const Page
           .window = a.window,
           .causal = a.causal,
           .max_queries = a.max_queries,
-          .has_sinks = present(a.sinks)};
+          .has_sinks = present(a.sinks),
+          .chunked = a.chunked};
 }
 
 }  // namespace
@@ -155,7 +156,8 @@ void launch(const NaiveAttention& op) {
                metal_args::NaiveAttentionArgs{op.pages->kernel_pages(), op.tables->page_stride,
                                               a.n_heads, a.scale, a.window, a.softcap,
                                               present(a.sinks), a.causal,
-                                              a.mask ? a.mask_heads : 0, a.mask_is_bits},
+                                              a.mask ? a.mask_heads : 0, a.mask_is_bits,
+                                              a.chunked},
                op.out, op.q, op.pages->cache.data, op.positions, op.sequences, op.n_keys,
                op.tables->page_tables.data(), op.n_tokens, a.sinks, a.mask, a.mask_stride);
 }
