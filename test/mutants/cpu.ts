@@ -335,4 +335,11 @@ export const CPU: readonly Mutant[] = [
     replace: "c_begin = b_begin + d_state",
     caughtBy: check("recurrence"),
   },
+  {
+    name: "cpu/columns-of-a-rank",
+    file: "csrc/cpu/operations/product_ops.cpp",
+    find: "(from - first), product,",
+    replace: "(from - begin), product,",
+    caughtBy: check("lora"),
+  },
 ];

@@ -221,4 +221,19 @@ export const CUDA_HOST: readonly Mutant[] = [
       "const Grid grid{divide_up(p.weight.rows, kGemmRows), rows.max_rows / kGemmTokens};",
     ],
   ),
+  ...group(
+    SHAPES,
+    [
+      "slices-of-narrow-heads",
+      "cuda/plan_attention.cpp",
+      "tokens = dim <= kNarrowHead ? 32 : 16",
+      "tokens = 16",
+    ],
+    [
+      "run-with-a-gap",
+      "gpu/step_work.cpp",
+      "runs.back().sequence == sequence && end_of(runs.back()) == position",
+      "runs.back().sequence == sequence",
+    ],
+  ),
 ];

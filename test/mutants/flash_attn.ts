@@ -197,4 +197,34 @@ export const FLASH_ATTN: readonly Mutant[] = [
     ],
     ["wait-for-the-parts", "decode/combine.cuh", "  wait_for_previous_kernel();\n", ""],
   ),
+  ...group(
+    "forward",
+    [
+      "row-that-sees-no-keys",
+      "core/softmax.cuh",
+      "const float base = max == kMinusInfinity ? 0.0f : max * scale_;",
+      "const float base = max * scale_;",
+    ],
+    [
+      "sink-above-the-scores",
+      "core/softmax.cuh",
+      "const float total = sum * shrink + exp2_fast(sink - top);",
+      "const float total = sum + exp2_fast(sink - top);",
+    ],
+  ),
+  ...group(
+    "decoding",
+    [
+      "workspace-of-parts",
+      "host/split_plan.cpp",
+      "(n_splits * head_dim + ceil_div(n_splits, 4) * 4)",
+      "(n_splits * head_dim + n_splits)",
+    ],
+    [
+      "parts-past-the-last",
+      "decode/combine.cuh",
+      "    if (first + i >= count) own[i] = kMinusInfinity;\n",
+      "",
+    ],
+  ),
 ];
