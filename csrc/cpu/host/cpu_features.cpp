@@ -132,9 +132,11 @@ std::vector<const KernelTable*> available_kernels() {
   const bool avx2 = has_all({"avx2", "fma", "f16c", "bmi2"});
   const bool avx512 = avx2 && has_all({"avx512f", "avx512bw", "avx512dq", "avx512vl"});
   if (avx512 && has_all({"avx512vnni"})) {
+#if defined(__linux__)
     if (has_all({"avx512bf16", "amx-tile", "amx-int8", "amx-bf16"})) {
       tables.push_back(&kernels_avx512_amx());
     }
+#endif
     if (has_all({"avx512bf16"})) tables.push_back(&kernels_avx512_bf16());
     tables.push_back(&kernels_avx512());
   }
@@ -159,7 +161,9 @@ const KernelTable& with_products(const KernelTable& kernels, uint32_t products) 
   };
   static constexpr Choice kChoices[] = {
 #if defined(__x86_64__)
+#if defined(__linux__)
       {kernels_avx512_amx, kernels_avx512_amx_f32, kernels_avx512_amx_f16},
+#endif
       {kernels_avx512_bf16, kernels_avx512, kernels_avx512_bf16_f16},
 #elif defined(__aarch64__)
       {kernels_neon_bf16, kernels_neon_i8mm, kernels_neon_bf16_f16},

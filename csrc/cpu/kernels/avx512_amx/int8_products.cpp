@@ -1,6 +1,9 @@
 // Products of quantised weights with more than a few tokens, by AMX. Fewer tokens are multiplied by
 // the kernels for AVX-512, with the same bits.
 
+// Only on Linux: see bf16_products.cpp.
+#if defined(__linux__)
+
 #include "../int8_products.h"
 
 namespace forge::cpu {
@@ -46,3 +49,5 @@ const KernelTable& kernels_avx512_amx_f32() {
 }
 
 }  // namespace forge::cpu
+
+#endif
