@@ -156,7 +156,7 @@ export function loadModel(
   if (lm.isBidirectional) source.weights.assertWhole("attention to later tokens");
   else assertCausal(source.config);
   source.weights.assertLayersUsed();
-  source.adapters?.assertUsed();
+  source.adapters?.assertUsed(source.weights);
   return { lm, weights: source.weights, ranks: [source.weights] };
 }
 

@@ -231,9 +231,16 @@ export class ModelAdapters {
     return { nAdapters: this.#adapters.length, targets, rows, a: identity, b, ranks };
   }
 
-  /** Rejects adapters of which a part was not used. @throws {ForgeError} `bad_model` */
-  assertUsed(): void {
-    const [pair] = this.#missing;
+  /**
+   * Rejects adapters of which a part was not used, except for layers that were not loaded.
+   *
+   * @throws {ForgeError} `bad_model` for a matrix that the model does not have; `unsupported` for one
+   * that forge cannot adapt
+   */
+  assertUsed(weights: Pick<WeightLoader, "isOfOtherLayer">): void {
+    const pair = [...this.#missing].find(({ target }) =>
+      !textModelNames(target).some((name) => weights.isOfOtherLayer(name))
+    );
     if (pair === undefined) return;
     const adapter = this.#adapters.findIndex(({ pairs }) => pairs.includes(pair));
     const isStored = textModelNames(pair.target).some((name) => this.#checkpoint.tensors.has(name));

@@ -162,7 +162,6 @@ export class WeightLoader {
    * @throws {ForgeError} `unsupported`, naming the tensor
    */
   assertLayersUsed(): void {
-    const layerOf = (name: string) => /^.*?\d+\./.exec(name)?.[0] ?? "";
     const surplus = this.unusedTensors().find((name) =>
       this.#shared.layers.has(layerOf(name)) && !SURPLUS.test(name)
     );
@@ -174,6 +173,12 @@ export class WeightLoader {
       }, which forge does not use ` +
         `in a ${quote(this.#checkpoint.modelType)} model`,
     );
+  }
+
+  /** True if a tensor belongs to a layer that was not loaded, such as one that drafts tokens. */
+  isOfOtherLayer(name: string): boolean {
+    const layer = layerOf(name);
+    return layer !== "" && this.#checkpoint.tensors.has(name) && !this.#shared.layers.has(layer);
   }
 
   /** Tensors on the device. */
@@ -588,6 +593,11 @@ export class WeightLoader {
         `configuration implies [${expected}]`,
     );
   }
+}
+
+/** Returns the prefix of a tensor's layer, empty for tensors outside the layers. */
+function layerOf(name: string): string {
+  return /^.*?\d+\./.exec(name)?.[0] ?? "";
 }
 
 function withAdapters(weight: Weight, adapters: AdapterWeights | undefined): Weight {

@@ -379,6 +379,31 @@ Deno.test("adapters that do not fit are refused by name", async () => {
   );
 });
 
+Deno.test("an adapter may change the layer that drafts tokens, loaded or not", async () => {
+  using folder = new TempFolder();
+  const name = "base_model.model.model.layers.4.eh_proj";
+  const tensors = [[`${name}.lora_A.weight`, 1, 384], [`${name}.lora_B.weight`, 192, 1]] as const;
+  Deno.writeTextFileSync(
+    folder.at("adapter_config.json"),
+    JSON.stringify({ peft_type: "LORA", r: 1, lora_alpha: 1 }),
+  );
+  Deno.writeFileSync(
+    folder.at("adapter_model.safetensors"),
+    encodeSafetensors({
+      tensors: tensors.map(([name, rows, cols]) =>
+        float32Tensor(name, [rows, cols], new Float32Array(rows * cols))
+      ),
+    }),
+  );
+  for (const speculate of ["on", "off"] as const) {
+    const lora = [{ path: folder.path, name: "drafts" }];
+    const demo = join(import.meta.dirname ?? ".", "..", "..", "..", "models", "demo");
+    await using model = await load(demo, { device: "cpu", speculate, lora });
+    const { text } = await model.complete("Once upon a time", { temperature: 0, maxTokens: 4 });
+    assert(text.length > 0);
+  }
+});
+
 Deno.test("a choice of unknown adapters is refused", async () => {
   using folder = new TempFolder();
   const path = writeModel(folder, "phi3");
