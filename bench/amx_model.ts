@@ -1,6 +1,6 @@
 /**
- * Share of the peak of Intel's AMX that products reach on paper: the instructions of their loops, as
- * compiled, over published throughputs. No processor with AMX was at hand.
+ * Share of the peak of Intel's AMX that products reach on paper: the instructions of their loops,
+ * as compiled, over published throughputs. No processor with AMX was at hand.
  */
 import { join } from "@std/path";
 import { buildLibraries } from "../ffi/build/build.ts";
@@ -123,7 +123,9 @@ function tileRows({ operands }: Instruction, columns: number, bytes: number): nu
   return /%tmm[67]/.test(operands) ? columns * bytes / 4 : TILE_ROWS;
 }
 
-/** Counts the instructions of a kernel's loop over columns. Its inner loop takes a token at a time. */
+/**
+ * Counts the instructions of a kernel's loop over columns. Its inner loop takes a token at a time.
+ */
 export async function amxCounts(kernel: AmxKernel): Promise<AmxCounts> {
   const code = await functionOf(kernel);
   const loops = loopsOf(code);
@@ -141,7 +143,8 @@ export async function amxCounts(kernel: AmxKernel): Promise<AmxCounts> {
     ...each,
     at: outer.begin + i,
   }));
-  // Conversions of a product: one for each token. Copies of the inner loop for another case count once.
+  // Conversions of a product: one for each token. Copies of the inner loop for another case count
+  // once.
   const copies = Math.max(1, inner.length);
   const inInner = body.filter(({ at }) => isInner(at)).filter(isConversion).length / copies;
   const repeats = inInner === 0 ? 0 : n * TILE_ROWS / inInner;

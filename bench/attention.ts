@@ -1,4 +1,6 @@
-/** Attention alone: KV caches with the shapes of real models, read from memory, without products. */
+/**
+ * Attention alone: KV caches with the shapes of real models, read from memory, without products.
+ */
 import type { Backend, KvCache, KvType, Step } from "../src/backend.ts";
 import { Random } from "../src/bench/random.ts";
 import { median } from "../src/bench/statistics.ts";

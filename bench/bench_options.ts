@@ -26,7 +26,10 @@ export interface BenchOptions {
   readonly table: boolean;
   /** True if peers measures on a busy machine. */
   readonly busy: boolean;
-  /** Another program for peers: `NAME=COMMAND`, a `llama-bench` and its options, separated by spaces. */
+  /**
+   * Another program for peers: `NAME=COMMAND`, a `llama-bench` and its options, separated by
+   * spaces.
+   */
   readonly llamaBench: string | undefined;
   /** Text file for the tokenizer. */
   readonly file: string | undefined;

@@ -1,7 +1,7 @@
 /**
- * Compares chains of draft tokens with trees of them, by what the best tree could gain: the ranks of
- * a text's tokens among those of the demo model's layer for multi-token prediction, and the costs of
- * steps by their rows.
+ * Compares chains of draft tokens with trees of them, by what the best tree could gain: the ranks
+ * of a text's tokens among those of the demo model's layer for multi-token prediction, and the
+ * costs of steps by their rows.
  */
 import process from "node:process";
 import type { SamplingParams } from "../src/backend.ts";
@@ -28,7 +28,9 @@ const TOKENS = 160, CONTEXT = 512;
 
 const TEMPERATURES = [0, 0.8];
 
-/** Shares of right first choices of weaker heads, whose other choices are those of the demo model's. */
+/**
+ * Shares of right first choices of weaker heads, whose other choices are those of the demo model's.
+ */
 const WEAKER = [0.75, 0.6, 0.45];
 
 /** Share of the positions of a text at which a node of the tree is on its path, by ranks. */
@@ -43,8 +45,8 @@ interface Costs {
 }
 
 /**
- * Prints what trees could gain with these costs, and where rows cost nothing, as in a small step of a
- * GPU. A level of a tree is charged as one draft token, and moving keys and values not at all. A
+ * Prints what trees could gain with these costs, and where rows cost nothing, as in a small step of
+ * a GPU. A level of a tree is charged as one draft token, and moving keys and values not at all. A
  * branch computes the tokens before it again, in pages of its own: keys at other places than their
  * positions would change the order of sums, and so the digits.
  */
@@ -79,8 +81,8 @@ export async function benchTrees({ steps, draft }: Costs, threads: number): Prom
 }
 
 /**
- * Measures steps of a model and its head: the shortest of runs in turn. With one thread it takes the
- * time of the processor, which other programs do not lengthen.
+ * Measures steps of a model and its head: the shortest of runs in turn. With one thread it takes
+ * the time of the processor, which other programs do not lengthen.
  */
 export async function measureCosts(
   runner: Runner,

@@ -1,4 +1,7 @@
-/** Products with weights of each type, for one token, a few and many, compared with the machine's limits. */
+/**
+ * Products with weights of each type, for one token, a few and many, compared with the machine's
+ * limits.
+ */
 import type { Backend, Step, StepInputs } from "../src/backend.ts";
 import { Random } from "../src/bench/random.ts";
 import { plural } from "../src/cli/output/format.ts";

@@ -58,7 +58,9 @@ export async function benchSpeculation(options: BenchOptions): Promise<void> {
   if (options.synthetic !== undefined) await benchHead(options.synthetic, options);
 }
 
-/** Prints the tokens per second of each case without and with draft tokens, over alternating rounds. */
+/**
+ * Prints the tokens per second of each case without and with draft tokens, over alternating rounds.
+ */
 async function benchLookup(options: BenchOptions): Promise<void> {
   using subject = benchSubject(options);
   const path = subjectPath(subject);

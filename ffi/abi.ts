@@ -28,7 +28,9 @@ export const symbols = {
   ...runSymbols,
 } as const satisfies Deno.ForeignLibraryInterface;
 
-/** The symbols of a library as it is opened: `forge_quantize` also as a call that does not block. */
+/**
+ * The symbols of a library as it is opened: `forge_quantize` also as a call that does not block.
+ */
 export const librarySymbols = {
   ...symbols,
   forge_quantize_in_background: {

@@ -388,8 +388,8 @@ export class NativeBackend implements Backend, Meter, Quantizer {
   }
 
   /**
-   * Bounds the memory of weights, caches and activations, before the first step is recorded. Weights that
-   * do not fit stay in their files.
+   * Bounds the memory of weights, caches and activations, before the first step is recorded.
+   * Weights that do not fit stay in their files.
    *
    * @param bytes 0 for the memory that is free
    * @throws {ForgeError} `unsupported` if the device keeps all weights

@@ -33,9 +33,9 @@ export type AttentionKernels = "auto" | "flash" | "tiled" | "naive";
 export const ATTENTION_KERNELS: readonly AttentionKernels[] = ["auto", "flash", "tiled", "naive"];
 
 /**
- * Numbers that products with BF16 and F16 weights multiply on the CPU: `f32` is float32; `bf16` rounds
- * activations and F16 weights to BF16; `auto` rounds activations for BF16 weights. A processor without
- * instructions for BF16 computes in float32.
+ * Numbers that products with BF16 and F16 weights multiply on the CPU: `f32` is float32; `bf16`
+ * rounds activations and F16 weights to BF16; `auto` rounds activations for BF16 weights. A
+ * processor without instructions for BF16 computes in float32.
  */
 export type ProductNumbers = "auto" | "f32" | "bf16";
 

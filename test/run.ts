@@ -6,8 +6,8 @@
  * - `deno task sanitize` (`--sanitize`) runs tests on sanitized native code.
  * - `deno task fuzz` (`--fuzz`) feeds damaged input for a given time.
  *
- * `test` and `sanitize` pass further arguments to one `deno test`. `test` without arguments runs every
- * folder of tests, several at a time.
+ * `test` and `sanitize` pass further arguments to one `deno test`. `test` without arguments runs
+ * every folder of tests, several at a time.
  */
 import { parseArgs } from "node:util";
 import { join, resolve } from "@std/path";
@@ -82,8 +82,8 @@ async function runTests(args: readonly string[], options: RunDenoOptions = {}): 
 const LONGEST: readonly string[] = ["cuda", "emulator", "metal", "ops", "unit"];
 
 /**
- * Runs all tests, one process per folder and one folder per processor at a time. The files of a process
- * run one after the other, because tests may set environment variables.
+ * Runs all tests, one process per folder and one folder per processor at a time. The files of a
+ * process run one after the other, because tests may set environment variables.
  */
 async function runAllTests(args: readonly string[]): Promise<Counts> {
   const tests = join(root, "test");
@@ -114,7 +114,8 @@ async function sanitizedEnvironment(): Promise<Record<string, string>> {
     log: (line) => console.log(line),
   });
   const compiler = Deno.env.get("CXX") || "c++";
-  // AddressSanitizer intercepts exceptions and looks up libstdc++ before forge's libraries are loaded.
+  // AddressSanitizer intercepts exceptions and looks up libstdc++ before forge's libraries are
+  // loaded.
   const preloaded = await Promise.all(["libasan.so", "libstdc++.so.6"].map(async (name) => {
     const { stdout } = await new Deno.Command(compiler, { args: [`-print-file-name=${name}`] })
       .output();
@@ -151,8 +152,8 @@ function minutes(ms: number): string {
 }
 
 /**
- * Repeats the tests of test/fuzz, or of the given files, with new seeds until the time is over or a test
- * fails: `--minutes N [--sanitize] [FILE...]`.
+ * Repeats the tests of test/fuzz, or of the given files, with new seeds until the time is over or a
+ * test fails: `--minutes N [--sanitize] [FILE...]`.
  */
 async function runFuzz(args: readonly string[]): Promise<Counts> {
   const { minutes, sanitize, _: files } = parseFuzzArgs(args);

@@ -160,7 +160,9 @@ function cacheBytes(shape: ModelShape | undefined): number {
   return shape === undefined ? 0 : 4 * shape.nLayers * shape.nKvHeads * shape.headDim;
 }
 
-/** Operations of prefill: causal attention, and the products of all tokens except the vocabulary's. */
+/**
+ * Operations of prefill: causal attention, and the products of all tokens except the vocabulary's.
+ */
 function prefillOperations(shape: ModelShape, tokens: number): number {
   const { nLayers, hiddenSize, intermediateSize, nHeads, nKvHeads, headDim } = shape;
   const attention = (nHeads + nKvHeads) * 2 * headDim * hiddenSize;

@@ -37,7 +37,9 @@ async function main(args: readonly string[]): Promise<boolean> {
   return all;
 }
 
-/** Checks that the bundled model gives the same tokens as on the CPU: greedy, drawn, and batched. */
+/**
+ * Checks that the bundled model gives the same tokens as on the CPU: greedy, drawn, and batched.
+ */
 function* bundledChecks(tokens: number): Generator<readonly [string, () => Promise<void>]> {
   const prompts = ["Once upon a time", "One day, a little girl"];
   const chains = {

@@ -1,4 +1,6 @@
-/** The parts of the GPU check and how to run one: separate programs, whose failures are independent. */
+/**
+ * The parts of the GPU check and how to run one: separate programs, whose failures are independent.
+ */
 import { join } from "@std/path";
 import { root } from "../root.ts";
 import { readLines } from "./lines.ts";

@@ -1,6 +1,6 @@
 /**
- * Expected speed of libflash_attn on an H100: the machine code of its SM90 kernels, and the order of
- * their tiles on the multiprocessors. Next to the published figures of FlashAttention-3.
+ * Expected speed of libflash_attn on an H100: the machine code of its SM90 kernels, and the order
+ * of their tiles on the multiprocessors. Next to the published figures of FlashAttention-3.
  */
 import { join } from "@std/path";
 import { disassembleObject } from "../../test/emulator/nvdisasm.ts";
@@ -10,7 +10,9 @@ import { MachineCode } from "./machine_code.ts";
 import { COSTS, H100, type NvidiaGpu } from "./nvidia.ts";
 import type { Prediction } from "./predictions.ts";
 
-/** Consumer warpgroups of a block by head_dim, 64 rows each (csrc/flash_attn/sm90/forward_tile.h). */
+/**
+ * Consumer warpgroups of a block by head_dim, 64 rows each (csrc/flash_attn/sm90/forward_tile.h).
+ */
 const CONSUMERS: Readonly<Record<number, number>> = { 64: 3, 96: 2, 128: 2, 192: 2, 256: 2 };
 const CONSUMER_ROWS = 64;
 

@@ -1,6 +1,6 @@
 /**
- * Expected time of a launch: the work that the library plans, at the rates that the kernel's machine
- * code and the GPU allow.
+ * Expected time of a launch: the work that the library plans, at the rates that the kernel's
+ * machine code and the GPU allow.
  */
 import type { KernelMeasures } from "./kernel_measures.ts";
 import type { Launch } from "./launches.ts";
@@ -18,7 +18,9 @@ export interface LaunchTime {
   readonly intensity: number;
 }
 
-/** Tokens of a tile of tensor-core kernels, by the kernel's name: others are computed and dropped. */
+/**
+ * Tokens of a tile of tensor-core kernels, by the kernel's name: others are computed and dropped.
+ */
 const TOKEN_TILES: readonly (readonly [RegExp, number])[] = [
   [/decode_gemm<.*, 8>$/, 64],
   [/decode_gemm<.*, 4>$/, 32],
@@ -27,9 +29,9 @@ const TOKEN_TILES: readonly (readonly [RegExp, number])[] = [
 ];
 
 /**
- * Bytes that a block moves, of kernels next to a product whose operation has no bytes for them: rows of
- * x read in F32 and written in 16 bits, unpacked weights (4.5 bits to 16), and products that are read
- * and written once more.
+ * Bytes that a block moves, of kernels next to a product whose operation has no bytes for them:
+ * rows of x read in F32 and written in 16 bits, unpacked weights (4.5 bits to 16), and products
+ * that are read and written once more.
  */
 const PASSES: readonly (readonly [kernel: RegExp, bytes: (cols: number) => number])[] = [
   [/^convert_rows</, (cols) => 6 * cols],
@@ -174,8 +176,8 @@ function kernelParts(
 function warpIterations(launch: Launch, stream: LoopMeasures): number {
   const { kernel, flops, bytes } = launch;
   const tokens = productTokens(launch);
-  // Decode attention computes 16 rows for each query, and experts have few tokens of a tile, so their
-  // bytes count.
+  // Decode attention computes 16 rows for each query, and experts have few tokens of a tile, so
+  // their bytes count.
   if (stream.products > 0 && !/attention|grouped_decode_gemm/.test(kernel)) {
     const tile = TOKEN_TILES.find(([pattern]) => pattern.test(kernel))?.[1] ?? 1;
     const padded = tokens === undefined ? 1 : Math.ceil(tokens / tile) * tile / tokens;

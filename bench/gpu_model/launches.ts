@@ -139,7 +139,9 @@ async function dryRun(
   }
 }
 
-/** Joins the launches of operations with their grids in the log; both are in the order of running. */
+/**
+ * Joins the launches of operations with their grids in the log; both are in the order of running.
+ */
 function withGrids({ launches }: DryRunStep, log: string): Launch[] {
   const lines = log.split("\n").filter((line) => line !== "")
     .map((line) => JSON.parse(line) as LogLine)

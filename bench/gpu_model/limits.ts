@@ -75,7 +75,10 @@ export interface SpeedLimit extends KernelName {
 /** Shared memory of a block of batched_decode_attention with head_dim 128 (plan_attention.cpp). */
 const ATTENTION_SHARED = 73984;
 
-/** Shared memory of decode_gemm for one token of 14,336 columns, and for several (plan_products.cpp). */
+/**
+ * Shared memory of decode_gemm for one token of 14,336 columns, and for several
+ * (plan_products.cpp).
+ */
 const ONE_TOKEN_SHARED = 28672;
 function decodeShared(tokenTiles: number): number {
   return tokenTiles * 8 * 256 * 4 * (tokenTiles >= 4 ? 2 : 3);

@@ -32,7 +32,10 @@ function bytesPerLane({ opcode }: Instruction): number {
   return /\.(U16|S16)\b/.test(opcode) ? 2 : 4;
 }
 
-/** Bytes that a warp streams from memory with one instruction. Bulk copies' sizes are in registers: 0. */
+/**
+ * Bytes that a warp streams from memory with one instruction. Bulk copies' sizes are in registers:
+ * 0.
+ */
 export function streamedBytes(instruction: Instruction): number {
   if (loadKind(instruction) !== "memory" || /^U/.test(instruction.name)) return 0;
   return LANES * bytesPerLane(instruction);
@@ -269,7 +272,9 @@ function forwardOrder(code: MachineCode, start: number, within: ReadonlySet<numb
 
 /** The beginning of a kernel, up to the first byte that it streams. */
 export interface StartMeasures {
-  /** Global loads that must complete one after another, before the first streamed load is issued. */
+  /**
+   * Global loads that must complete one after another, before the first streamed load is issued.
+   */
   readonly hops: number;
   /** Instructions before the first streamed load. */
   readonly instructions: number;

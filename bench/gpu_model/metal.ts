@@ -34,7 +34,8 @@ export const APPLE_GPUS: readonly AppleGpu[] = [
 
 /**
  * Most operations for each weight at a quarter of the rate of others, 32 a clock and core (P.
- * Turner): conversions of integers and shifts. test/emulator/metal/instructions_test.ts counts them.
+ * Turner): conversions of integers and shifts. test/emulator/metal/instructions_test.ts counts
+ * them.
  */
 const SLOW_OPERATIONS = { F16: 0, Q8_0: 0.35, Q4_0: 0.2, Q4_K: 0.75, Q6_K: 0.8 } as const;
 const SLOW_PER_CLOCK = 32;
@@ -42,7 +43,9 @@ const SLOW_PER_CLOCK = 32;
 /** Launches of a layer and of the rest of a greedy step (test/metal/models_test.ts). */
 const LAYER_LAUNCHES = 6, OTHER_LAUNCHES = 7;
 
-/** Microseconds of a launch in a serial encoder, and of a step on the host: llama.cpp's and MLX's. */
+/**
+ * Microseconds of a launch in a serial encoder, and of a step on the host: llama.cpp's and MLX's.
+ */
 const LAUNCH = 1.3, HOST = 350;
 
 /** Joins terms that overlap imperfectly, as for NVIDIA's GPUs (nvidia.ts). */

@@ -141,8 +141,8 @@ export const COSTS = {
   serialLaunch: 1.4,
   dependentLaunch: 0.8,
   /**
-   * Submission of graphs, copies of inputs and results, and the synchronisation of a run of steps, in
-   * us.
+   * Submission of graphs, copies of inputs and results, and the synchronisation of a run of steps,
+   * in us.
    */
   run: 22,
   /** The kernel between two steps of a run, in us. */

@@ -44,7 +44,8 @@ export interface PredictedStep {
 /**
  * Predicts the steps of a model.
  *
- * @param stepsOfRun returns the number of steps that the host starts together, given the time of one
+ * @param stepsOfRun returns the number of steps that the host starts together, given the time of
+ * one
  * @throws {ForgeError} as {@linkcode planSteps}
  */
 export async function predictSteps(

@@ -1,8 +1,10 @@
 /**
- * Expected times of decoding on several H100 with every layer divided among them. The time of a GPU's
- * part is that of a model with its share of heads, columns and vocabulary; the all-reduces are added.
+ * Expected times of decoding on several H100 with every layer divided among them. The time of a
+ * GPU's part is that of a model with its share of heads, columns and vocabulary; the all-reduces
+ * are added.
  *
- * forge does not divide layers yet. The numbers say what it would gain, and what all-reduces may cost.
+ * The vocabulary is divided here, but not yet by forge: the numbers say what dividing gains, and
+ * what all-reduces may cost.
  */
 import { type ModelShape, SHAPES } from "../../src/bench/synthetic/shapes.ts";
 import type { KernelCompiler } from "./compiled_kernels.ts";
@@ -20,12 +22,15 @@ export interface Link {
   readonly hops: Readonly<Record<Protocol, number>>;
 }
 
-/** NCCL's protocols: LL sends 4 bytes of data with 4 of flags, LL128 120 with 8, Simple data alone. */
+/**
+ * NCCL's protocols: LL sends 4 bytes of data with 4 of flags, LL128 120 with 8, Simple data alone.
+ */
 type Protocol = "LL" | "LL128" | "Simple";
 
 /*
- * Latencies: the table by which NCCL 2.19 to 2.27 chooses a protocol (src/graph/tuning.cc), for rings.
- * Bandwidths: NVLink 4 has 450 GB/s each way; PCIe 5.0 x16 has 63 GB/s less about a fifth for packets.
+ * Latencies: the table by which NCCL 2.19 to 2.27 chooses a protocol (src/graph/tuning.cc), for
+ * rings. Bandwidths: NVLink 4 has 450 GB/s each way; PCIe 5.0 x16 has 63 GB/s less about a fifth
+ * for packets.
  */
 export const NVLINK: Link = {
   name: "NVLink",
@@ -73,7 +78,9 @@ export const DIVIDED_MODELS: readonly DividedModel[] = [
   },
 ];
 
-/** Returns the shape of one GPU's part; KV heads are repeated if there are fewer of them than GPUs. */
+/**
+ * Returns the shape of one GPU's part; KV heads are repeated if there are fewer of them than GPUs.
+ */
 export function partOf(shape: ModelShape, devices: number): ModelShape {
   return {
     ...shape,
@@ -128,7 +135,8 @@ export async function predictDivided(
         workload === "decode"
       )!;
       for (const link of devices === 1 ? [NVLINK] : [NVLINK, PCIE]) {
-        // After the embedding, attention and the feed-forward network; then the best tokens of each.
+        // After the embedding, attention and the feed-forward network; then the best tokens of
+        // each.
         const sums = 2 * shape.nLayers + 1;
         const all_reduce_us = sums * allReduceTime(4 * batch * shape.hiddenSize, devices, link) +
           allReduceTime(batch * 1024, devices, link);

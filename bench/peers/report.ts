@@ -70,7 +70,9 @@ function quantities({ nPrompt, nGen, nParallel, nDepth }: RoundTask): Quantity[]
   ];
 }
 
-/** Formats a table for a model: a row per program, and a row of ratios in forge's favour per peer. */
+/**
+ * Formats a table for a model: a row per program, and a row of ratios in forge's favour per peer.
+ */
 export function describeComparison(comparison: Comparison): string {
   const { model, task, contenders, machine } = comparison;
   const [forge, ...peers] = contenders;

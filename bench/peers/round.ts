@@ -44,7 +44,9 @@ export interface RoundTimes {
   readonly read_share?: number;
 }
 
-/** The measured times of a round, and the time from start to first token if the program reports it. */
+/**
+ * The measured times of a round, and the time from start to first token if the program reports it.
+ */
 export interface RoundResult extends RoundTimes {
   readonly first_token_ms?: number;
 }

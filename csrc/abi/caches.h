@@ -7,9 +7,9 @@
 /*
  * The keys and values of one layer, in `n_pages` pages of `page_tokens` tokens. `type` is F32, F16,
  * BF16, or Q8_0 or Q4_0 (not on GPUs): blocks of 32 elements of a head (the last one of a head may
- * be shorter), each with a float16 scale. With `values_in_keys`, the values of a head are the first v_head_dim elements of
- * its keys, stored once. Pages are zero until written. The backend chooses their layout;
- * `page_bytes` receives the size of one.
+ * be shorter), each with a float16 scale. With `values_in_keys`, the values of a head are the first
+ * v_head_dim elements of its keys, stored once. Pages are zero until written. The backend chooses
+ * their layout; `page_bytes` receives the size of one.
  */
 FORGE_API forge_status forge_kv_create(uint32_t device, uint32_t type, uint32_t n_pages,
                                        uint32_t page_tokens, uint32_t n_kv_heads,

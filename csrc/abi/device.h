@@ -53,9 +53,9 @@ FORGE_API forge_status forge_set_products(uint32_t device, uint32_t products);
 FORGE_API forge_status forge_device_info(uint32_t device, char *text, uint64_t capacity);
 
 /*
- * Makes devices of one library the ranks of a group, in order, before their first steps. All ranks run
- * the same steps at the same time, each on its part of the weights: `all_reduce` adds up their values.
- * If a run of a rank fails, the caller stops the runs of the others.
+ * Makes devices of one library the ranks of a group, in order, before their first steps. All ranks
+ * run the same steps at the same time, each on its part of the weights: `all_reduce` adds up their
+ * values. If a run of a rank fails, the caller stops the runs of the others.
  * FORGE_UNSUPPORTED if the devices have no way to exchange values.
  */
 FORGE_API forge_status forge_devices_join(const uint32_t *devices, uint32_t n_devices);
@@ -72,9 +72,9 @@ FORGE_API forge_status forge_read_bandwidth(uint32_t device, uint64_t *bytes_per
 FORGE_API forge_status forge_peak_memory(uint64_t *bytes);
 
 /*
- * The total and free bytes of device memory, as the driver of a GPU reports them. A processor reports
- * the memory that the host and its control groups grant as both: weights and caches take pages of it
- * when they are first touched. 0 and 0 if the system does not report it.
+ * The total and free bytes of device memory, as the driver of a GPU reports them. A processor
+ * reports the memory that the host and its control groups grant as both: weights and caches take
+ * pages of it when they are first touched. 0 and 0 if the system does not report it.
  */
 FORGE_API forge_status forge_device_memory(uint32_t device, uint64_t *total, uint64_t *free);
 

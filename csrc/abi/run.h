@@ -144,11 +144,11 @@ FORGE_API forge_status forge_step_time(uint32_t step, uint64_t *nanoseconds);
 FORGE_API forge_status forge_step_profile(uint32_t step, uint32_t enabled);
 
 /*
- * The times of the last run as JSON: [{"step", "operation", "matrix", "kernel", "begin", "duration",
- * "bytes", "flops"}], in order. begin and duration are nanoseconds, from the start of the run;
- * bytes and flops are the least that the operation's formula asks for, which GPUs report with the
- * first kernel of an operation. An operation that another one computed is not listed. Writes the
- * size that the text needs; a shorter buffer gets its beginning, one of 0 bytes nothing.
+ * The times of the last run as JSON: [{"step", "operation", "matrix", "kernel", "begin",
+ * "duration", "bytes", "flops"}], in order. begin and duration are nanoseconds, from the start of
+ * the run; bytes and flops are the least that the operation's formula asks for, which GPUs report
+ * with the first kernel of an operation. An operation that another one computed is not listed.
+ * Writes the size that the text needs; a shorter buffer gets its beginning, one of 0 bytes nothing.
  */
 FORGE_API forge_status forge_step_spans(uint32_t step, char *text, uint64_t capacity,
                                         uint64_t *bytes);

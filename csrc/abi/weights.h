@@ -97,7 +97,8 @@ typedef struct {
 
 /*
  * The rows of a packed matrix, converted when they are read; the five `places` locate its codes,
- * scales, zeros, groups and block scales. The handle is used like a file that contains only these rows.
+ * scales, zeros, groups and block scales. The handle is used like a file that contains only these
+ * rows.
  */
 FORGE_API forge_status forge_rows_create(uint32_t device, const forge_packed_matrix *matrix,
                                          const forge_tensor_place *places, uint32_t *rows);
@@ -111,8 +112,8 @@ typedef struct {
 } forge_weight_part;
 
 /*
- * Columns [first_col, first_col + n_cols) of rows of `cols` columns, whole blocks of their type. The handle
- * is used like a file that contains only these columns.
+ * Columns [first_col, first_col + n_cols) of rows of `cols` columns, whole blocks of their type.
+ * The handle is used like a file that contains only these columns.
  */
 FORGE_API forge_status forge_columns_create(uint32_t device, const forge_weight_part *part,
                                             uint64_t cols, uint64_t first_col, uint64_t n_cols,

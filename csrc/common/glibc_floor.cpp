@@ -1,7 +1,7 @@
 // Makes a library run with glibc 2.28 and newer, whichever version it was built with. glibc 2.29 to
-// 2.34 gave functions new versions: the linker would choose these, and an older system refuses to load
-// the library. The definitions here replace glibc's for the library alone, since they are not exported,
-// and call the first version of each function, which every later glibc still has.
+// 2.34 gave functions new versions: the linker would choose these, and an older system refuses to
+// load the library. The definitions here replace glibc's for the library alone, since they are not
+// exported, and call the first version of each function, which every later glibc still has.
 #if defined(__linux__)
 #include <features.h>
 #endif

@@ -14,8 +14,8 @@ struct GuardedRange;
 //
 // Truncating or overwriting the file in place also changes the mapping. A read past the new end
 // raises SIGBUS; the mapping is then replaced by zeros, so that the reader continues, and check()
-// fails from then on. If another file is renamed over it, the mapped content does not change. Windows
-// lets nobody write to a mapped file.
+// fails from then on. If another file is renamed over it, the mapped content does not change.
+// Windows lets nobody write to a mapped file.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);

@@ -72,8 +72,8 @@ struct ColumnOrder : Floats {
   using WeightRef::operator=;
 };
 
-// The ranks of low-rank adapters, [ranks, 3]: for each its adapter, and the first column and number of
-// columns that it adds to. Whole numbers, checked when an operation takes them.
+// The ranks of low-rank adapters, [ranks, 3]: for each its adapter, and the first column and number
+// of columns that it adds to. Whole numbers, checked when an operation takes them.
 struct AdapterRanks : Floats {
   using WeightRef::operator=;
   uint64_t n_adapters = 0;  // above every adapter
@@ -186,8 +186,8 @@ class OperationChecks {
   std::span<const Value> values_;
 };
 
-// out[tokens, cols] = scale * weight[token id % weight.rows]. Token ids exceed the rows only in a step
-// with token types: see AddEmbeddingOp.
+// out[tokens, cols] = scale * weight[token id % weight.rows]. Token ids exceed the rows only in a
+// step with token types: see AddEmbeddingOp.
 struct EmbedOp {
   UniformMatrix weight;
   float scale = 1;
@@ -196,9 +196,9 @@ struct EmbedOp {
   Shape check(const OperationChecks&) const { return {Rows::tokens, weight->cols}; }
 };
 
-// out[tokens, cols] = x + weight[token id / period], the embedding of a token's type, whose ids have
-// the type times the rows of the embedding of tokens, `period`, added. Or x + weight[position] if
-// period is 0.
+// out[tokens, cols] = x + weight[token id / period], the embedding of a token's type, whose ids
+// have the type times the rows of the embedding of tokens, `period`, added. Or x + weight[position]
+// if period is 0.
 struct AddEmbeddingOp {
   Input x;
   UniformMatrix weight;
@@ -214,7 +214,8 @@ struct AddEmbeddingOp {
 };
 
 // out = residual + x / sqrt(mean(x^2) + eps) * (weight + weight_offset), the mean over each group
-// of as many columns as the weight has. All groups share one row of the weight, or each has its own.
+// of as many columns as the weight has. All groups share one row of the weight, or each has its
+// own.
 struct RmsNormOp {
   Input x;
   Floats weight;
@@ -294,9 +295,10 @@ constexpr uint64_t kMostAdapterRanks = 1u << 16;
 //
 //   out = residual + alpha * activation(y + sum over ranks r of s_r (a_r x) b_r)
 //
-// a is [ranks, x.cols]. b_r is added to the columns of rank r: it is the beginning of row r of b. s_r
-// is the scale of the adapter of the rank for the sequence of the row (adapter_scales of a run). Ranks
-// of adapters whose scale is 0 are not computed. All operations of a step have as many adapters.
+// a is [ranks, x.cols]. b_r is added to the columns of rank r: it is the beginning of row r of b.
+// s_r is the scale of the adapter of the rank for the sequence of the row (adapter_scales of a
+// run). Ranks of adapters whose scale is 0 are not computed. All operations of a step have as many
+// adapters.
 struct LoraOp {
   Input y, x;
   Floats a, b;
@@ -400,8 +402,9 @@ struct RopeAppendOp {
 // if `masked`. A token sees the positions up to its own, the last `window` of them when window > 0.
 // Without `causal` it sees all key_lengths positions of its sequence, those less than `window` from
 // its own when window > 0. sinks[1, n_heads] are logits that take part in the softmax and carry no
-// value. With `chunked` a token sees the positions up to its own in its chunk: positions are divided
-// into chunks of `window`. out[tokens, n_heads * v_head_dim], zeros for a token that sees nothing.
+// value. With `chunked` a token sees the positions up to its own in its chunk: positions are
+// divided into chunks of `window`. out[tokens, n_heads * v_head_dim], zeros for a token that sees
+// nothing.
 struct AttentionOp {
   Input q;
   KvRef kv;
@@ -430,9 +433,9 @@ struct AttentionOp {
   }
 };
 
-// Keeps a row of each token in the keys of a cache whose values are in its keys. Stores x, if given, at
-// the position of each token; then out[tokens, n_kv_heads * k_head_dim] is the row stored at the
-// position before, zeros at position 0. The tokens of a sequence are consecutive.
+// Keeps a row of each token in the keys of a cache whose values are in its keys. Stores x, if
+// given, at the position of each token; then out[tokens, n_kv_heads * k_head_dim] is the row stored
+// at the position before, zeros at position 0. The tokens of a sequence are consecutive.
 struct PreviousRowsOp {
   OptionalInput x;
   KvRef kv;
@@ -588,17 +591,18 @@ struct GatedDeltaRuleOp {
   }
 };
 
-// The scan of a selective state space with a scalar decay for each head (Mamba-2, arXiv 2405.21060).
-// For each token of a sequence in turn and each head, with b and c of its group (neighbouring heads
-// share one) and S, [d_state, head_dim], its part of the sequence's slot of `state`:
+// The scan of a selective state space with a scalar decay for each head (Mamba-2, arXiv
+// 2405.21060). For each token of a sequence in turn and each head, with b and c of its group
+// (neighbouring heads share one) and S, [d_state, head_dim], its part of the sequence's slot of
+// `state`:
 //
 //   dt = log(1 + exp(dt + dt_bias)) held within dt_min and dt_max, decay = exp(rate dt)
 //   S = decay S + b (dt x)
 //   out = (c S + skip x) silu(gate)
 //
 // xbc[tokens, head_dim of each head (x) | d_state of each group (b) | d_state of each group (c)];
-// dt[tokens, n_heads]; rate (negative), dt_bias and skip are [1, n_heads]; gate, of the shape of the
-// result, is optional; state is [n_heads * d_state, head_dim], float32, zero where a sequence
+// dt[tokens, n_heads]; rate (negative), dt_bias and skip are [1, n_heads]; gate, of the shape of
+// the result, is optional; state is [n_heads * d_state, head_dim], float32, zero where a sequence
 // begins. out[tokens, n_heads * head_dim].
 struct SelectiveScanOp {
   Input xbc, dt;
@@ -706,8 +710,8 @@ struct PermuteColumnsOp {
 // Of n_groups groups of neighbouring experts only the best top_groups take part (all where both are
 // 1): those with the largest score, or with bias the largest sum of their two largest.
 //
-// With FORGE_SCORES_SPARSEMIXER the score of each chosen expert is its probability among the experts
-// not chosen before it, without those whose logit is below its own by more than threshold *
+// With FORGE_SCORES_SPARSEMIXER the score of each chosen expert is its probability among the
+// experts not chosen before it, without those whose logit is below its own by more than threshold *
 // max(|their logit|, its logit) (arXiv:2409.12136). There is no bias, and one group.
 //
 // out[rows, 2 top_k] holds expert numbers, then weights; only moe operations read it.
@@ -842,8 +846,8 @@ struct XieluOp {
   }
 };
 
-// out = the sum of x over the ranks of the device's group (forge_devices_join), added in their order, so
-// that all ranks have the same bits.
+// out = the sum of x over the ranks of the device's group (forge_devices_join), added in their
+// order, so that all ranks have the same bits.
 struct AllReduceOp {
   Input x;
   FORGE_OPERANDS("all_reduce", x)

@@ -18,8 +18,8 @@ class RankGroup {
  public:
   explicit RankGroup(uint32_t n_ranks) : parts_(n_ranks) {}
 
-  // Writes the sums of the ranks' `in[n]`, in the order of the ranks, to the `out[n]` of each. Returns
-  // when all ranks have called it. Throws FORGE_CANCELLED if the flag is raised before, and
+  // Writes the sums of the ranks' `in[n]`, in the order of the ranks, to the `out[n]` of each.
+  // Returns when all ranks have called it. Throws FORGE_CANCELLED if the flag is raised before, and
   // FORGE_INTERNAL if the ranks' counts differ.
   void sum(uint32_t rank, const float* in, float* out, uint64_t n, const StopFlag& stop);
   // Returns true if all ranks say so, likewise.

@@ -90,7 +90,8 @@ struct StepInputs {
   }
 };
 
-// The positions that a token sees in an attention operation, besides its mask. Empty if begin == end.
+// The positions that a token sees in an attention operation, besides its mask. Empty if begin ==
+// end.
 struct KeyRange {
   uint32_t begin;
   uint32_t end;

@@ -9,8 +9,8 @@ namespace forge::cpu {
 
 // Pages of layout [page][kv head](k: [k_head_dim][page_tokens] | v: [page_tokens][v_head_dim]), in
 // the order in which attention reads them: keys of neighbouring positions are adjacent, and so is
-// all data of a head. In Q8_0 and Q4_0, scales follow k and v: see KvHead. If values are in the keys, a head
-// is [page_tokens][k_head_dim] only.
+// all data of a head. In Q8_0 and Q4_0, scales follow k and v: see KvHead. If values are in the
+// keys, a head is [page_tokens][k_head_dim] only.
 class CpuKv : public KvCache {
  public:
   CpuKv(const KvShape& cache_shape, const KernelTable& kernels, MemoryBound& memory);

@@ -1,9 +1,9 @@
 // The kernels: KERNEL(result, name, parameters), included with that macro defined. The table of
 // function pointers, the declarations of a target and its table are made from this list.
 //
-// MAP_KERNEL(operation, name, parameters) is the kernel of an operation on one number at a time; its
-// parameters are x[n], the floats of the operation in their order, and out[n]. The executor runs it
-// on every row (operations/row_ops.cpp).
+// MAP_KERNEL(operation, name, parameters) is the kernel of an operation on one number at a time;
+// its parameters are x[n], the floats of the operation in their order, and out[n]. The executor
+// runs it on every row (operations/row_ops.cpp).
 
 #ifndef MAP_KERNEL
 #define MAP_KERNEL(Op, name, parameters) KERNEL(void, name, parameters)

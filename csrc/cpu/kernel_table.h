@@ -58,7 +58,8 @@ constexpr uint32_t kAttentionRows = 96;
 constexpr uint32_t kAttentionSplit = 256;
 // Maximum number of positions read from a page at once.
 constexpr uint32_t kAttentionRun = 64;
-// Elements of a head that share a scale in a Q8_0 or Q4_0 cache; the last block of a head may be shorter.
+// Elements of a head that share a scale in a Q8_0 or Q4_0 cache; the last block of a head may be
+// shorter.
 constexpr uint32_t kKvBlock = 32;
 
 // Bytes of the values of a position in a Q4_0 cache: byte j of a block has dimensions j and j + 16.
@@ -87,9 +88,9 @@ struct Visible {
 };
 
 // Addresses of the keys and values of one KV head in page 0, and the distance between pages. Only
-// Q8_0 and Q4_0 have scales, in float16. In Q4_0, two dimensions share a byte: d and d + 1 of a key,
-// and those of q4_row_bytes. If values are in the keys, both are stored like values, in rows of
-// k_head_dim.
+// Q8_0 and Q4_0 have scales, in float16. In Q4_0, two dimensions share a byte: d and d + 1 of a
+// key, and those of q4_row_bytes. If values are in the keys, both are stored like values, in rows
+// of k_head_dim.
 struct KvHead {
   const uint8_t* k;         // [k_head_dim][page_tokens]
   const uint8_t* k_scales;  // [blocks of k_head_dim][page_tokens]

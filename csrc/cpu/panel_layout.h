@@ -130,8 +130,8 @@ struct FP8Panel {
   uint8_t q[kBlockCols][kPanelRows];
 };
 
-// weight = d e4m3(scale) level[q]; 64 columns. The factors of e4m3 (see FP8Panel) and of the levels,
-// which are doubled, are in d.
+// weight = d e4m3(scale) level[q]; 64 columns. The factors of e4m3 (see FP8Panel) and of the
+// levels, which are doubled, are in d.
 struct FP4Panel {
   using Fields = Fields4;
   static constexpr uint32_t kBlocks = 2;

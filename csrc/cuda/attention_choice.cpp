@@ -42,8 +42,9 @@ std::string problem_of_tiled(const AttentionOp& op) {
   return "";
 }
 
-// The reason why a mask of a run is left to the naive kernel; empty if the tiled kernel for decoding
-// takes it. The one for prompts takes none: masked prompts are rare, and its instances would double.
+// The reason why a mask of a run is left to the naive kernel; empty if the tiled kernel for
+// decoding takes it. The one for prompts takes none: masked prompts are rare, and its instances
+// would double.
 std::string problem_of_masked_decoding(const AttentionOp& op) {
   const KvShape& shape = op.kv->shape;
   if (shape.values_in_keys || !is_one_of(shape.k_head_dim, {64, 128, 256})) {

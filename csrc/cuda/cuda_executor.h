@@ -62,10 +62,11 @@ class CudaExecutor : public StepExecutor<CudaSteps> {
   void enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph, const Section& section,
                const StopFlag& stop);
   bool captures(const Plan& plan) const;
-  // Begins a run of a plan, on all ranks of the device's group at once. Returns the flag that stops it:
-  // none for ranks, of which none may stop while others wait for its sums.
+  // Begins a run of a plan, on all ranks of the device's group at once. Returns the flag that stops
+  // it: none for ranks, of which none may stop while others wait for its sums.
   StopFlag begin_run(Plan& plan, const StopFlag& stop);
-  // Ends a run that failed. `has_sums`: its sums are on the stream, so that other ranks need not wait.
+  // Ends a run that failed. `has_sums`: its sums are on the stream, so that other ranks need not
+  // wait.
   void fail_run(bool has_sums);
   // Returns the launch after each step of a series (kernels/cuda/next_step.cu).
   Launch next_step(const StepShape& shape) const;

@@ -22,8 +22,8 @@ class FlashLibrary {
   const std::string& problem() const { return problem_; }
   const std::string& path() const { return library_->path(); }
 
-  // Bytes of workspace of a call by the kernels of any architecture. Throws FORGE_INTERNAL with the library's message if it rejects
-  // the parameters.
+  // Bytes of workspace of a call by the kernels of any architecture. Throws FORGE_INTERNAL with the
+  // library's message if it rejects the parameters.
   uint64_t workspace_bytes(uint32_t function, const flash_attn_params& params) const;
   // Enqueues a call on the stream of its parameters. Throws FORGE_DEVICE_FAILED on failure. If the
   // driver refuses the descriptions of pages that the kernels of SM90 read by, this and later calls

@@ -11,7 +11,8 @@ namespace forge::cuda {
 class KernelCache {
  public:
   // Opens the folder "kernels" in $FORGE_CACHE, $XDG_CACHE_HOME/forge or ~/.cache/forge; on Windows
-  // %LOCALAPPDATA%/forge comes before the last. The cache stays empty if the folder cannot be created.
+  // %LOCALAPPDATA%/forge comes before the last. The cache stays empty if the folder cannot be
+  // created.
   static KernelCache standard();
   explicit KernelCache(std::string folder) : folder_(std::move(folder)) {}
 

@@ -15,8 +15,8 @@
 
 namespace forge::cuda {
 
-// The ranks of a group. Each has a thread that enqueues its work; all enqueue the same sums in the same
-// order.
+// The ranks of a group. Each has a thread that enqueues its work; all enqueue the same sums in the
+// same order.
 class NcclGroup {
  public:
   // Finds the library and connects the devices. Throws FORGE_UNSUPPORTED without the library.
@@ -25,12 +25,13 @@ class NcclGroup {
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
 
-  // Meets the other ranks before a run. Returns true if all of them ask for a graph, since NCCL requires
-  // that all ranks capture a sum or none. Throws FORGE_CANCELLED if the flag is raised before all have
-  // come, and FORGE_DEVICE_FAILED after a failure. Then a run has begun on all ranks, which must not stop
-  // before its last sum.
+  // Meets the other ranks before a run. Returns true if all of them ask for a graph, since NCCL
+  // requires that all ranks capture a sum or none. Throws FORGE_CANCELLED if the flag is raised
+  // before all have come, and FORGE_DEVICE_FAILED after a failure. Then a run has begun on all
+  // ranks, which must not stop before its last sum.
   bool begin_run(uint32_t rank, bool captures, const StopFlag& stop);
-  // Ends the sums of all ranks, which would wait for a rank that failed; the group fails from then on.
+  // Ends the sums of all ranks, which would wait for a rank that failed; the group fails from then
+  // on.
   void abort(const std::string& reason);
 
   void enqueue_sum(uint32_t rank, DevicePointer in, DevicePointer out, uint64_t n,

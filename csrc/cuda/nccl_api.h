@@ -1,7 +1,7 @@
 #pragma once
 
-// The part of NCCL that forge uses, declared here so that it is not needed to build. Names, values and
-// signatures are those of nccl.h, from NCCL 2.4 on.
+// The part of NCCL that forge uses, declared here so that it is not needed to build. Names, values
+// and signatures are those of nccl.h, from NCCL 2.4 on.
 
 #include <cstddef>
 

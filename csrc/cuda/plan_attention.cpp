@@ -127,8 +127,8 @@ void PlanBuilder::emit_latent_attention(const AttentionOp& op, const AttentionSp
   const std::string instance = std::string("latent_attention<") + kv.element() + ", " +
                                std::to_string(k_dim) + ", " +
                                std::to_string(kv.shape.v_head_dim) + ">";
-  // Queries and two tiles of keys, exponentials, scores of both halves of a key, and the running sums
-  // of each row.
+  // Queries and two tiles of keys, exponentials, scores of both halves of a key, and the running
+  // sums of each row.
   const uint32_t shared = (kLatentRows + 2 * kLatentTokens) * (k_dim + 8) * 2 +
                           kLatentRows * (kLatentTokens + 8) * 2 +
                           kLatentRows * (2 * (kLatentTokens + 4) + 3) * 4;

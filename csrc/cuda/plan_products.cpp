@@ -24,8 +24,8 @@ bool multiplies_as_bf16(WeightType type) {
 
 static const char* half_of(WeightType type) { return multiplies_as_bf16(type) ? "bf16" : "f16"; }
 
-// Kernels of products, by the rows of x and the type of the weight. All sums of a kernel are added in
-// the same order for any number of rows, so that each row of this table has digits of its own:
+// Kernels of products, by the rows of x and the type of the weight. All sums of a kernel are added
+// in the same order for any number of rows, so that each row of this table has digits of its own:
 //
 //   F32 weights, any rows    matvec       exact; few tensors, such as routers
 //   decode rows              decode_gemm  the weight is read once and becomes the operand of tensor
@@ -36,9 +36,9 @@ static const char* half_of(WeightType type) { return multiplies_as_bf16(type) ? 
 uint32_t matvec_tokens(uint32_t rows) { return std::min(std::bit_ceil(rows), kMostMatvecTokens); }
 
 // Blocks that divide the columns of a tile of decode_gemm among themselves, so that a weight of few
-// rows fills the device: each multiprocessor has one and a half blocks of 32 rows, or each slice of a
-// row just one span of columns (kernels/cuda/decode_gemm.cuh). They do not depend on the number of
-// tokens, because the order of sums does not.
+// rows fills the device: each multiprocessor has one and a half blocks of 32 rows, or each slice of
+// a row just one span of columns (kernels/cuda/decode_gemm.cuh). They do not depend on the number
+// of tokens, because the order of sums does not.
 static uint32_t column_splits(uint64_t rows, uint64_t cols, uint32_t multiprocessors) {
   uint32_t splits = 1;
   while (splits < kMostColumnSplits && cols >= 2 * splits * kSplitCols &&

@@ -72,8 +72,8 @@ std::string own_path() {
   return to_text(path);
 }
 
-// Opens a library by its path, whose folder also has those it needs, or by its bare name; null, with
-// the reason, if the system refuses.
+// Opens a library by its path, whose folder also has those it needs, or by its bare name; null,
+// with the reason, if the system refuses.
 void* open_library(const std::string& path, std::string& reason, bool = false) {
   const bool has_folder = path.find('/') != std::string::npos;
   const DWORD flags = LOAD_LIBRARY_SEARCH_DEFAULT_DIRS |
@@ -132,7 +132,8 @@ std::string expand(const std::string& pattern) {
   return value.empty() ? "" : value + pattern.substr(end);
 }
 
-// True if `a` is an older version than `b`: numbers in them are compared as numbers, 12.9 and 12.10.
+// True if `a` is an older version than `b`: numbers in them are compared as numbers, 12.9 and
+// 12.10.
 bool is_older(std::string_view a, std::string_view b) {
   size_t i = 0, j = 0;
   const auto is_digit = [](std::string_view text, size_t at) {

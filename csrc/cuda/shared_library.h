@@ -15,7 +15,8 @@ class SharedLibrary {
  public:
   SharedLibrary(std::string path, void* handle) : path_(std::move(path)), handle_(handle) {}
 
-  // Path of the library, with / between folders, or the bare name that the system's loader resolved.
+  // Path of the library, with / between folders, or the bare name that the system's loader
+  // resolved.
   const std::string& path() const { return path_; }
   // Returns the address of a symbol; null if the library lacks it.
   void* find(const char* symbol) const;

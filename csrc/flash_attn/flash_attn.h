@@ -130,8 +130,9 @@ FLASH_ATTN_API flash_attn_status flash_attn_device_status(void);
 
 /*
  * Bytes of workspace that `function` (FLASH_ATTN_FWD, ...) needs for these parameters. Pointers and
- * strides of tensors are ignored. A smaller batch, seqlen_q, total_q or seqlen_k never needs more. The contents need not
- * be kept between calls. Calls that may run at the same time must not share a workspace.
+ * strides of tensors are ignored. A smaller batch, seqlen_q, total_q or seqlen_k never needs more.
+ * The contents need not be kept between calls. Calls that may run at the same time must not share a
+ * workspace.
  */
 FLASH_ATTN_API flash_attn_status flash_attn_workspace_size(uint32_t function,
                                                            const flash_attn_params *params,

@@ -17,8 +17,8 @@ struct RunLayout {
 };
 
 // Byte offsets of the arrays in the piece. It begins with counts, as uint32_t: tokens, outputs,
-// decode tiles, prefill tiles, entries of work, the rows of each class, and the words from row to row
-// of the attention mask.
+// decode tiles, prefill tiles, entries of work, the rows of each class, and the words from row to
+// row of the attention mask.
 struct InputLayout {
   static constexpr uint64_t n_tokens = 0;
   static constexpr uint64_t n_outputs = 4;
@@ -115,7 +115,8 @@ struct SeriesLayout {
   uint64_t pieces, piece_bytes, bytes;
 };
 
-// Divides the rows of all steps of a series; their works have one shape. Empty if that is impossible.
+// Divides the rows of all steps of a series; their works have one shape. Empty if that is
+// impossible.
 std::vector<StepWork> partition_series(SeriesInputs& series, const StepLimits& limits,
                                        const TilingPolicy& policy);
 

@@ -141,8 +141,8 @@ class Planner {
     return is_last ? nullptr : std::get_if<Op>(&program_.ops[op_index_ + 1]);
   }
 
-  // Goes on to the next operation, whose launches also compute this one. Profiles report them as the
-  // next operation.
+  // Goes on to the next operation, whose launches also compute this one. Profiles report them as
+  // the next operation.
   void compute_with_next() {
     plan_.operations.resize(plan_.entries.size(), op_index_);
     reported_op_ = ++op_index_;

@@ -13,9 +13,9 @@ namespace {
 
 constexpr const char* kRunning = "running the step";
 
-// Launches of a command buffer. Up to as many tokens as matvec takes together, a step is short: after
-// the first command buffer the rest is one. A chunk of a prompt of a large model takes an M1 seconds,
-// and a product of it tens of milliseconds.
+// Launches of a command buffer. Up to as many tokens as matvec takes together, a step is short:
+// after the first command buffer the rest is one. A chunk of a prompt of a large model takes an M1
+// seconds, and a product of it tens of milliseconds.
 constexpr size_t kLongLaunches = 32;
 size_t launches_of(const StepShape& shape) {
   return shape.tokens <= metal_args::kMostMatvecTokens ? SIZE_MAX : kLongLaunches;

@@ -74,7 +74,8 @@ class PlanBuilder final : public SharedOperations<Place, Launch> {
     size_t pieces;
     metal_args::MatvecArgs args;
   };
-  // The products of a matmul: one for up to kMostPieces consecutive pieces of its weight of one type.
+  // The products of a matmul: one for up to kMostPieces consecutive pieces of its weight of one
+  // type.
   std::vector<Product> products_of(const MatmulOp& op) const;
   // Emits the product with the gated unit that follows; the sums are the same as in two launches.
   // Returns false if they cannot be fused. With a norm, normalises x first.

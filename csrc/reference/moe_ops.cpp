@@ -32,7 +32,8 @@ std::vector<double> scores_of(const float* logits, uint64_t n, uint32_t kind) {
   return scores;
 }
 
-// Returns the probability of the first of the experts in `order`, which has the largest logit (sparsemixer).
+// Returns the probability of the first of the experts in `order`, which has the largest logit
+// (sparsemixer).
 double sparse_score(const float* logits, std::span<const uint32_t> order, float threshold) {
   const double best = logits[order.front()];
   double total = 0;

@@ -7,9 +7,9 @@
 namespace forge::reference {
 
 // Pages of layout [page][token][k of every head | v of every head], in the float type of the cache;
-// keys only if values are in the keys. A Q8_0 or Q4_0 cache stores float32 numbers rounded as 8 or 4
-// bits would be: blocks of 32 elements of a head (the last one may be shorter) are levels -127 to 127,
-// or -8 to 7, of a float16 scale.
+// keys only if values are in the keys. A Q8_0 or Q4_0 cache stores float32 numbers rounded as 8 or
+// 4 bits would be: blocks of 32 elements of a head (the last one may be shorter) are levels -127 to
+// 127, or -8 to 7, of a float16 scale.
 class ReferenceKv : public KvCache {
  public:
   explicit ReferenceKv(const KvShape& shape);

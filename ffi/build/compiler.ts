@@ -36,7 +36,8 @@ export const compilerVariables: readonly string[] = [
   "DEVELOPER_DIR",
   "MACOSX_DEPLOYMENT_TARGET",
   "CCACHE_DIR",
-  // Without these, programs on Windows find neither their folder for temporary files nor the system.
+  // Without these, programs on Windows find neither their folder for temporary files nor the
+  // system.
   "TEMP",
   "TMP",
   "SystemRoot",

@@ -46,8 +46,8 @@ KERNEL_STRUCT(InputNorm, READS(float) weight; float eps; float offset;)
 KERNEL_STRUCT(ProductRows,
               READS(void) data; READS(float) scale; PART(InputNorm) norm; u32 padded_cols;)
 
-// The operands that all products have. F32 rows of x and rows of out are those of the set; converted
-// rows of x are numbered as they are in the set.
+// The operands that all products have. F32 rows of x and rows of out are those of the set;
+// converted rows of x are numbered as they are in the set.
 KERNEL_STRUCT(ProductOperands,
               WRITES(float) out; PART(ProductRows) x; PART(WeightRows) weight; PART(RowSet) set;)
 
@@ -59,8 +59,8 @@ KERNEL_STRUCT(Epilogue,
 
 // The pairs of a product with experts: tiles of them, sorted by moe_group or head_groups, or, for
 // kernels that compute one pair a block, the route of moe_route, null if every token takes all
-// heads. The weight has as many rows for each expert as WeightRows says, and bias [experts, rows] may
-// be null. x_shared: 1 if x has a row per token, 0 if it has one per pair.
+// heads. The weight has as many rows for each expert as WeightRows says, and bias [experts, rows]
+// may be null. x_shared: 1 if x has a row per token, 0 if it has one per pair.
 KERNEL_STRUCT(ExpertPairs,
               READS(MoeTile) tiles; READS(u32) n_tiles; READS(u32) pairs; READS(float) route;
               READS(float) bias; u32 top_k; u32 x_shared;)
@@ -93,9 +93,9 @@ KERNEL_STRUCT_OF(KvCache, KvPages, WRITES(u8) data;)
 
 // sinks [n_heads]: logits without a value, or null.
 //
-// Kernels whose queries are masked read mask [tokens, mask_heads, *mask_stride words]: floats to add
-// to scores, or bits, of which bit i % 32 of word i / 32 makes position i visible, within the limits
-// of causality, the window and the sequence's end. mask_heads is 1 or n_heads.
+// Kernels whose queries are masked read mask [tokens, mask_heads, *mask_stride words]: floats to
+// add to scores, or bits, of which bit i % 32 of word i / 32 makes position i visible, within the
+// limits of causality, the window and the sequence's end. mask_heads is 1 or n_heads.
 //
 // softcap and window are 0 for none. causal is 0 if queries see positions after their own, up to
 // n_keys. chunked is 1 if they see their own chunk of `window` positions. max_queries is that of a
@@ -122,16 +122,17 @@ KERNEL_STRUCT(CastRows,
 KERNEL_STRUCT(PrefillAttention, READS(QueryTile) tiles; READS(u32) n_tiles;)
 
 // For each entry of work and query of its tile, if the tile has several entries: sums
-// out [max_queries, n_heads, dim], and the maximum and exponential sum ml [max_queries, n_heads, 2].
+// out [max_queries, n_heads, dim], and the maximum and exponential sum ml [max_queries, n_heads,
+// 2].
 KERNEL_STRUCT(AttentionSplits, WRITES(float) out; WRITES(float) ml; READS(AttentionWork) work;)
 
 // For *n_work entries of work with their splits, or, where work is null, for as many tiles.
 KERNEL_STRUCT(LatentAttention,
               PART(AttentionSplits) splits; READS(QueryTile) tiles; READS(u32) n_work;)
 
-// Controls the steps of a series. It is followed by the end tokens and, from `pieces` bytes on, by the
-// inputs (csrc/gpu/input_layout.h) of the second step, the third, ..., which are complete but for
-// the chosen tokens.
+// Controls the steps of a series. It is followed by the end tokens and, from `pieces` bytes on, by
+// the inputs (csrc/gpu/input_layout.h) of the second step, the third, ..., which are complete but
+// for the chosen tokens.
 struct SeriesControl {
   u32 step;   // that runs
   u32 ended;  // 1 after a step that chose an end token or no token

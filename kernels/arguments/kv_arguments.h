@@ -41,9 +41,9 @@ KERNEL_ARGUMENTS(RopeAppend, rope_append, RopeAppendArgs,
                  READS(i32) sequences; READS(i32) page_tables; READS(u32) n_tokens;
                  READS(float) q_norm; READS(float) k_norm; READS(float) rope;)
 
-// Keeps rows in the keys of a cache whose values are in its keys. Instances are for the element type
-// of the cache: float, f16, bf16. x: if has_x; it is stored at the position of each token. out is the
-// row stored at the position before, zeros at position 0.
+// Keeps rows in the keys of a cache whose values are in its keys. Instances are for the element
+// type of the cache: float, f16, bf16. x: if has_x; it is stored at the position of each token. out
+// is the row stored at the position before, zeros at position 0.
 struct PreviousRowsArgs {
   KvPages kv;
   u32 page_stride;  // entries between page tables

@@ -140,8 +140,8 @@ KERNEL_CONSTANT kLoraRanks = 8;
 KERNEL_CONSTANT kLoraColumns = 256;
 
 // products[row][rank] = scale * a[rank] x[row] for the scale of the rank's adapter in the row's
-// sequence, 0 if that scale is. The low-rank operation of csrc/common/operations.h is this kernel and
-// the next one. output_rows: if of_outputs.
+// sequence, 0 if that scale is. The low-rank operation of csrc/common/operations.h is this kernel
+// and the next one. output_rows: if of_outputs.
 struct LoraProductsArgs {
   u32 cols;
   u32 n_ranks;

@@ -1,4 +1,5 @@
-// Converts rows of x for products on tensor cores (rounded_rows.cuh), normalized if they have a norm.
+// Converts rows of x for products on tensor cores (rounded_rows.cuh), normalized if they have a
+// norm.
 //
 //   out is zero beyond cols
 //   grid: (rows, pieces per row); block 256

@@ -5,14 +5,14 @@
 //
 // Weights go from memory into registers in 16-byte chunks, several in flight per lane, and
 // become the left operand without rearrangement, in arithmetic on two F16 at once (formats.cuh). A
-// product may take the columns in any order: the four weights that a lane holds of a unit's half are
-// its share of 16 columns, if x is read in the same order, eight numbers at a time for two
+// product may take the columns in any order: the four weights that a lane holds of a unit's half
+// are its share of 16 columns, if x is read in the same order, eight numbers at a time for two
 // products. The first weights are requested before the wait for the previous kernel.
 //
 // The rows are cut into spans of 128 columns. Four slices of each row have a quarter of the spans
-// each; two warps compute the same slice of different rows, so that the eight warps of a block share
-// x, which is in shared memory: all of it for one token, which the block rounds itself, else a ring
-// of spans that are copied asynchronously from rows rounded by convert_rows.
+// each; two warps compute the same slice of different rows, so that the eight warps of a block
+// share x, which is in shared memory: all of it for one token, which the block rounds itself, else
+// a ring of spans that are copied asynchronously from rows rounded by convert_rows.
 //
 // Where a weight has too few rows to fill the device, gridDim.z blocks divide the columns of a tile
 // among themselves, and the last one to finish adds up their sums.
@@ -30,8 +30,8 @@
 constexpr u32 kThreads = kRowThreads, kSlices = 4, kRowWarps = 2, kSpan = 128, kSpanUnits = kSpan / 8;
 
 // The tile of a block: 8 * token_tiles tokens, or a single one if token_tiles is 0, and row_tiles
-// times 16 rows for each of the warps that share a slice. Many tokens share the weights of more rows,
-// since each block reads all of x.
+// times 16 rows for each of the warps that share a slice. Many tokens share the weights of more
+// rows, since each block reads all of x.
 template <u32 token_tiles, u32 row_tiles = token_tiles >= 4 ? 2 : 1>
 struct DecodeTile {
   static constexpr bool kOne = token_tiles == 0;
@@ -136,7 +136,8 @@ DEVICE void multiply_step(float (&sums)[row_tiles][token_tiles][4],
   }
 }
 
-// Rounds units first .. end - 1 of a row of x to shared memory, and returns the scale of the product.
+// Rounds units first .. end - 1 of a row of x to shared memory, and returns the scale of the
+// product.
 template <class F, class T>
 DEVICE float round_row(T type, uint4* to, const float* x, const InputNorm& norm, u32 cols,
                        u32 first, u32 end) {
@@ -211,8 +212,9 @@ struct TileSums {
 };
 
 // The tile of a gated product, whose weight has `width` rows of the gate and as many of `up`: of
-// each 16 rows, eight are rows of the gate and eight the matching rows of `up`. Returns the row of the
-// weight that is row i of the tile, given its first output; rows beyond the last repeat the last.
+// each 16 rows, eight are rows of the gate and eight the matching rows of `up`. Returns the row of
+// the weight that is row i of the tile, given its first output; rows beyond the last repeat the
+// last.
 DEVICE u32 gated_row(u32 first, u32 i, u32 width) {
   const u32 row = min(first + i / 16 * 8 + i % 8, width - 1);
   return i / 8 % 2 == 0 ? row : width + row;
@@ -356,8 +358,8 @@ struct DecodeProduct {
 };
 
 // The product of a block for its tokens of a set, from blockIdx.x tiles on: calls
-// store(i, row of the token, sum_of) for i = 0 .. outputs - 1 and each token, where sum_of(r) is the
-// product with row r of the tile. Arguments as in DecodeProduct.
+// store(i, row of the token, sum_of) for i = 0 .. outputs - 1 and each token, where sum_of(r) is
+// the product with row r of the tile. Arguments as in DecodeProduct.
 template <class F, class T, class Tile, class RowOf, class Store>
 DEVICE void multiply_tile(void* memory, const ProductOperands& a, const ColumnSplit& split,
                           RowOf row_of, u32 outputs, Store store) {

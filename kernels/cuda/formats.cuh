@@ -205,8 +205,8 @@ struct FormatQ4_0 {
 // Blocks of nine 16-byte words for 256 weights. Word 1 + c holds the quants of chunk c, which is
 // sub-block c. The first word is the head: d and -dmin; the low four bits of scales and minima of
 // sub-blocks 0 to 3, those of sub-blocks 4 to 7, and the upper two bits of all eight. Of the last
-// three, the low half has the scales and the high half the minima, the first sub-block in the lowest
-// bits.
+// three, the low half has the scales and the high half the minima, the first sub-block in the
+// lowest bits.
 struct FormatQ4_K {
   static constexpr u32 kCols = 32, kUnit = 256, kRegisters = 9;
   struct Chunk {

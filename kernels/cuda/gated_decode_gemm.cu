@@ -1,5 +1,5 @@
-// The gated unit of a decode step in one launch: out = unit(gate x, up x). The weight is the rows of
-// `gate`, followed by the rows of `up`.
+// The gated unit of a decode step in one launch: out = unit(gate x, up x). The weight is the rows
+// of `gate`, followed by the rows of `up`.
 //
 //   x, weight: as in decode_gemm.cu, with 2 * width rows; out [.., width] F32
 //   grid: (tokens / tile, width / 16, blocks that share the columns); block 256; dynamic shared as

@@ -48,8 +48,9 @@ struct BlockPairs<true> {
   DEVICE_MEMBER u32 at(u32) const { return blockIdx.y; }
 };
 
-// Calls store(i, expert, pair, product_of) for i = 0 .. outputs - 1 and each pair of the block, where
-// product_of(r) is the product with row r of the tile. row_of as in DecodeProduct, of the expert.
+// Calls store(i, expert, pair, product_of) for i = 0 .. outputs - 1 and each pair of the block,
+// where product_of(r) is the product with row r of the tile. row_of as in DecodeProduct, of the
+// expert.
 template <class F, class T, u32 token_tiles, class RowOf, class Store>
 DEVICE void multiply_pairs(void* memory, const ProductOperands& a, const ExpertPairs& e,
                            RowOf row_of, u32 outputs, Store store) {

@@ -12,8 +12,8 @@
 //
 // The rows of a block are query heads times queries, as in decoding. For each tile of 16 positions
 // the eight warps first divide the scores among themselves (16 rows by 8 positions by half of the
-// numbers of a key each), then the rows (online softmax), then the columns of the output, which stay
-// in registers. The next tile is copied during all of this.
+// numbers of a key each), then the rows (online softmax), then the columns of the output, which
+// stay in registers. The next tile is copied during all of this.
 
 #include "attention.cuh"
 
@@ -51,8 +51,8 @@ DEVICE KeyPlace seek_key(const SequencePages& pages, u32 first, u32 end) {
   return {u32(pages.table[index]), position - index * pages.kv.page_tokens};
 }
 
-// Starts to copy keys of positions first .. first + kTokens to shared memory; positions from `end` on
-// become zeros. The copies form a group, empty for a tile past the end.
+// Starts to copy keys of positions first .. first + kTokens to shared memory; positions from `end`
+// on become zeros. The copies form a group, empty for a tile past the end.
 template <class T, int K, class C>
 DEVICE void load_keys(C* to, const SequencePages& pages, KeyPlace place, u32 first, u32 end) {
   constexpr u32 kUnits = K / 8;

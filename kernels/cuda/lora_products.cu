@@ -1,5 +1,5 @@
-// The products of rows with the ranks of low-rank adapters, times the scale of the rank's adapter in
-// the row's sequence.
+// The products of rows with the ranks of low-rank adapters, times the scale of the rank's adapter
+// in the row's sequence.
 //
 //   x [rows, cols], a [n_ranks, cols], ranks [n_ranks, 3] (adapter, first column, columns), scales
 //   [sequences, n_adapters], products [rows, n_ranks] F32

@@ -1,4 +1,5 @@
-// Products of a weight in F32: out = residual + alpha * activation(x weight^T + bias) for few tokens.
+// Products of a weight in F32: out = residual + alpha * activation(x weight^T + bias) for few
+// tokens.
 //
 //   out [.., out_stride] F32, of which the first `rows` columns are written
 //   grid: (rows / (8 / split * 2), max_rows / tokens); block 256: 8 warps

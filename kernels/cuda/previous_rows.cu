@@ -1,5 +1,5 @@
-// Keeps a row of each token in the keys of a cache: stores x at the token's position, and writes the
-// row of the position before, zeros at position 0.
+// Keeps a row of each token in the keys of a cache: stores x at the token's position, and writes
+// the row of the position before, zeros at position 0.
 //
 //   x, out [tokens, n_kv_heads * k_dim] F32; grid: (tokens, n_kv_heads); block 128
 //

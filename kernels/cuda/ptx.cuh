@@ -111,7 +111,8 @@ DEVICE u32 fma_halves(u32 a, u32 b, u32 c) {
   asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
   return result;
 }
-// Both logical operations in one instruction; the compiler takes two if mask and bits are constants.
+// Both logical operations in one instruction; the compiler takes two if mask and bits are
+// constants.
 DEVICE u32 and_or(u32 word, u32 mask, u32 bits) {
   u32 result;
   asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(word), "r"(mask), "r"(bits));

@@ -76,7 +76,8 @@ struct RawBlock<FormatQ6_K> {
   }
 };
 
-// d, dmin, scales[12], then 32 bytes for each two sub-blocks, which have their low and high four bits.
+// d, dmin, scales[12], then 32 bytes for each two sub-blocks, which have their low and high four
+// bits.
 template <>
 struct RawBlock<FormatQ4_K> {
   static constexpr u32 kBytes = 144;

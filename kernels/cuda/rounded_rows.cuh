@@ -1,7 +1,7 @@
 #pragma once
 
-// Rows of x as 16-bit floats, which tensor cores multiply. If an RMSNorm precedes the product, a row
-// is normalized here.
+// Rows of x as 16-bit floats, which tensor cores multiply. If an RMSNorm precedes the product, a
+// row is normalized here.
 //
 // F16 has few exponents, so a row is divided by the power of two that moves its largest number into
 // [16384, 32768), from where its smallest ones lose least. That changes no digit; the product is
@@ -46,8 +46,8 @@ DEVICE void load_eight(const float* x, u32 first, u32 cols, float (&v)[8]) {
   for (u32 i = 0; i < 8; ++i) v[i] = first + i < cols ? x[first + i] : 0.0f;
 }
 
-// Loads columns first .. first + 7 of a row, times the norm's weight if it has a norm, and adds their
-// squares before that. All loads are in flight together.
+// Loads columns first .. first + 7 of a row, times the norm's weight if it has a norm, and adds
+// their squares before that. All loads are in flight together.
 DEVICE void load_normed(const float* x, const InputNorm& norm, u32 first, u32 cols, float (&v)[8],
                         float& squares) {
   float weight[8];

@@ -1,5 +1,5 @@
-// out = beta * x + (x > 0 ? alpha_p * x^2 : alpha_n * (exp(min(x, eps)) - 1 - x)): the activation of
-// Apertus, xIELU. A. Huang and I. Schlag, arXiv:2411.13010.
+// out = beta * x + (x > 0 ? alpha_p * x^2 : alpha_n * (exp(min(x, eps)) - 1 - x)): the activation
+// of Apertus, xIELU. A. Huang and I. Schlag, arXiv:2411.13010.
 //
 //   x, out [rows, cols] F32; grid: that of for_each_number
 

@@ -80,7 +80,8 @@ struct Epilogue {
   uint32_t unit;    // of forge.h
 };
 
-// matvec<F, tokens>: out, x, weight, [weight_2], [weight_3], n_rows, [row_list], [bias], [residual],
+// matvec<F, tokens>: out, x, weight, [weight_2], [weight_3], n_rows, [row_list], [bias],
+// [residual],
 //   codebooks
 //   the weight's rows from second_row on are in weight_2, those from third_row on in weight_3
 //   x [.., cols]; out [.., out_stride], of which `rows` columns are written; both use the rows in

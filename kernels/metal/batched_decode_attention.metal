@@ -3,12 +3,12 @@
 //
 // The 8 rows of a matrix are the query heads of one KV head times the queries of the tile, so that
 // keys and values are read once for all of them. The kernel is bound by memory, so unused rows cost
-// nothing. The SIMD groups take turns at slices of a few positions and need no barrier until they add up
-// their results at the end (split over KV as in Flash-Decoding: T. Dao et al., 2023). There are as
-// many of them as threadgroup memory holds slices for, since a model of few KV heads has few
-// threadgroups. The size of splits depends on the length of a sequence alone, so its result does not
-// depend on the rest of the batch. A tile of one split is stored at once; merge_attention_splits adds up those of the
-// others.
+// nothing. The SIMD groups take turns at slices of a few positions and need no barrier until they
+// add up their results at the end (split over KV as in Flash-Decoding: T. Dao et al., 2023). There
+// are as many of them as threadgroup memory holds slices for, since a model of few KV heads has few
+// threadgroups. The size of splits depends on the length of a sequence alone, so its result does
+// not depend on the rest of the batch. A tile of one split is stored at once;
+// merge_attention_splits adds up those of the others.
 
 #include "attention.h"
 
@@ -44,8 +44,8 @@ struct DecodeOutput {
   bool has_sinks;
 };
 
-// Adds the SIMD groups' sums of 8 rows and stores them, one part of each head after another, through
-// `memory` of kGroups * (64 + 16) floats.
+// Adds the SIMD groups' sums of 8 rows and stores them, one part of each head after another,
+// through `memory` of kGroups * (64 + 16) floats.
 template <uint D>
 inline void store_rows(DecodeOutput to, threadgroup float* memory, thread RowState<D>& state,
                        HeadRows rows, Place p) {
@@ -194,8 +194,8 @@ template <class T, uint D>
                      {thread_index, lane, simdgroup, DecodeTile<D>::kGroups});
 }
 
-// out[token, head] = sum of all splits of the tile / their total, sinks included, for tiles of several
-// splits.
+// out[token, head] = sum of all splits of the tile / their total, sinks included, for tiles of
+// several splits.
 kernel void merge_attention_splits(
     device float* out [[buffer(0)]], device const float* partial_out [[buffer(1)]],
     device const float* partial_ml [[buffer(2)]], device const AttentionWork* work [[buffer(3)]],

@@ -171,8 +171,8 @@ template <>
 struct Decoder<39> {  // MXFP4: e, qs[16]
   CONSTANT uint kWeights = 32, kBytes = 17;
   static void decode(device const u8* block, uint, thread float* w, device const ulong*) {
-    // 2^(e - 128): half the scale, since the levels are doubled. For e of 0 and 1 that is subnormal,
-    // which GPUs may take for 0, so the levels carry a factor of 1/4. 255 is NaN.
+    // 2^(e - 128): half the scale, since the levels are doubled. For e of 0 and 1 that is
+    // subnormal, which GPUs may take for 0, so the levels carry a factor of 1/4. 255 is NaN.
     const uint e = block[0];
     const bool is_small = e < 2;
     const float unit = is_small ? 0.25f : 1.0f;

@@ -1,5 +1,5 @@
-// out[token] = x[token] + scale * row of an embedding, for the id or position of each token. Buffers
-// and geometry: row_arguments.h.
+// out[token] = x[token] + scale * row of an embedding, for the id or position of each token.
+// Buffers and geometry: row_arguments.h.
 
 #include "blocks.h"
 

@@ -14,8 +14,8 @@
 
 CONSTANT uint kStep = 64, kThreads = 128;
 
-// Reading of a format by gemm: a chunk must lie within 64 columns; Tile is the type that weights are
-// rounded to, Four a vector of four Tiles.
+// Reading of a format by gemm: a chunk must lie within 64 columns; Tile is the type that weights
+// are rounded to, Four a vector of four Tiles.
 template <class F>
 struct TileFormat {
   typedef F Format;

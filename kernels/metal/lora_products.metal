@@ -1,5 +1,5 @@
-// The products of rows with the ranks of low-rank adapters. Buffers and geometry: row_arguments.h. A
-// SIMD group reads a rank once for kLoraRows rows.
+// The products of rows with the ranks of low-rank adapters. Buffers and geometry: row_arguments.h.
+// A SIMD group reads a rank once for kLoraRows rows.
 
 #include "simd.h"
 

@@ -61,10 +61,10 @@ inline bf16 rounded<bf16>(float x) {
 }
 
 // Small integers in memory become floats without conversions, of which Apple's GPUs make a quarter
-// as many a cycle as other operations (P. Turner, "metal-benchmarks"), like shifts and extractions of
-// bytes. Both halves of `word` hold numbers of up to 10 bits; with the exponent of 1024 they are
-// exact half-precision numbers 1024 + n, and subtracting `base` leaves n - (base - 1024). Operands in
-// half precision cost a multiplication in float nothing.
+// as many a cycle as other operations (P. Turner, "metal-benchmarks"), like shifts and extractions
+// of bytes. Both halves of `word` hold numbers of up to 10 bits; with the exponent of 1024 they are
+// exact half-precision numbers 1024 + n, and subtracting `base` leaves n - (base - 1024). Operands
+// in half precision cost a multiplication in float nothing.
 inline half2 small_integers(uint word, float base) {
   return as_type<half2>(word | 0x64006400u) - half2(half(base), half(base));
 }

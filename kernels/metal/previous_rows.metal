@@ -1,6 +1,6 @@
-// Keeps a row of each token in the keys of a cache: stores x at the token's position, and writes the
-// row of the position before, zeros at position 0. Buffers: kv_arguments.h; a threadgroup per token
-// and head.
+// Keeps a row of each token in the keys of a cache: stores x at the token's position, and writes
+// the row of the position before, zeros at position 0. Buffers: kv_arguments.h; a threadgroup per
+// token and head.
 //
 // The row before is in x if its token is in the run, where another threadgroup stores it.
 

@@ -1,5 +1,5 @@
-// out = beta * x + (x > 0 ? alpha_p * x^2 : alpha_n * (exp(min(x, eps)) - 1 - x)): the activation of
-// Apertus, xIELU. A. Huang and I. Schlag, arXiv:2411.13010. Buffers: row_arguments.h.
+// out = beta * x + (x > 0 ? alpha_p * x^2 : alpha_n * (exp(min(x, eps)) - 1 - x)): the activation
+// of Apertus, xIELU. A. Huang and I. Schlag, arXiv:2411.13010. Buffers: row_arguments.h.
 
 #include "prelude.h"
 

@@ -1,4 +1,7 @@
-/** Devices that divide a model: the ranks of a group, which run the same steps on parts of the weights. */
+/**
+ * Devices that divide a model: the ranks of a group, which run the same steps on parts of the
+ * weights.
+ */
 import type {
   Backend,
   BackendKind,
@@ -23,7 +26,9 @@ import type {
 /** Weights of a rank that stay in their files, as {@linkcode Meter} reports them. */
 type Rank = Backend & { streamedBytes?(): StreamedBytes };
 
-/** A group of devices that have been joined. Bytes are those of each device, not of all together. */
+/**
+ * A group of devices that have been joined. Bytes are those of each device, not of all together.
+ */
 export class DeviceGroup implements Device {
   readonly kind: BackendKind;
   readonly info: DeviceInfo;
@@ -178,12 +183,13 @@ class RankedStep implements Step {
   }
 
   /**
-   * Runs the step on all ranks at once. If a rank fails, the others are stopped, since they would wait for
-   * it, and its error is thrown.
+   * Runs the step on all ranks at once. If a rank fails, the others are stopped, since they would
+   * wait for it, and its error is thrown.
    */
   async run(inputs: StepInputs): Promise<StepResult[]> {
     const isSeries = (inputs.nSteps ?? 1) > 1;
-    // The tokens of a series are inputs of its next steps, so that all ranks choose them, from equal logits.
+    // The tokens of a series are inputs of its next steps, so that all ranks choose them, from
+    // equal logits.
     const others = isSeries ? inputs : { ...inputs, outputs: inputs.outputs.map(unsampled) };
     let failure: unknown;
     const runRank = async (step: Step, inputs: StepInputs) => {

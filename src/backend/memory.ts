@@ -17,7 +17,9 @@ export interface Weight {
   readonly adapters?: AdapterWeights | undefined;
 }
 
-/** Low-rank adapters of one weight: `y += scale * B (A x)`, see `lora` in the table of operations. */
+/**
+ * Low-rank adapters of one weight: `y += scale * B (A x)`, see `lora` in the table of operations.
+ */
 export interface AdapterWeights {
   /** Of an embedding: `[rows, ranks]`, the `x` of each row. */
   readonly rows?: Weight | undefined;

@@ -1,4 +1,6 @@
-/** The recorder of a step: the operations of the table in `csrc/common/operations.h`, with types. */
+/**
+ * The recorder of a step: the operations of the table in `csrc/common/operations.h`, with types.
+ */
 import { ForgeError } from "../errors.ts";
 import { quote } from "../formats/quote.ts";
 import type { AdapterWeights, KvCache, StateCache, Weight } from "./memory.ts";
@@ -37,7 +39,9 @@ export type LoraOptions = Omit<MatmulOptions, "bias">;
 /** Options of {@linkcode Recorder.ropeAppend}. */
 export interface RopeAppendOptions {
   readonly nHeads: number;
-  /** RMSNorm of q and k before rotation: per head, or over all heads when as wide as all of them. */
+  /**
+   * RMSNorm of q and k before rotation: per head, or over all heads when as wide as all of them.
+   */
   readonly qNorm?: Weight | undefined;
   readonly kNorm?: Weight | undefined;
   readonly eps: number;
@@ -92,8 +96,8 @@ export interface CausalConv1dOptions {
 }
 
 /**
- * The key head that value head `i` reads, where `r` value heads share each of `n` key heads: `i / r`
- * (`grouped`) or `i mod n` (`tiled`).
+ * The key head that value head `i` reads, where `r` value heads share each of `n` key heads:
+ * `i / r` (`grouped`) or `i mod n` (`tiled`).
  */
 export type HeadOrder = "grouped" | "tiled";
 
@@ -174,7 +178,9 @@ export interface ProductExperts {
   readonly topK: number;
 }
 
-/** The operand of an operation: a value, a weight, a cache, a number, or a member of an enumeration. */
+/**
+ * The operand of an operation: a value, a weight, a cache, a number, or a member of an enumeration.
+ */
 export type Operand =
   | Value
   | number
@@ -193,8 +199,8 @@ export interface OperationSink {
 }
 
 /**
- * Records the operations of one step, in order. Every method returns the value it defines and throws
- * a `ForgeError("device")` when the operation contradicts the operations before it.
+ * Records the operations of one step, in order. Every method returns the value it defines and
+ * throws a `ForgeError("device")` when the operation contradicts the operations before it.
  */
 export class Recorder {
   /** Called with the weight and the input of each product, before their columns are reordered. */
@@ -285,9 +291,9 @@ export class Recorder {
   }
 
   /**
-   * Splits `qkv[tokens, q heads | k heads | v heads]`, normalises and rotates q and k, appends k and
-   * v to the cache; returns q, `[tokens, nHeads * kHeadDim]`. Where values are in the keys, `qkv` has
-   * no v heads, and the last elements of a head are rotated instead of the first.
+   * Splits `qkv[tokens, q heads | k heads | v heads]`, normalises and rotates q and k, appends k
+   * and v to the cache; returns q, `[tokens, nHeads * kHeadDim]`. Where values are in the keys,
+   * `qkv` has no v heads, and the last elements of a head are rotated instead of the first.
    */
   ropeAppend(qkv: Value, kv: KvCache, options: RopeAppendOptions): Value {
     return this.sink.record("rope_append", {
@@ -304,8 +310,8 @@ export class Recorder {
   }
 
   /**
-   * Attention over the cached keys and values: `[tokens, nHeads * vHeadDim]`, zeros for a token that
-   * sees nothing.
+   * Attention over the cached keys and values: `[tokens, nHeads * vHeadDim]`, zeros for a token
+   * that sees nothing.
    */
   attention(q: Value, kv: KvCache, options: AttentionOptions): Value {
     const { nHeads: n_heads, scale, window = 0, softcap = 0, sinks } = options;
@@ -338,7 +344,10 @@ export class Recorder {
     return this.sink.record("glu", { x, width, unit });
   }
 
-  /** `residual + sigmoid(gate) * x`; a column of `gate` applies to as many neighbouring columns of `x`. */
+  /**
+   * `residual + sigmoid(gate) * x`; a column of `gate` applies to as many neighbouring columns of
+   * `x`.
+   */
   sigmoidGate(x: Value, gate: Value, residual?: Value): Value {
     return this.sink.record("sigmoid_gate", { x, gate, residual });
   }
@@ -353,7 +362,10 @@ export class Recorder {
     return this.sink.record("causal_conv1d", { x, weight, state, ...options });
   }
 
-  /** Linear attention by the gated delta rule over `qkv` and its gates `ba`: `[tokens, n_v_heads * v_dim]`. */
+  /**
+   * Linear attention by the gated delta rule over `qkv` and its gates `ba`:
+   * `[tokens, n_v_heads * v_dim]`.
+   */
   gatedDeltaRule(
     qkv: Value,
     ba: Value,
@@ -417,8 +429,8 @@ export class Recorder {
   }
 
   /**
-   * `[tokens, 2 topK]`: the experts chosen by router logits `[tokens, n_experts]`, then their weights.
-   * Only {@linkcode moeMatmul} and {@linkcode moeCombine} read it.
+   * `[tokens, 2 topK]`: the experts chosen by router logits `[tokens, n_experts]`, then their
+   * weights. Only {@linkcode moeMatmul} and {@linkcode moeCombine} read it.
    */
   moeRoute(logits: Value, options: MoeRouteOptions): Value {
     const { nGroups = 1, topGroups = nGroups } = options;
@@ -482,7 +494,9 @@ export class Recorder {
     return this.sink.record("all_reduce", { x });
   }
 
-  /** Chooses a token for each output, and reports up to `maxTop` others; the step's last operation. */
+  /**
+   * Chooses a token for each output, and reports up to `maxTop` others; the step's last operation.
+   */
   sample(logits: Value, maxTop: number): void {
     this.sink.record("sample", { logits, max_top: maxTop });
   }

@@ -1,6 +1,6 @@
 /**
- * Pictures: tokens per second of benchmark records over depth, batch or length of the prompt, and the
- * loss over a text.
+ * Pictures: tokens per second of benchmark records over depth, batch or length of the prompt, and
+ * the loss over a text.
  */
 import { drawChart, type Panel } from "./chart.ts";
 import { ForgeError } from "../errors.ts";

@@ -51,7 +51,9 @@ export interface Command extends CommandSpec {
   readonly run: Run<OptionName>;
 }
 
-/** Defines a command from its description and its code. The types ensure that their options agree. */
+/**
+ * Defines a command from its description and its code. The types ensure that their options agree.
+ */
 export function defineCommand<K extends OptionName>(
   spec: CommandSpec & { readonly options: readonly K[] },
   load: () => Promise<{ readonly run: Run<K> }>,

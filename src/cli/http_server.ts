@@ -140,8 +140,8 @@ export class HttpServer implements AsyncDisposable {
           : this.#dropRest(incoming);
       await sendBody(response, incoming.method === "HEAD", outgoing, restOfRequest);
     } catch {
-      // The response broke off, for example since the client reads nothing. A closed connection tells
-      // an answer that was cut off from a complete one.
+      // The response broke off, for example since the client reads nothing. A closed connection
+      // tells an answer that was cut off from a complete one.
       outgoing.destroy();
     }
     await closed;
@@ -149,9 +149,10 @@ export class HttpServer implements AsyncDisposable {
   }
 
   /**
-   * Drops the rest of a body that nothing reads, and closes the connection if it takes too long. Many
-   * clients read the response only after they have sent their whole body, and closing the connection at
-   * once could lose it. Resolves when the rest has arrived or the connection is closed.
+   * Drops the rest of a body that nothing reads, and closes the connection if it takes too long.
+   * Many clients read the response only after they have sent their whole body, and closing the
+   * connection at once could lose it. Resolves when the rest has arrived or the connection is
+   * closed.
    */
   #dropRest(incoming: IncomingMessage): Promise<void> {
     const { socket } = incoming;
@@ -206,10 +207,11 @@ function toRequest(incoming: IncomingMessage, signal: AbortSignal, address: stri
 }
 
 /**
- * Sends a body at the pace of the client. A body that is complete with its first chunk is sent with its
- * length, a stream in chunks.
+ * Sends a body at the pace of the client. A body that is complete with its first chunk is sent with
+ * its length, a stream in chunks.
  *
- * @param restOfRequest returns what the end of the response must wait for, since it closes the connection
+ * @param restOfRequest returns what the end of the response must wait for, since it closes the
+ * connection
  */
 async function sendBody(
   { body }: Response,

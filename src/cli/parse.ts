@@ -28,8 +28,8 @@ type Invocation =
 /**
  * Reads the arguments of the command line.
  *
- * @throws {ForgeError} `usage` for an unknown command or option (with the nearest known one), a value
- * that is missing or out of range, or a wrong number of arguments.
+ * @throws {ForgeError} `usage` for an unknown command or option (with the nearest known one), a
+ * value that is missing or out of range, or a wrong number of arguments.
  */
 export function parseCommandLine(args: readonly string[]): Invocation {
   const [first, ...rest] = args;
@@ -133,7 +133,9 @@ function unknownOption(arg: string, command: Command): ForgeError {
   return new ForgeError("usage", `unknown option ${quote(arg)}; ${advice}`);
 }
 
-/** @throws {ForgeError} `usage` for a foreign flag that would parse as a short flag with a value. */
+/**
+ * @throws {ForgeError} `usage` for a foreign flag that would parse as a short flag with a value.
+ */
 function rejectForeignFlags(args: readonly string[]): void {
   const end = args.indexOf("--");
   for (const arg of end < 0 ? args : args.slice(0, end)) {

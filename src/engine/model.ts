@@ -417,8 +417,8 @@ export class Model implements AsyncDisposable {
   }
 
   /**
-   * Loads a prompt that {@linkcode savePrompt} saved into the cache of every replica. Prompts that begin with the
-   * same tokens reuse it until its pages are evicted.
+   * Loads a prompt that {@linkcode savePrompt} saved into the cache of every replica. Prompts that
+   * begin with the same tokens reuse it until its pages are evicted.
    *
    * @returns the prompt's tokens
    * @throws {ForgeError} `not_found` for a missing file; `bad_input` for one that is damaged or was
@@ -499,8 +499,8 @@ export class Model implements AsyncDisposable {
   }
 
   /**
-   * Scores how well documents answer a query, in the order of the documents. A score does not depend
-   * on the other documents.
+   * Scores how well documents answer a query, in the order of the documents. A score does not
+   * depend on the other documents.
    *
    * @example
    * ```ts
@@ -537,8 +537,8 @@ export class Model implements AsyncDisposable {
   }
 
   /**
-   * Encodes a prompt like {@linkcode encodePrompt}. Other work of the program goes on between slices
-   * of a long text.
+   * Encodes a prompt like {@linkcode encodePrompt}. Other work of the program goes on between
+   * slices of a long text.
    *
    * @throws {ForgeError} `bad_input`; `cancelled` if the signal is raised
    */

@@ -35,7 +35,10 @@ const MAX_STORES = 64;
 /** A device, which may measure its bandwidth, or several that divide a model. */
 export type ModelDevice = (Backend | DeviceGroup) & Partial<Meter>;
 
-/** One copy of a model, on one device or divided among several: its weights, caches, steps and scheduler. */
+/**
+ * One copy of a model, on one device or divided among several: its weights, caches, steps and
+ * scheduler.
+ */
 export class Replica {
   readonly backend: ModelDevice;
   readonly lm: CausalLm;
@@ -182,8 +185,8 @@ export class Replica {
 /**
  * Loads a checkpoint onto several devices, one after another.
  *
- * @throws {ForgeError} as {@linkcode Replica.open}, naming the replica if there are several; `usage` if
- * the devices have different kernels, with which answers would depend on the replica
+ * @throws {ForgeError} as {@linkcode Replica.open}, naming the replica if there are several;
+ * `usage` if the devices have different kernels, with which answers would depend on the replica
  */
 export async function openReplicas(
   checkpoint: Checkpoint,

@@ -31,8 +31,8 @@ export const MAX_CHUNK = 512;
 /**
  * Most tokens of one run on a CUDA device. Each chunk reads the weights again, and all experts of a
  * mixture. By the data sheet of an H100, reading weights in BF16 takes half as long as multiplying
- * 512 tokens with them, and a sixteenth of 4,096. Decoding sequences wait for a chunk, so more would
- * be felt.
+ * 512 tokens with them, and a sixteenth of 4,096. Decoding sequences wait for a chunk, so more
+ * would be felt.
  */
 const MAX_CUDA_CHUNK = 4096;
 
@@ -264,8 +264,8 @@ export class Runner {
   }
 
   /**
-   * Drafts tokens by the model's own head: `nSteps` in a row for each sequence, of which the earlier
-   * tokens are computed. As {@linkcode run}, of chunks of one token with one output.
+   * Drafts tokens by the model's own head: `nSteps` in a row for each sequence, of which the
+   * earlier tokens are computed. As {@linkcode run}, of chunks of one token with one output.
    */
   async draft(chunks: readonly Chunk[], nSteps: number): Promise<StepResult[][]> {
     const { slots: _, ...inputs } = this.#pack(chunks, nSteps);

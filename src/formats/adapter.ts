@@ -10,8 +10,8 @@ import { readSafetensors } from "./safetensors.ts";
 import { assertComputable, type TensorInfo } from "./tensor_info.ts";
 
 /**
- * Low-rank correction of one matrix: `factor * B A` is added to it, or to its transpose if the matrix
- * is an embedding.
+ * Low-rank correction of one matrix: `factor * B A` is added to it, or to its transpose if the
+ * matrix is an embedding.
  */
 export interface LoraPair {
   /** Name of the matrix in a model of the adapter's format, with `.weight`. */
@@ -46,7 +46,9 @@ const WEIGHTS = "adapter_model.safetensors";
 /** The largest rank. Adapters in use have up to 512. */
 const MAX_RANK = 4096;
 
-/** True if the path is an adapter: a folder with adapter_config.json, or a GGUF file that says so. */
+/**
+ * True if the path is an adapter: a folder with adapter_config.json, or a GGUF file that says so.
+ */
 export function isAdapter(path: string): boolean {
   if (statPath(path).isDirectory) return isFile(join(path, CONFIG));
   return isGgufFile(path) && readGguf(path).metadata.get("general.type") === "adapter";
@@ -89,7 +91,9 @@ const PLAIN_SETTINGS: Readonly<Record<string, readonly unknown[]>> = {
 /** Initialisations that change the model's own weights, which the adapter does not hold. */
 const CHANGED_BASE = /^(?:pissa|olora|corda|loftq|lora_ga)/i;
 
-/** Copies of the model's own output matrix or embedding, which peft adds if an adapter changes it. */
+/**
+ * Copies of the model's own output matrix or embedding, which peft adds if an adapter changes it.
+ */
 const COPY = /\.(?:lm_head|embed_tokens)\.base_layer\.weight$/;
 
 /**

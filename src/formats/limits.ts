@@ -6,7 +6,9 @@
 export const LIMITS = {
   /** Bytes of config.json, generation_config.json and chat templates. Large ones have 1 MB. */
   configBytes: 8 * 2 ** 20,
-  /** Bytes of any other JSON file. A tokenizer.json with a vocabulary of 256,000 has about 35 MB. */
+  /**
+   * Bytes of any other JSON file. A tokenizer.json with a vocabulary of 256,000 has about 35 MB.
+   */
   jsonBytes: 256 * 2 ** 20,
   /** Nesting of arrays and objects in a JSON text. */
   jsonDepth: 512,

@@ -54,10 +54,10 @@ export function partFiles(path: string): string[] {
 
 /**
  * Downloads a file, a large one by several connections. Data is written to its
- * {@linkcode partPath}, which is always the beginning of the file. An interrupted download continues
- * from there if the server still has the same file, which the ETag or, without one, the checksum of
- * the complete file shows. The file gets its name only once it is complete and its checksum is
- * right.
+ * {@linkcode partPath}, which is always the beginning of the file. An interrupted download
+ * continues from there if the server still has the same file, which the ETag or, without one, the
+ * checksum of the complete file shows. The file gets its name only once it is complete and its
+ * checksum is right.
  *
  * @throws {ForgeError} `not_found` if the server refuses; `bad_model` for a wrong size or checksum;
  * `device` if the file cannot be written; `cancelled` if the signal is raised, keeping received
@@ -91,8 +91,8 @@ export async function download(request: Download): Promise<void> {
 class RangesRefused extends Error {}
 
 /**
- * Appends the missing bytes to the partial file by several connections, each of which fetches a chunk
- * at a time. Chunks are written in order, so that the part stays a beginning of the file.
+ * Appends the missing bytes to the partial file by several connections, each of which fetches a
+ * chunk at a time. Chunks are written in order, so that the part stays a beginning of the file.
  *
  * @returns false if one connection must fetch the rest: of a small file, of one that could change
  * between the chunks without notice, or if the server does not send ranges
@@ -200,8 +200,8 @@ async function fetchChunk(request: ChunkRequest): Promise<Chunk> {
  * Sends a request and passes the data of its response on as they arrive.
  *
  * @param accept examines the response and returns what takes the data
- * @throws {Interruption} if the connection breaks or brings no data for `stallMs`; what the callbacks
- * throw, if it is a {@linkcode ForgeError} or {@linkcode RangesRefused}
+ * @throws {Interruption} if the connection breaks or brings no data for `stallMs`; what the
+ * callbacks throw, if it is a {@linkcode ForgeError} or {@linkcode RangesRefused}
  */
 async function receive(
   request: Download,

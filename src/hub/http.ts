@@ -39,7 +39,8 @@ export class Interruption extends Error {
 /**
  * Sends a request.
  *
- * @throws {ForgeError} `not_found` if the server rejects the request, with the meaning of its status
+ * @throws {ForgeError} `not_found` if the server rejects the request, with the meaning of its
+ * status
  * @throws {Interruption} if the server cannot be reached or is overloaded
  */
 export async function request(url: string, options: RequestOptions): Promise<Response> {

@@ -3,8 +3,8 @@ import { ForgeError } from "../errors.ts";
 import { endpointOf, type Hub, type HubName, HUBS } from "./hubs.ts";
 
 /**
- * A model on a hub: `org/name` or `org/name:FILE-OR-QUANTIZATION`, either with `@revision`; a name on
- * ModelScope begins with `modelscope:`.
+ * A model on a hub: `org/name` or `org/name:FILE-OR-QUANTIZATION`, either with `@revision`; a name
+ * on ModelScope begins with `modelscope:`.
  */
 export interface ModelReference {
   readonly hub: HubName;

@@ -48,7 +48,9 @@ export interface CausalLm {
    * @default false
    */
   readonly isBidirectional?: boolean | undefined;
-  /** True if ids of the second text of a pair have `vocabSize` added (token types). @default false */
+  /**
+   * True if ids of the second text of a pair have `vocabSize` added (token types). @default false
+   */
   readonly hasTokenTypes?: boolean | undefined;
   /** Layers between the pooling of an embedding model and its vectors. @default none */
   readonly projection?: readonly DenseLayer[] | undefined;
@@ -61,8 +63,8 @@ export interface CausalLm {
   /** State caches of the recurrent layers; a layer may have several. */
   readonly stateLayers: readonly StateMatrix[];
   /**
-   * Records the forward pass and returns the logits, `[outputs, vocabSize]`. Models without an output
-   * matrix may lack it.
+   * Records the forward pass and returns the logits, `[outputs, vocabSize]`. Models without an
+   * output matrix may lack it.
    */
   forward?(recorder: Recorder, kv: readonly KvCache[], states: readonly StateCache[]): Value;
   /**

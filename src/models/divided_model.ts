@@ -5,7 +5,8 @@ import type { CausalLm, ModelOptions } from "./causal_lm.ts";
 import type { LoadedModel } from "./registry.ts";
 
 /**
- * Loads a part of a model onto each device of a group, without its layer for multi-token prediction.
+ * Loads a part of a model onto each device of a group, without its layer for multi-token
+ * prediction.
  *
  * @param load loads the part of one rank
  * @throws {ForgeError} `unsupported` for a model or an option that devices cannot divide

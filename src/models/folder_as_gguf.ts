@@ -1,5 +1,6 @@
 /**
- * A Hugging Face folder as the contents of a GGUF file: its settings and tensors under GGUF's names.
+ * A Hugging Face folder as the contents of a GGUF file: its settings and tensors under GGUF's
+ * names.
  *
  * The names come from a load of the folder. A load of the result must then record the same step, so
  * that a setting that GGUF cannot express is found before a file is written.

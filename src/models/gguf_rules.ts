@@ -38,7 +38,9 @@ export interface TensorRows {
   readonly shape: readonly number[];
 }
 
-/** Receives what a family reads, under its names in GGUF files: settings of folders, and tensors. */
+/**
+ * Receives what a family reads, under its names in GGUF files: settings of folders, and tensors.
+ */
 export interface GgufSink {
   /** Receives a setting, without the prefix of the architecture. */
   setting(key: string, field: GgufField): void;

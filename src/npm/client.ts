@@ -1,7 +1,7 @@
 /**
  * Models for programs on Node and Bun. forge itself runs on Deno, whose foreign functions Node does
- * not have. `connect` starts `forge serve` on a free port of this machine and talks to it over HTTP,
- * so a program needs nothing but this package.
+ * not have. `connect` starts `forge serve` on a free port of this machine and talks to it over
+ * HTTP, so a program needs nothing but this package.
  *
  * ```js
  * import { connect } from "forge-llm/client";

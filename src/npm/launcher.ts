@@ -2,8 +2,8 @@
  * Starts forge from Node: the command of the npm package. The arguments for Deno are those of
  * `ffi/build/launcher.sh`; `test/unit/build/launcher_test.ts` compares both.
  *
- * Deno comes from its npm package for the platform. The package `deno`, which chooses among them, runs
- * a script at installation, which npm warns about and can forbid.
+ * Deno comes from its npm package for the platform. The package `deno`, which chooses among them,
+ * runs a script at installation, which npm warns about and can forbid.
  */
 import { type ChildProcess, spawn, type SpawnOptions } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -109,7 +109,9 @@ function missingPackage(name: string): Error {
   );
 }
 
-/** Returns the folders of this platform's libraries, or throws with the reason for their absence. */
+/**
+ * Returns the folders of this platform's libraries, or throws with the reason for their absence.
+ */
 function libraryFolders(): string[] {
   const platform = `${process.platform}-${process.arch}`;
   const name = `@forge-llm/${platform}`;

@@ -6,8 +6,8 @@ import { parseRequest } from "./parse.ts";
 import { invalid, isGiven, RequestError } from "./values.ts";
 
 /**
- * Reads messages. Other keys than role and content go to the chat template, with the arguments of tool
- * calls as objects.
+ * Reads messages. Other keys than role and content go to the chat template, with the arguments of
+ * tool calls as objects.
  *
  * @throws {RequestError} naming the invalid message
  */

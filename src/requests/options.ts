@@ -173,7 +173,9 @@ function readSchema(value: JsonValue | undefined, name: string): JsonSchema {
   throw invalid(name, value, "an object, true or false");
 }
 
-/** Reads the choice of adapters: the name of one, or a list as llama.cpp takes it, or with names. */
+/**
+ * Reads the choice of adapters: the name of one, or a list as llama.cpp takes it, or with names.
+ */
 export function readAdapters(value: JsonValue, name: string): AdapterChoice {
   if (typeof value === "string") return value;
   const valid =

@@ -22,8 +22,9 @@ export interface AnswerFormat {
 }
 
 /**
- * One request's share of the server: its place among the answers in progress, and the signal that ends
- * its generations. Dispose of it when the response is complete; a stream does so by itself when it ends.
+ * One request's share of the server: its place among the answers in progress, and the signal that
+ * ends its generations. Dispose of it when the response is complete; a stream does so by itself
+ * when it ends.
  */
 export class Answer implements Disposable {
   readonly #service: Service;

@@ -72,10 +72,11 @@ const ERROR_FORMS = [
 ] as const;
 
 /**
- * Creates a handler of HTTP requests that serves models with the APIs of OpenAI, Anthropic and Ollama.
+ * Creates a handler of HTTP requests that serves models with the APIs of OpenAI, Anthropic and
+ * Ollama.
  *
- * The caller keeps ownership of the models and closes them. An invalid request gets a response with the
- * error and the status that OpenAI's API gives it.
+ * The caller keeps ownership of the models and closes them. An invalid request gets a response with
+ * the error and the status that OpenAI's API gives it.
  *
  * @throws {ForgeError} `usage` for an invalid option
  */
@@ -140,14 +141,18 @@ async function dispatch(server: Server, guard: Guard, request: Request): Promise
   );
 }
 
-/** Returns the part of a path that a route's `*` matches; `undefined` if the route does not match. */
+/**
+ * Returns the part of a path that a route's `*` matches; `undefined` if the route does not match.
+ */
 function restOf(path: string, route: Route): string | undefined {
   if (!route.path.endsWith("*")) return path === route.path ? "" : undefined;
   const start = route.path.slice(0, -1);
   return path.startsWith(start) && path !== start ? path.slice(start.length) : undefined;
 }
 
-/** `GET /health`: reports that the server accepts requests, and the number of answers in progress. */
+/**
+ * `GET /health`: reports that the server accepts requests, and the number of answers in progress.
+ */
 function health({ admission }: Server): Response {
   return Response.json({ status: "ok", answers: admission.inProgress });
 }

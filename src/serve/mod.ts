@@ -9,9 +9,9 @@
  * await Deno.serve({ hostname: "127.0.0.1", port: 8080 }, createHandler(model)).finished;
  * ```
  *
- * `forge serve` is this handler on a port. The handler uses the request's signal to detect clients that
- * leave. Deno prints one warning about that signal unless it runs with `--unstable-no-legacy-abort` or
- * deno.json has `"unstable": ["no-legacy-abort"]`.
+ * `forge serve` is this handler on a port. The handler uses the request's signal to detect clients
+ * that leave. Deno prints one warning about that signal unless it runs with
+ * `--unstable-no-legacy-abort` or deno.json has `"unstable": ["no-legacy-abort"]`.
  *
  * @module
  */

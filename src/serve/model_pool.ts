@@ -142,8 +142,9 @@ export interface ModelUse extends Disposable {
 }
 
 /**
- * Loads models on demand. Two requests for a model load it once, and one model is loaded at a time. If
- * memory is short, the least recently used models are unloaded first, each after its last answer.
+ * Loads models on demand. Two requests for a model load it once, and one model is loaded at a time.
+ * If memory is short, the least recently used models are unloaded first, each after its last
+ * answer.
  */
 export class ModelPool implements OfferedModels {
   readonly offered: readonly OfferedModel[];
@@ -223,7 +224,8 @@ export class ModelPool implements OfferedModels {
    */
   async use(offered: OfferedModel, keepAliveMs?: number): Promise<ModelUse> {
     const start = performance.now();
-    // A model that is about to be unloaded is not taken: its last users could follow each other for ever.
+    // A model that is about to be unloaded is not taken: its last users could follow each other for
+    // ever.
     while (offered.unloading !== undefined) await offered.unloading;
     this.#enter(offered);
     try {
@@ -358,8 +360,8 @@ export function bytesOf({ memory }: Model): number {
 }
 
 /**
- * True if a device holds so many more bytes. A host counts mapped files as free, which the weights of
- * loaded models are, so that the sum of what models take counts, too.
+ * True if a device holds so many more bytes. A host counts mapped files as free, which the weights
+ * of loaded models are, so that the sum of what models take counts, too.
  */
 function hasRoom({ total, free }: DeviceMemory, taken: number, needed: number): boolean {
   return total === 0 || (needed <= free && taken + needed <= total);

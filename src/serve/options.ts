@@ -19,8 +19,8 @@ export const DEFAULT_QUEUE = 256;
 /** Options of {@linkcode createHandler}. Every member has a default. */
 export interface ServeOptions {
   /**
-   * Names of a single model. Requests for another name are rejected; responses use the first. The models
-   * of a {@linkcode offerModels} have their own.
+   * Names of a single model. Requests for another name are rejected; responses use the first. The
+   * models of a {@linkcode offerModels} have their own.
    *
    * @default the name of its file or folder
    */
@@ -34,9 +34,9 @@ export interface ServeOptions {
    */
   readonly corsOrigin?: string | undefined;
   /**
-   * True if requests may be addressed to any host. If false, and without an API key, requests must name
-   * this machine (`localhost`, `127.0.0.1`, `[::1]`). That stops web pages whose domain name resolves to
-   * this machine (DNS rebinding).
+   * True if requests may be addressed to any host. If false, and without an API key, requests must
+   * name this machine (`localhost`, `127.0.0.1`, `[::1]`). That stops web pages whose domain name
+   * resolves to this machine (DNS rebinding).
    *
    * @default false
    */

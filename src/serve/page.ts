@@ -63,7 +63,9 @@ function respond(text: string, type: string): Response {
   return new Response(text, { headers: { ...SECURITY_HEADERS, "content-type": type } });
 }
 
-/** `GET /props`: facts about the model and the server, under llama.cpp's names where it has them. */
+/**
+ * `GET /props`: facts about the model and the server, under llama.cpp's names where it has them.
+ */
 export function props({ model, name, names, defaults, server }: Service): Response {
   const { checkpoint, contextLength, device, memory, hasChatTemplate, generates } = model;
   return Response.json({

@@ -1,7 +1,7 @@
 /*
- * The byte alphabet of GPT-2 writes each byte as a printable character, so that a vocabulary of byte
- * strings is text. Printable Latin-1 bytes (0x21-0x7E, 0xA1-0xAC, 0xAE-0xFF) stand for themselves;
- * the other 68 are U+0100 and up, in order: "Ġ" is a space, "Ċ" a newline.
+ * The byte alphabet of GPT-2 writes each byte as a printable character, so that a vocabulary of
+ * byte strings is text. Printable Latin-1 bytes (0x21-0x7E, 0xA1-0xAC, 0xAE-0xFF) stand for
+ * themselves; the other 68 are U+0100 and up, in order: "Ġ" is a space, "Ċ" a newline.
  */
 
 const encoder = new TextEncoder();

@@ -24,7 +24,9 @@ import {
 
 /** Message of a conversation. Its other fields (`tool_calls`, `name`) go to the template. */
 export interface ChatMessage {
-  /** Author of the message: `system`, `user`, `assistant`, `tool`, or another role of the template. */
+  /**
+   * Author of the message: `system`, `user`, `assistant`, `tool`, or another role of the template.
+   */
   readonly role: string;
   /** Text of the message. */
   readonly content: string;

@@ -135,7 +135,9 @@ export class PipelineTokenizer implements Tokenizer {
     return this.#withAffixes(body, options);
   }
 
-  /** Appends the added tokens of a text to `out`, and calls `encode` with the words between them. */
+  /**
+   * Appends the added tokens of a text to `out`, and calls `encode` with the words between them.
+   */
   #split(
     text: string,
     { parseSpecial = true }: EncodeOptions,

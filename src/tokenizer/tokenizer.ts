@@ -84,8 +84,8 @@ export interface Tokenizer {
   encode(text: string, options?: EncodeOptions): Int32Array;
 
   /**
-   * Encodes like {@linkcode encode}, except `truncate`, and yields every few milliseconds of work on
-   * long words. Several may be in progress.
+   * Encodes like {@linkcode encode}, except `truncate`, and yields every few milliseconds of work
+   * on long words. Several may be in progress.
    */
   encodeInSlices(
     text: string,
@@ -100,8 +100,8 @@ export interface Tokenizer {
   decode(ids: Iterable<number>, options?: DecodeOptions): string;
 
   /**
-   * Returns the bytes that an id adds to generated text, including a leading space; none for control
-   * tokens.
+   * Returns the bytes that an id adds to generated text, including a leading space; none for
+   * control tokens.
    *
    * @param isFirst true for the first piece of a whole text, which some decoders strip
    * @throws ForgeError `bad_input` for an id outside the vocabulary

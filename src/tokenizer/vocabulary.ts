@@ -81,8 +81,8 @@ export class Vocabulary {
   }
 
   /**
-   * Writes to `into` the ids of the pieces that are `prefix` followed by one, two, three, … units of
-   * `text` from `start` on; -1 for a missing piece.
+   * Writes to `into` the ids of the pieces that are `prefix` followed by one, two, three, … units
+   * of `text` from `start` on; -1 for a missing piece.
    *
    * @returns the number of ids written, limited by `into` and the end of the text
    */

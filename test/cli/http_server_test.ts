@@ -1,4 +1,6 @@
-/** Tests the server of `forge serve` with handlers of a few lines: connections, streams and its end. */
+/**
+ * Tests the server of `forge serve` with handlers of a few lines: connections, streams and its end.
+ */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { type ConnectionLimits, HttpServer } from "../../src/cli/http_server.ts";
 import { ForgeError } from "../../src/errors.ts";

@@ -1,7 +1,7 @@
 /**
- * The npm packages: installed from a registry on this machine into empty folders, with nothing on PATH
- * but Node. Deno's package for this platform is replaced by one with a script that starts the Deno which
- * runs the tests.
+ * The npm packages: installed from a registry on this machine into empty folders, with nothing on
+ * PATH but Node. Deno's package for this platform is replaced by one with a script that starts the
+ * Deno which runs the tests.
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes, assertThrows } from "@std/assert";
 import { basename, join } from "@std/path";
@@ -434,8 +434,8 @@ Deno.test({
   ignore: Deno.build.os === "windows",
   async fn() {
     using folder = new TempFolder();
-    // The runtime is not a package of any registry. Deno itself stands in for it, and cannot run the
-    // contents, which are appended to it.
+    // The runtime is not a package of any registry. Deno itself stands in for it, and cannot run
+    // the contents, which are appended to it.
     const before = Deno.env.get("DENORT_BIN");
     Deno.env.set("DENORT_BIN", before ?? Deno.execPath());
     try {

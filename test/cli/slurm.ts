@@ -14,7 +14,10 @@ export function whyNoSlurm(): string | undefined {
   return `${missing} is missing: apt-get install slurmctld slurmd slurm-client`;
 }
 
-/** Returns an unused port below the range of ephemeral ports, so that no other process is assigned it. */
+/**
+ * Returns an unused port below the range of ephemeral ports, so that no other process is assigned
+ * it.
+ */
 function freePort(): number {
   for (;;) {
     const port = 20_000 + crypto.getRandomValues(new Uint16Array(1))[0]! % 10_000;

@@ -40,8 +40,8 @@ Deno.test({
     const line = (_: unknown, i: number) => `{"id":"p${i}","prompt":"prompt ${i}"}\n`;
     folder.write("prompts.jsonl", Array.from({ length: LINES }, line).join(""));
     const command = [Deno.execPath(), ...denoArgs(["run", "-m", folder.at("model")])];
-    // As in README.md, but with the full command, and with input through a pipe. The first run of the first
-    // task gets endless input, so that it cannot finish before it is killed.
+    // As in README.md, but with the full command, and with input through a pipe. The first run of
+    // the first task gets endless input, so that it cannot finish before it is killed.
     const script = folder.write(
       "job.sh",
       `#!/bin/bash

@@ -53,7 +53,10 @@ interface Case {
   readonly exceptions?: Partial<Record<keyof Ratios, readonly [limit: number, reason: string]>>;
 }
 
-/** Lanes load 64 bytes of each of eight rows, and scales of two bytes; the pipe of loads has room (limits.ts). */
+/**
+ * Lanes load 64 bytes of each of eight rows, and scales of two bytes; the pipe of loads has room
+ * (limits.ts).
+ */
 const FRAGMENTS = "chunks of eight rows, whose starts share banks; the pipe of loads has room";
 const X_FROM_L2 = "each block of 64 rows reads all of x once, 64 bytes a column for 32 tokens; " +
   "blocks that share columns exchange sums";

@@ -19,7 +19,9 @@ export function emulatedGpuUnavailable(): string | undefined {
   return reason;
 }
 
-/** Properties and injected failures of the stand-in driver; see test/emulator/fake_driver/options.h. */
+/**
+ * Properties and injected failures of the stand-in driver; see test/emulator/fake_driver/options.h.
+ */
 export type FakeOptions = Readonly<Record<string, number>>;
 
 /**

@@ -75,7 +75,9 @@ Deno.test({
   },
 });
 
-/** Models of `published.json`: of norms over rows, over groups before the gate, and with experts. */
+/**
+ * Models of `published.json`: of norms over rows, over groups before the gate, and with experts.
+ */
 const MAMBA2 = [
   "granitemoehybrid as published",
   "falcon_h1 with a norm before the gate",

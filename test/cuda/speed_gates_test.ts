@@ -42,7 +42,9 @@ Deno.test({
   },
 });
 
-/** Products of decoded tokens, and whether their weights are known before the previous kernel ends. */
+/**
+ * Products of decoded tokens, and whether their weights are known before the previous kernel ends.
+ */
 const FIRST_REQUESTS: readonly (KernelName & { readonly early: boolean })[] = [
   { file: "decode_gemm.cu", instance: "decode_gemm<FormatBF16, bf16, 0>", early: true },
   { file: "decode_gemm.cu", instance: "decode_gemm<FormatQ4_K, f16, 1>", early: true },

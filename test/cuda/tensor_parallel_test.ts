@@ -1,4 +1,6 @@
-/** A model that emulated GPUs divide: the answers of one, sums in graphs, and failures of one GPU. */
+/**
+ * A model that emulated GPUs divide: the answers of one, sums in graphs, and failures of one GPU.
+ */
 import {
   assert,
   assertEquals,

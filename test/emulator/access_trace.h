@@ -8,7 +8,8 @@
 //   sectors, ideal_sectors  32-byte sectors touched, and how many the distinct bytes would fill
 //   cycles, ideal_cycles  accesses to the 128 bytes of banks, as caused by conflicts and without
 //
-// and `l2_bytes`, the sectors that global loads miss in an L1 of 128 KB, which all blocks use in turn.
+// and `l2_bytes`, the sectors that global loads miss in an L1 of 128 KB, which all blocks use in
+// turn.
 
 #include <cstddef>
 #include <string>

@@ -44,7 +44,9 @@ const occupancies: readonly (readonly [RegExp, threads: number, blocks: number])
   // All other kernels may be launched with the largest blocks.
   [/./, 1024, 1],
 ];
-/** Registers of a multiprocessor, allocated to threads in units of eight, at most 255 per thread. */
+/**
+ * Registers of a multiprocessor, allocated to threads in units of eight, at most 255 per thread.
+ */
 const allRegisters = 65536;
 function mostRegisters(kernel: string): number {
   const [, threads, blocks] = occupancies.find(([pattern]) => pattern.test(kernel))!;
@@ -61,7 +63,9 @@ const instructions = deviceSources("test/emulator/kernels/cuda").map((source) =>
 }));
 const compiled = new Map<string, CompiledSource>();
 
-/** Compiles the representative instances of every source, several at a time, and keeps the results. */
+/**
+ * Compiles the representative instances of every source, several at a time, and keeps the results.
+ */
 async function compileAll(nvrtc: Nvrtc, architecture: string) {
   const jobs = sources.map(async (source) => {
     const names = source.instances.filter(representative);
@@ -139,7 +143,9 @@ Deno.test({
   },
 });
 
-/** Instructions that must occur in the machine code of kernels, and local memory, which must not. */
+/**
+ * Instructions that must occur in the machine code of kernels, and local memory, which must not.
+ */
 interface Expectation {
   readonly file: string;
   readonly instance: RegExp;
@@ -219,7 +225,9 @@ Deno.test({
   },
 });
 
-/** Kernels that request weights, which no kernel writes, before they wait for the previous kernel. */
+/**
+ * Kernels that request weights, which no kernel writes, before they wait for the previous kernel.
+ */
 const requestsEarly = /^(gated_)?decode_gemm<Format/;
 
 /**

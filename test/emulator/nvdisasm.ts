@@ -93,7 +93,9 @@ export async function disassembleObject(path: string): Promise<KernelCode[] | un
   }
 }
 
-/** Returns the instructions of each function of a cubin, by symbol; one per line, without encodings. */
+/**
+ * Returns the instructions of each function of a cubin, by symbol; one per line, without encodings.
+ */
 export async function disassemble(
   nvdisasm: string,
   cubin: Uint8Array,

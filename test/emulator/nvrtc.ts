@@ -81,7 +81,9 @@ function parseReports(log: string): KernelReport[] {
   return reports;
 }
 
-/** Installs the compiler into `build/nvrtc` if needed; returns its folder, or a reason of failure. */
+/**
+ * Installs the compiler into `build/nvrtc` if needed; returns its folder, or a reason of failure.
+ */
 export async function installNvrtc(): Promise<{ folder: string; reason?: string }> {
   const target = join(ROOT, "build", "nvrtc");
   const folder = join(target, "nvidia", "cu13", "lib");

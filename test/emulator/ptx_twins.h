@@ -91,8 +91,8 @@ inline float round_to_odd(double value) {
   return std::nextafter(near, value > near ? INFINITY : -INFINITY);
 }
 
-// a * b + c for the F16 in both halves of words. In double, products are exact, and so are sums unless
-// the operands are 2^30 apart: rounding to F16 is then the only one.
+// a * b + c for the F16 in both halves of words. In double, products are exact, and so are sums
+// unless the operands are 2^30 apart: rounding to F16 is then the only one.
 inline uint32_t fma_halves(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t result = 0;
   for (int i = 0; i < 2; ++i) {

@@ -1,7 +1,7 @@
 /**
- * Whole programs on emulated GPUs whose kernels, stand-ins and host code check addresses and undefined
- * behaviour. `deno task sanitize` runs them; other runs skip them, since forge's libraries are not
- * sanitized.
+ * Whole programs on emulated GPUs whose kernels, stand-ins and host code check addresses and
+ * undefined behaviour. `deno task sanitize` runs them; other runs skip them, since forge's
+ * libraries are not sanitized.
  */
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";

@@ -1,4 +1,7 @@
-/** Generates several completions of one prompt, computed once, and prints their mean log-probabilities. */
+/**
+ * Generates several completions of one prompt, computed once, and prints their mean
+ * log-probabilities.
+ */
 import { load } from "../../src/mod.ts";
 
 const demo = `${import.meta.dirname}/../../models/demo`;

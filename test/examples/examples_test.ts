@@ -1,4 +1,6 @@
-/** Tests that the examples run unchanged with the documented permissions, and checks their output. */
+/**
+ * Tests that the examples run unchanged with the documented permissions, and checks their output.
+ */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { join } from "@std/path";
 import { TempFolder } from "../support/temp_folder.ts";

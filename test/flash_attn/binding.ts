@@ -88,7 +88,9 @@ export const paramFields = {
 
 type FieldName = keyof typeof paramFields;
 
-/** Parameters of a call; missing fields are 0, except the version, and windows, which are unlimited. */
+/**
+ * Parameters of a call; missing fields are 0, except the version, and windows, which are unlimited.
+ */
 export type FlashAttentionParams = { readonly [name in FieldName]?: number | bigint };
 
 /** Bytes of a field; each is aligned to its size. */

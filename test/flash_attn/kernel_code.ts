@@ -116,8 +116,8 @@ export function instructionsPerProduct(code: readonly Instruction[]): number[] {
 }
 
 /**
- * Returns the instructions per copy (LDGSTS) of each block inside a loop that copies a part of a tile,
- * in ascending order. The copies of whole tiles without pages come first.
+ * Returns the instructions per copy (LDGSTS) of each block inside a loop that copies a part of a
+ * tile, in ascending order. The copies of whole tiles without pages come first.
  */
 export function instructionsPerCopy(text: string): number[] {
   const code = MachineCode.parse(text);

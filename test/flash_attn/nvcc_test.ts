@@ -36,7 +36,9 @@ async function build(): Promise<{ library: string; objects: string }> {
 
 const disassembled = new Map<string, Promise<KernelCode[] | undefined>>();
 
-/** Returns the kernels of an object file; undefined, with the reason printed, without disassemblers. */
+/**
+ * Returns the kernels of an object file; undefined, with the reason printed, without disassemblers.
+ */
 async function kernelsOf(path: string): Promise<KernelCode[] | undefined> {
   if (!disassembled.has(path)) disassembled.set(path, disassembleObject(path));
   const kernels = await disassembled.get(path);

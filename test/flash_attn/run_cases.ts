@@ -22,7 +22,9 @@ const environment = {
   TSAN_OPTIONS: "halt_on_error=1:report_signal_unsafe=0",
 };
 
-/** Passes lines to a program and returns those that it prints; an error names the line it ended at. */
+/**
+ * Passes lines to a program and returns those that it prints; an error names the line it ended at.
+ */
 export async function runLines(program: string, lines: readonly string[]): Promise<string[]> {
   const process = new Deno.Command(program, {
     stdin: "piped",

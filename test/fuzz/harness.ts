@@ -35,7 +35,9 @@ export function fuzz(
   });
 }
 
-/** Returns true if the attempt succeeded; throws on any error other than a one-line `ForgeError`. */
+/**
+ * Returns true if the attempt succeeded; throws on any error other than a one-line `ForgeError`.
+ */
 async function runOnce(
   attempt: (random: Random) => void | Promise<void>,
   random: Random,

@@ -1,7 +1,7 @@
 /**
- * Whole models, adapters and heads that draft tokens, with damage: each is loaded and asked for tokens
- * on a device, or refused in one line. Native code sees what parsers let through, so that this is worth running with its
- * sanitizers (`deno task fuzz --sanitize`).
+ * Whole models, adapters and heads that draft tokens, with damage: each is loaded and asked for
+ * tokens on a device, or refused in one line. Native code sees what parsers let through, so that
+ * this is worth running with its sanitizers (`deno task fuzz --sanitize`).
  */
 import { Model } from "../../src/engine/model.ts";
 import type { LoadOptions } from "../../src/engine/load/options.ts";

@@ -15,7 +15,10 @@ export function emulatedMetalUnavailable(): string | undefined {
   return reason;
 }
 
-/** Properties and injected failures of the stand-in for Metal; see test/emulator/fake_metal/options.h. */
+/**
+ * Properties and injected failures of the stand-in for Metal; see
+ * test/emulator/fake_metal/options.h.
+ */
 export type FakeOptions = Readonly<Record<string, number>>;
 
 /** The environment in which forge finds an emulated GPU. */

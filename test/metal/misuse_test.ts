@@ -1,4 +1,6 @@
-/** Mistakes seeded into the Metal backend's host side: the stand-in for Metal must end the process. */
+/**
+ * Mistakes seeded into the Metal backend's host side: the stand-in for Metal must end the process.
+ */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { forge } from "../cli/forge.ts";
@@ -8,7 +10,9 @@ import { emulatedMetal, emulatedMetalUnavailable } from "./emulated_metal.ts";
 const ignore = emulatedMetalUnavailable() !== undefined;
 const SIGABRT = 134;
 
-/** A prompt of more tokens than a decode kernel takes, for kernels with much memory of their own. */
+/**
+ * A prompt of more tokens than a decode kernel takes, for kernels with much memory of their own.
+ */
 const LONG_PROMPT = "Once upon a time there was a little dog who lived in a big red house. ".repeat(
   2,
 );

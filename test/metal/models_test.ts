@@ -94,8 +94,8 @@ Deno.test({
 });
 
 /**
- * Launches of a layer, and of the rest of a step that reports alternatives. A greedy step takes three
- * fewer: 199 for the 32 layers of an 8B model.
+ * Launches of a layer, and of the rest of a step that reports alternatives. A greedy step takes
+ * three fewer: 199 for the 32 layers of an 8B model.
  */
 const LAYER_LAUNCHES = 6, OTHER_LAUNCHES = 10;
 
@@ -158,7 +158,9 @@ for (const [when, options, variables] of memories) {
   });
 }
 
-/** Models of `published.json`: of norms over rows, over groups before the gate, and with experts. */
+/**
+ * Models of `published.json`: of norms over rows, over groups before the gate, and with experts.
+ */
 const MAMBA2 = [
   "granitemoehybrid as published",
   "falcon_h1 with a norm before the gate",

@@ -27,7 +27,9 @@ function openMallinfo() {
   }
 }
 
-/** Loads, runs and closes a model `LOADS` times, and prints by how many bytes memory grew for each. */
+/**
+ * Loads, runs and closes a model `LOADS` times, and prints by how many bytes memory grew for each.
+ */
 async function measure(folder: string): Promise<void> {
   const libc = openMallinfo()!;
   const { gc } = globalThis as unknown as { gc: () => void };

@@ -1,6 +1,6 @@
 /**
- * Runs tests of operations on an emulated GPU: `gpu_check.ts cuda|metal OPTIONS TEST...`, where OPTIONS
- * are the options of the fake driver as JSON. Fails unless all tests pass.
+ * Runs tests of operations on an emulated GPU: `gpu_check.ts cuda|metal OPTIONS TEST...`, where
+ * OPTIONS are the options of the fake driver as JSON. Fails unless all tests pass.
  */
 import { emulatedGpu, runOnEmulatedGpu } from "../cuda/emulated_gpu.ts";
 import { emulatedMetal, runOnEmulatedMetal } from "../metal/emulated_metal.ts";

@@ -1,6 +1,6 @@
 /**
- * Builds kernels for the emulator and runs their tests: `kernel_check.ts cuda|metal CHECK`, where CHECK
- * is a `KernelCheck` as JSON. Fails unless all tests pass.
+ * Builds kernels for the emulator and runs their tests: `kernel_check.ts cuda|metal CHECK`, where
+ * CHECK is a `KernelCheck` as JSON. Fails unless all tests pass.
  */
 import { buildEmulator } from "../emulator/build.ts";
 import { runTest } from "../emulator/kernel_program.ts";

@@ -1,6 +1,6 @@
 /**
- * Mutants: small mistakes, each with the tests that must catch it. `deno task mutants` puts them into a
- * copy of the tree, one at a time, and lists the survivors.
+ * Mutants: small mistakes, each with the tests that must catch it. `deno task mutants` puts them
+ * into a copy of the tree, one at a time, and lists the survivors.
  */
 import { CPU } from "./cpu.ts";
 import { CUDA_HOST } from "./cuda_host.ts";

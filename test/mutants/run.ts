@@ -1,7 +1,7 @@
 /**
- * Runs mutants: `deno task mutants [NAME or AREA...] [--random N] [--jobs N] [--limit SECONDS]`. Runs all
- * mutants by default; `--list` prints their names. Prints the share of caught mutants and the names of
- * the survivors, and fails if any mutant is not caught.
+ * Runs mutants: `deno task mutants [NAME or AREA...] [--random N] [--jobs N] [--limit SECONDS]`.
+ * Runs all mutants by default; `--list` prints their names. Prints the share of caught mutants and
+ * the names of the survivors, and fails if any mutant is not caught.
  */
 import { parseArgs } from "node:util";
 import { Random } from "../support/random.ts";

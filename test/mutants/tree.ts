@@ -14,8 +14,8 @@ export interface CheckResult {
 }
 
 /**
- * Returns the libraries that contain a mutant's file, and the reference library that tests compare them
- * with. Tests build emulated kernels, and the library for emulated Metal, themselves.
+ * Returns the libraries that contain a mutant's file, and the reference library that tests compare
+ * them with. Tests build emulated kernels, and the library for emulated Metal, themselves.
  */
 function librariesOf({ file, caughtBy }: Mutant): readonly LibraryName[] {
   if ("gpu" in caughtBy && caughtBy.gpu === "metal") return ["reference"];

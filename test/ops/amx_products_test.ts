@@ -1,6 +1,6 @@
 /**
- * Products by AMX on a stand-in for its tiles: the unmodified kernels, compiled with the sanitizers,
- * in a library whose other objects are those of the build.
+ * Products by AMX on a stand-in for its tiles: the unmodified kernels, compiled with the
+ * sanitizers, in a library whose other objects are those of the build.
  */
 import { assert, assertRejects, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";

@@ -2,8 +2,8 @@
 //
 // In kernels: the intrinsics of tiles, with the arithmetic of Intel's reference manual, and checks
 // of what a processor would fault on or compute otherwise: a wrong configuration, tiles of shapes
-// that do not fit together, and access to tiles that were released. With FORGE_STAND_IN_BREAKS=1 the
-// first product ends the process, which shows that there is one.
+// that do not fit together, and access to tiles that were released. With FORGE_STAND_IN_BREAKS=1
+// the first product ends the process, which shows that there is one.
 //
 // In other files: the CPUID of a processor with AMX, and Linux's answer to the request for its
 // tiles, which FORGE_STAND_IN_REFUSES=1 turns down.

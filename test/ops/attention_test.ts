@@ -251,7 +251,8 @@ function attentionTest(
   });
 }
 
-// A score of 256 products has an error of some 1e-6, and so has the weight of its value, relatively.
+// A score of 256 products has an error of some 1e-6, and so has the weight of its value,
+// relatively.
 const tolerance: Tolerance = { absolute: 4e-6, relative: 2e-5 };
 
 attentionTest("attention", { type: "F32", prepared: true }, {
@@ -282,8 +283,8 @@ attentionTest("attention over a BF16 cache", {
   gpuTolerance: gpuToleranceBf16,
 });
 
-// Queries and the weights of the softmax are rounded to BF16. The second positions of some pairs are
-// hidden, and hold NaN.
+// Queries and the weights of the softmax are rounded to BF16. The second positions of some pairs
+// are hidden, and hold NaN.
 for (
   const [name, cases] of Object.entries({
     causal: outlines,
@@ -312,8 +313,8 @@ attentionTest("attention over a Q4_0 cache", { type: "Q4_0", prepared: false, on
   referenceTolerance: { absolute: 1e-6, relative: 2e-6 },
 });
 
-// A rotated key may round to a neighbouring float16: this changes a score by up to 2e-3, and the result
-// by half of that. On GPUs this error adds to the others.
+// A rotated key may round to a neighbouring float16: this changes a score by up to 2e-3, and the
+// result by half of that. On GPUs this error adds to the others.
 attentionTest("attention over an F16 cache of rotated keys", { type: "F16", prepared: true }, {
   tolerance: { absolute: 2e-3, relative: 4e-3 },
   referenceTolerance: { absolute: 2e-3, relative: 4e-3 },
@@ -351,8 +352,8 @@ for (const type of ["F32", "F16", "BF16", "Q8_0", "Q4_0"] as const) {
   });
 }
 
-// Positions around 1024, from where on an emulated GPU takes longer splits of the keys. Each token's
-// window begins at another position, within a split.
+// Positions around 1024, from where on an emulated GPU takes longer splits of the keys. Each
+// token's window begins at another position, within a split.
 for (
   const [type, window, only] of [
     ["F16", undefined, devices],

@@ -23,7 +23,9 @@ const floatDevice = devices.find(({ name }) => name === "cpu:avx2");
 const ignore = bf16Device === undefined;
 if (ignore) console.error("skipping products of BF16: no AVX512-BF16");
 
-/** The shapes have odd columns, partial panels, more than a chunk of columns and a tile of tokens. */
+/**
+ * The shapes have odd columns, partial panels, more than a chunk of columns and a tile of tokens.
+ */
 const SHAPES = [[1, 3, 5], [2, 33, 31], [5, 70, 257], [9, 129, 1030], [300, 40, 64]] as const;
 
 function open(numbers: ProductNumbers): NativeBackend {

@@ -14,8 +14,8 @@ import { randomTinyWeights, TinyDecoder, type TinyOptions } from "../support/tin
 const limits = { maxTokens: 64, maxSequences: 1, maxPages: 4, nPages: 4, pageTokens: 16 };
 
 // The weights and tokens do not depend on the seed of the run: if two experts are almost equally
-// probable, devices may choose differently, and results differ widely. For the same reason there are
-// no quantised weights, for which devices may round activations.
+// probable, devices may choose differently, and results differ widely. For the same reason there
+// are no quantised weights, for which devices may round activations.
 const random = new Random("decoder", 1);
 const weights = randomTinyWeights(random, "F32");
 const tokens = Array.from({ length: 64 }, () => random.int(0, TinyDecoder.vocabulary - 1));
@@ -60,7 +60,8 @@ deviceTest("values that share memory do not disturb each other", async (device) 
   const separate = await TinyDecoder.load(device, weights, limits, { keepAll: true });
   const expected = await separate.runChunks(tokens, 64, pages);
   const actual = await shared.runChunks(tokens, 64, pages);
-  // CUDA normalizes in the products that read a norm, unless it is kept, and rounds in other places.
+  // CUDA normalizes in the products that read a norm, unless it is kept, and rounds in other
+  // places.
   if (device.kind === "cuda") assertClose(actual, expected, MATRIX_UNITS, "logits");
   else assertSameBits(actual, expected, "logits");
 });

@@ -1,6 +1,6 @@
 /**
- * On the CPU a step may run before its weights are packed: the first run then multiplies with unpacked
- * weights. Its bits are those of later runs.
+ * On the CPU a step may run before its weights are packed: the first run then multiplies with
+ * unpacked weights. Its bits are those of later runs.
  */
 import type { NativeBackend } from "../../ffi/native_backend.ts";
 import { devices, openDevice } from "../support/devices.ts";

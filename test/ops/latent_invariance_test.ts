@@ -18,7 +18,9 @@ import { f32Vector, randomWeight } from "../support/weights.ts";
 
 const HEADS = 5, PLAIN = 32, RANK = 64, ROTATED = 16, VALUE = 32;
 const PAGE_TOKENS = 16, PAGES = 24;
-/** A row: the queries of all heads, plain parts first, then the latent vector and the rotated part. */
+/**
+ * A row: the queries of all heads, plain parts first, then the latent vector and the rotated part.
+ */
 const COLS = HEADS * (PLAIN + ROTATED) + RANK + ROTATED;
 const LENGTHS = [300, 1, 37];
 

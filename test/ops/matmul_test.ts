@@ -148,8 +148,8 @@ matmulTest(
         )
       )
     ),
-  // alpha multiplies the error of a sum by 2.5, and squaring a sum of three deviations by 2 * 3 more,
-  // for which half of the tolerance of a sum suffices.
+  // alpha multiplies the error of a sum by 2.5, and squaring a sum of three deviations by 2 * 3
+  // more, for which half of the tolerance of a sum suffices.
   8,
 );
 

@@ -121,7 +121,9 @@ function routeOptions(random: Random, topK: number): CommonOptions {
   return { topK, normalize: random.chance(0.5), scale: random.pick([undefined, 2.5]) };
 }
 
-/** Expert numbers in the upper half of the rows, their weights in the lower: they differ in size. */
+/**
+ * Expert numbers in the upper half of the rows, their weights in the lower: they differ in size.
+ */
 function separate(choices: Matrix): Matrix {
   const { rows, cols } = choices;
   return matrixOfRows(2 * rows, cols / 2, (row) => {

@@ -1,6 +1,6 @@
 /**
- * The block formats of GGUF that need no codebook, read one weight at a time: `weight(i)` of a block
- * is a formula over its bytes. The layouts are those of ggml's `ggml-common.h`.
+ * The block formats of GGUF that need no codebook, read one weight at a time: `weight(i)` of a
+ * block is a formula over its bytes. The layouts are those of ggml's `ggml-common.h`.
  */
 import type { TensorType } from "../../src/formats/tensor_info.ts";
 
@@ -16,7 +16,9 @@ const halves = (block: DataView, at: number, i: number) =>
 /** Bit `i` of the 32-bit word at `at`. */
 const bit = (block: DataView, at: number, i: number) => block.getUint32(at, true) >>> i & 1;
 
-/** Two bits of weight `i` of 256: 32 weights a shift, 128 weights for each 32 bytes from `at` on. */
+/**
+ * Two bits of weight `i` of 256: 32 weights a shift, 128 weights for each 32 bytes from `at` on.
+ */
 const twoBits = (block: DataView, at: number, i: number) =>
   block.getUint8(at + 32 * (i >> 7) + i % 32) >> 2 * (i >> 5 & 3) & 3;
 

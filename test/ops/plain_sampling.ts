@@ -10,8 +10,8 @@ function multiply(a: number, b: number): [high: number, low: number] {
 }
 
 /**
- * Philox4x32-10: J. K. Salmon, M. A. Moraes, R. O. Dror and D. E. Shaw, "Parallel random numbers: as
- * easy as 1, 2, 3", SC'11.
+ * Philox4x32-10: J. K. Salmon, M. A. Moraes, R. O. Dror and D. E. Shaw, "Parallel random numbers:
+ * as easy as 1, 2, 3", SC'11.
  */
 export function philox4x32(counter: Words4, key: readonly [number, number]): Words4 {
   let [a, b, c, d] = counter;

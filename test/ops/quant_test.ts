@@ -128,9 +128,10 @@ const errorBounds: Partial<Record<TensorType, readonly [group: number, error: nu
 };
 
 /**
- * Bounds of the root mean squared error of normally distributed weights, relative to their deviation:
- * 4% above the mean over a million weights, more than five deviations of a sample of 20,480. Steps that
- * exactly span the weights give 0.0856 for Q4_0, 0.0426 for Q5_0, 0.0782 for Q4_K and 0.0188 for Q6_K.
+ * Bounds of the root mean squared error of normally distributed weights, relative to their
+ * deviation: 4% above the mean over a million weights, more than five deviations of a sample of
+ * 20,480. Steps that exactly span the weights give 0.0856 for Q4_0, 0.0426 for Q5_0, 0.0782 for
+ * Q4_K and 0.0188 for Q6_K.
  */
 const normalErrors: Partial<Record<TensorType, number>> = {
   Q8_0: 0.00557,

@@ -1,6 +1,6 @@
 /**
- * Products with quantised weights, for which devices may round activations to signed bytes under one
- * scale for every 32 columns: the bound of the error, and the cases that must be exact.
+ * Products with quantised weights, for which devices may round activations to signed bytes under
+ * one scale for every 32 columns: the bound of the error, and the cases that must be exact.
  */
 import { assert } from "@std/assert";
 import type { Backend } from "../../src/backend.ts";
@@ -194,7 +194,9 @@ deviceTest(
   },
 );
 
-/** The products of a first run and of a later one, before which devices may have packed the weight. */
+/**
+ * The products of a first run and of a later one, before which devices may have packed the weight.
+ */
 async function multiplyTwice(device: Backend, x: Matrix, weight: TestWeight): Promise<Matrix> {
   const inputs = tokenInputs(x.rows);
   const recorder = device.record(limitsOf(inputs));
@@ -218,8 +220,8 @@ async function multiplyTwice(device: Backend, x: Matrix, weight: TestWeight): Pr
 
 /**
  * Widths of published models, around which kernels cut columns into pieces: one piece, one and a
- * remainder, several whole ones. Rows end inside of a panel and of a task, at the end of either, or are
- * a single panel; tokens are few, one more than few, and fill tiles.
+ * remainder, several whole ones. Rows end inside of a panel and of a task, at the end of either, or
+ * are a single panel; tokens are few, one more than few, and fill tiles.
  */
 const WIDE: readonly (readonly [tokens: number, rows: number, cols: number])[] = [
   [9, 83, 2048],

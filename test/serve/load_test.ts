@@ -1,4 +1,6 @@
-/** Tests many clients at the same time: their answers are independent and no client blocks others. */
+/**
+ * Tests many clients at the same time: their answers are independent and no client blocks others.
+ */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";

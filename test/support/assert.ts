@@ -6,7 +6,8 @@
 import nodeAssert from "node:assert/strict";
 
 /** The expected class of an error. */
-// deno-lint-ignore no-explicit-any -- a constructor's parameters are contravariant: `unknown[]` would reject every class
+// The parameters of constructors are contravariant: `unknown[]` would accept few of them.
+// deno-lint-ignore no-explicit-any
 type ErrorClass<E extends Error> = new (...args: any[]) => E;
 
 /** Fails unless `value` is truthy. */
@@ -51,7 +52,9 @@ function checkThrown<E extends Error>(
   return thrown;
 }
 
-/** Fails unless `fn` throws an `errorClass` whose message includes `includes`; returns the error. */
+/**
+ * Fails unless `fn` throws an `errorClass` whose message includes `includes`; returns the error.
+ */
 export function assertThrows<E extends Error>(
   fn: () => unknown,
   errorClass: ErrorClass<E>,
@@ -66,7 +69,10 @@ export function assertThrows<E extends Error>(
   return checkThrown(thrown, errorClass, includes);
 }
 
-/** Fails unless `fn` rejects with an `errorClass` whose message includes `includes`; returns the error. */
+/**
+ * Fails unless `fn` rejects with an `errorClass` whose message includes `includes`; returns the
+ * error.
+ */
 export async function assertRejects<E extends Error>(
   fn: () => PromiseLike<unknown>,
   errorClass: ErrorClass<E>,

@@ -38,7 +38,9 @@ async function checkCapture(): Promise<void> {
   sampler.release();
 }
 
-/** Runs of random shapes, more than are kept at once, in which each token's result stays the same. */
+/**
+ * Runs of random shapes, more than are kept at once, in which each token's result stays the same.
+ */
 async function checkShapes(): Promise<void> {
   using device = openDevice(gpu);
   const random = new Random("shapes");

@@ -1,6 +1,6 @@
 /**
- * Sums over two GPUs: series of steps, and mistakes that the stand-in for NCCL reports. Run in a separate
- * process. The argument is the name of a check below.
+ * Sums over two GPUs: series of steps, and mistakes that the stand-in for NCCL reports. Run in a
+ * separate process. The argument is the name of a check below.
  */
 import { assertEquals } from "@std/assert";
 import { NativeBackend } from "../../ffi/native_backend.ts";

@@ -99,7 +99,9 @@ export function writeHead(path: string, head: Head = {}): Tensors {
   return tensors;
 }
 
-/** Writes a folder in the layout of the library speculators, which nests the settings of the layer. */
+/**
+ * Writes a folder in the layout of the library speculators, which nests the settings of the layer.
+ */
 export function writeSpeculator(path: string, { config }: Head): Tensors {
   const { hidden_size, intermediate_size, num_hidden_layers, ...rest } = CONFIG;
   return writeHead(path, {

@@ -3,7 +3,9 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { forge } from "../cli/forge.ts";
 
-/** Expects `forge run` to fail with one line that contains all of `parts`, and without an answer. */
+/**
+ * Expects `forge run` to fail with one line that contains all of `parts`, and without an answer.
+ */
 export async function assertRunFails(
   args: readonly string[],
   env: Readonly<Record<string, string>>,

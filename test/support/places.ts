@@ -2,7 +2,9 @@
 import type { Constraint, ConstraintState } from "../../src/engine/request/constraint.ts";
 import { ForgeError } from "../../src/errors.ts";
 
-/** The allowed tokens for each position; an empty list allows all. The text ends after the last one. */
+/**
+ * The allowed tokens for each position; an empty list allows all. The text ends after the last one.
+ */
 export class Places implements Constraint {
   readonly places: readonly (readonly number[])[];
   readonly end: readonly number[];

@@ -44,7 +44,9 @@ export class RawBorder implements Disposable {
     this.device = this.make((out) => this.symbols.forge_device_open(name, 2, out, null, 0n));
   }
 
-  /** Returns the handle that a function stores through its last parameter; the call must succeed. */
+  /**
+   * Returns the handle that a function stores through its last parameter; the call must succeed.
+   */
   make(call: (out: Uint32Array<ArrayBuffer>) => number): number {
     const handle = this.value(call);
     this.#handles.push(handle);

@@ -1,6 +1,8 @@
 import { join } from "@std/path";
 
-/** A temporary folder that is removed at the end of the scope: `using folder = new TempFolder()`. */
+/**
+ * A temporary folder that is removed at the end of the scope: `using folder = new TempFolder()`.
+ */
 export class TempFolder implements Disposable {
   readonly path: string = Deno.makeTempDirSync({ prefix: "forge-test-" });
 

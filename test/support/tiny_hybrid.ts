@@ -1,4 +1,6 @@
-/** Writes small models with random weights whose layers alternate gated delta rule and attention. */
+/**
+ * Writes small models with random weights whose layers alternate gated delta rule and attention.
+ */
 import { float32Tensor, type TensorData } from "../../src/formats/tensor_data.ts";
 import { Random } from "./random.ts";
 import { type TinyLlama, type TinyLlamaOptions, writeRandomLlama } from "./tiny_llama.ts";

@@ -12,7 +12,9 @@ const SPECIALS = ["<s>", "</s>"];
 const PRINTABLE = Array.from({ length: 95 }, (_, i) => String.fromCharCode(0x20 + i));
 
 export interface TinyLlamaOptions {
-  /** Tokens besides BOS, EOS and the printable ASCII characters; bytes may end within a character. */
+  /**
+   * Tokens besides BOS, EOS and the printable ASCII characters; bytes may end within a character.
+   */
   readonly pieces?: readonly (string | Uint8Array)[];
   /** The pieces that are control tokens; ASCII without spaces. */
   readonly controls?: readonly string[];
@@ -91,7 +93,9 @@ export function writeForeseeingLlama(
   }, seed);
 }
 
-/** Writes a model that never ends a text by itself: the logit of EOS is always 0, never the largest. */
+/**
+ * Writes a model that never ends a text by itself: the logit of EOS is always 0, never the largest.
+ */
 export function writeEndlessLlama(folder: string, options: TinyLlamaOptions = {}): TinyLlama {
   return writeRandomLlama(folder, {
     contextLength: 32768,

@@ -1,7 +1,7 @@
 /**
- * Tests that nothing is left over. Every exported name of `src/` and `ffi/` is part of the public API
- * or imported by another module; an import by a test counts only if the name is also used in its own
- * module. Every module, header, script and data file has a reader, too.
+ * Tests that nothing is left over. Every exported name of `src/` and `ffi/` is part of the public
+ * API or imported by another module; an import by a test counts only if the name is also used in
+ * its own module. Every module, header, script and data file has a reader, too.
  */
 import { assert, assertEquals } from "@std/assert";
 import { basename, dirname, join } from "@std/path";
@@ -82,9 +82,9 @@ function importsOf(path: string, text: string): string[] {
 
 /**
  * Returns the files that nothing uses. A module is used if another one imports it, or if it is a
- * program that another file names: by its path, or from its own or the next folder by its name. Other
- * files are used if another file names them. A script that writes the JSON file of its name is run by
- * hand.
+ * program that another file names: by its path, or from its own or the next folder by its name.
+ * Other files are used if another file names them. A script that writes the JSON file of its name
+ * is run by hand.
  */
 function unusedFiles(files: readonly string[], texts: ReadonlyMap<string, string>): string[] {
   const imported = new Set([...texts].flatMap(([path, text]) => importsOf(path, text)));

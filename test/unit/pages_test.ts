@@ -1,4 +1,7 @@
-/** Tests the documentation: links and named files exist, exports are documented, programs type-check. */
+/**
+ * Tests the documentation: links and named files exist, exports are documented, programs
+ * type-check.
+ */
 import { assert, assertEquals } from "@std/assert";
 import { existsSync } from "node:fs";
 import { dirname, join } from "@std/path";

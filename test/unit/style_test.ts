@@ -1,4 +1,7 @@
-/** Comments, pages and test names avoid the phrases that make sentences hard to read. */
+/**
+ * Comments, pages and test names avoid the phrases that make sentences hard to read, and comments
+ * and pages are wrapped at one width.
+ */
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { filesBelow, ROOT } from "../support/checkout.ts";
@@ -20,7 +23,9 @@ const MARKERS: Readonly<Record<string, RegExp>> = {
   ),
 };
 
-/** Comments that begin with a riddle: the first line of a comment, or the line after a bare opening. */
+/**
+ * Comments that begin with a riddle: the first line of a comment, or the line after a bare opening.
+ */
 const RIDDLE =
   /(?:^|\n)(?!\s*(?:\/\/|\*))[^\n]*\n\s*(?:\/\*\*?\s+(?:\*\s+)?|\/\/\s+)(?:What|Whether|Who|Where|How) [a-z`][^\n]*/g;
 
@@ -60,6 +65,25 @@ function proseLines(path: string, text: string): Line[] {
   });
 }
 
+/** Comments and paragraphs, which are wrapped. Indented lists, tables and code are not. */
+const WRAPPED = { code: /^\s*(?:\/\/+|\*|\/\*\*) \S/, md: /^(?!\s*(?:\||#|!\[|`[^`]*`\.?$))/ };
+/** Columns of a line. */
+const WIDTH = 100;
+
+/** Returns the lines of prose that are wider than {@linkcode WIDTH}. */
+function wideLines(path: string, text: string): string[] {
+  const wrapped = path.endsWith(".md") ? WRAPPED.md : WRAPPED.code;
+  if (!/\.(md|ts|cpp|h|cu|cuh|metal|mm)$/.test(path)) return [];
+  const prose = path.endsWith(".md")
+    ? text.replaceAll(/^```[^]*?^```/gm, (block) => block.replaceAll(/[^\n]/g, ""))
+    : text;
+  return prose.split("\n").flatMap((line, i) =>
+    line.length > WIDTH && wrapped.test(line) && !line.includes("https://")
+      ? [`${path}:${i + 1} is ${line.length} columns wide`]
+      : []
+  );
+}
+
 /** Returns the lines of a file that break a rule of style, as `path:line: text`. */
 function faults(path: string, text: string): string[] {
   const phrases = proseLines(path, text).filter(({ text }) =>
@@ -69,7 +93,7 @@ function faults(path: string, text: string): string[] {
     `\n\n${text}`.matchAll(RIDDLE),
     ([found]) => `${path}: ${found.trim().split("\n").at(-1)?.trim()}`,
   );
-  return [...phrases, ...riddles];
+  return [...phrases, ...riddles, ...wideLines(path, text)];
 }
 
 /** All files with prose below a path. */
@@ -85,6 +109,8 @@ Deno.test("style: riddles and phrases are found, right uses are not", () => {
     ["a.cpp", "int a;\n// Where all is allowed there is nothing.\nint b;"],
     ["a.ts", "let a; /" + "/ made an" + "ew"],
     ["a.md", "For a type that there " + "is not.\n"],
+    ["a.h", `// ${"wide ".repeat(20)}`],
+    ["a.md", "wide ".repeat(21)],
     ["test/a_test.ts", 'Deno.test("tokens be' + 'hind the prompt", () => {});'],
   ] as const;
   for (const [path, text] of bad) assertEquals(faults(path, text).length, 1, text);

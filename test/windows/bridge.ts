@@ -1,7 +1,7 @@
 /**
- * Preloaded by the operations' tests (`windows_test.ts`): `Deno.dlopen` of the CPU library opens the
- * DLL in Wine instead, and every call goes through pipes to `driver.cpp`. The reference stays the
- * library of Linux.
+ * Preloaded by the operations' tests (`windows_test.ts`): `Deno.dlopen` of the CPU library opens
+ * the DLL in Wine instead, and every call goes through pipes to `driver.cpp`. The reference stays
+ * the library of Linux.
  */
 const program = Deno.env.get("FORGE_TEST_WINDOWS_PROGRAM")!;
 const library = Deno.env.get("FORGE_TEST_WINDOWS_LIBRARY")!;
@@ -18,8 +18,8 @@ class Driver {
     const folder = Deno.makeTempDirSync({ prefix: "forge-test-" });
     const [requests, answers] = [`${folder}/requests`, `${folder}/answers`] as const;
     new Deno.Command("mkfifo", { args: [requests, answers] }).outputSync();
-    // Each end of a pipe waits for the other, in this order. Wine's server outlives its programs and
-    // would keep this process's own streams open.
+    // Each end of a pipe waits for the other, in this order. Wine's server outlives its programs
+    // and would keep this process's own streams open.
     new Deno.Command("sh", {
       args: ["-c", 'exec wine "$0" "$1" < "$2" > "$3"', program, library, requests, answers],
       stdin: "null",

@@ -2,8 +2,8 @@
 //
 // - with STAND_IN_ID=N: a DLL whose function `id` returns N;
 // - with STAND_IN_DRIVER: an nvcuda.dll with one GPU, which refuses all but questions about it;
-// - else a program. `cuda find QUERY VERSION` prints the library that forge's search finds for a driver
-//   of that version, and its id, or the problem; `cuda devices DLL` prints the devices of
+// - else a program. `cuda find QUERY VERSION` prints the library that forge's search finds for a
+//   driver of that version, and its id, or the problem; `cuda devices DLL` prints the devices of
 //   libforge_cuda.dll.
 #if defined(STAND_IN_ID)
 

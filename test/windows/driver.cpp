@@ -1,5 +1,5 @@
-// Calls the functions of a DLL for a program on Linux that talks to it through pipes, so that Wine can
-// run the library without Deno. Little-endian:
+// Calls the functions of a DLL for a program on Linux that talks to it through pipes, so that Wine
+// can run the library without Deno. Little-endian:
 //
 //   request:  name length u32, name, count of arguments u32, arguments
 //   argument: bytes u64, or 2^64-1 for a number; the bytes or the number u64. A null buffer is 0 as a

@@ -1,6 +1,7 @@
 /**
- * The libraries of Windows: cross-compiled, their exports, operations that Wine runs, compared with the
- * reference on Linux, and the search for NVIDIA's libraries, with stand-ins for them. Skipped without MinGW-w64 or Wine.
+ * The libraries of Windows: cross-compiled, their exports, operations that Wine runs, compared with
+ * the reference on Linux, and the search for NVIDIA's libraries, with stand-ins for them. Skipped
+ * without MinGW-w64 or Wine.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { dirname, join } from "@std/path";

@@ -1,8 +1,8 @@
 #pragma once
 
 // Matrices of Hugging Face folders in formats that forge does not compute with. Their rows are
-// converted to a weight type, a few at a time, when they are read. Layouts: abi/weights.h. Also rows of
-// which a device holds some columns.
+// converted to a weight type, a few at a time, when they are read. Layouts: abi/weights.h. Also
+// rows of which a device holds some columns.
 
 #include <cstdint>
 #include <memory>

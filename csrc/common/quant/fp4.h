@@ -1,9 +1,9 @@
 // Four-bit floats (E2M1: one sign, two exponent and one fraction bit) under two kinds of scales:
-// MXFP4 of the OCP Microscaling specification 1.0, and FP4, which matrices in NVIDIA's NVFP4 convert
-// to without loss.
+// MXFP4 of the OCP Microscaling specification 1.0, and FP4, which matrices in NVIDIA's NVFP4
+// convert to without loss.
 //
-// Fields are stored in halves, per 32 weights: byte i holds weight i in its low and weight i + 16 in
-// its high four bits.
+// Fields are stored in halves, per 32 weights: byte i holds weight i in its low and weight i + 16
+// in its high four bits.
 #ifndef FORGE_COMMON_QUANT_FP4_H
 #define FORGE_COMMON_QUANT_FP4_H
 
@@ -27,8 +27,8 @@ struct BlockMXFP4 {
 };
 static_assert(sizeof(BlockMXFP4) == 17);
 
-/// weight = d / 2 * e4m3(scale) * level[q]; 4 sub-blocks of 16 with a scale each. The NaN of E4M3 is
-/// 480 here; a block with a NaN has NaN as d.
+/// weight = d / 2 * e4m3(scale) * level[q]; 4 sub-blocks of 16 with a scale each. The NaN of E4M3
+/// is 480 here; a block with a NaN has NaN as d.
 struct BlockFP4 {
   static constexpr uint32_t elements = 64;
   PackedU32 d;        // scale of the matrix, a float32

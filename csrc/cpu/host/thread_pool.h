@@ -13,8 +13,8 @@
 namespace forge::cpu {
 
 #if defined(_WIN32)
-// The waits of libstdc++ without futexes lose wake-ups: GCC 12 notifies without holding the lock that a
-// waiter checks under. These are the system's; the first may return early.
+// The waits of libstdc++ without futexes lose wake-ups: GCC 12 notifies without holding the lock
+// that a waiter checks under. These are the system's; the first may return early.
 void wait_on_address(void* address, void* value, size_t bytes);
 void wake_by_address(void* address);
 #endif

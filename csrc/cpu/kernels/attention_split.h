@@ -88,9 +88,9 @@ FORGE_INLINE void for_runs(const Split& split, Body body) {
   }
 }
 
-// Calls body(row, n, positions) for the rows of each tile and the positions of a run that they attend
-// to, in order: together for multiples of `align` positions that all of them attend to, and alone
-// for the others, since a weight of zero times a NaN is NaN.
+// Calls body(row, n, positions) for the rows of each tile and the positions of a run that they
+// attend to, in order: together for multiples of `align` positions that all of them attend to, and
+// alone for the others, since a weight of zero times a NaN is NaN.
 template <int align, class Body>
 FORGE_INLINE void for_value_parts(const Split& split, int first, int n, Body body) {
   for_tiles(split, [&](uint32_t row, uint32_t count, const Spans& spans) {
@@ -190,8 +190,8 @@ inline void softmax_rows(const Split& split) {
   }
 }
 
-// Multiplied with queries: with a soft-cap, the score is divided by the cap here and multiplied by it
-// after the tanh.
+// Multiplied with queries: with a soft-cap, the score is divided by the cap here and multiplied by
+// it after the tanh.
 FORGE_INLINE float query_factor(const AttentionRows& rows) {
   return rows.softcap > 0 ? rows.scale / rows.softcap : rows.scale * kLog2E;
 }

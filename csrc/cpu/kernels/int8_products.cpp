@@ -1,5 +1,6 @@
-// Products of the types with blocks of 32 or 64 columns, and the choice among all quantised types. Types
-// with blocks of 256 columns are in a file of their own, so that both compile at the same time.
+// Products of the types with blocks of 32 or 64 columns, and the choice among all quantised types.
+// Types with blocks of 256 columns are in a file of their own, so that both compile at the same
+// time.
 
 #include "int8_products.h"
 

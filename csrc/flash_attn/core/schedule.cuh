@@ -1,5 +1,5 @@
-// The order in which tiles of query rows are computed. Blocks take tiles in this order whenever they
-// are free: the hardware starts the blocks of SM80, and those of SM90 share a counter.
+// The order in which tiles of query rows are computed. Blocks take tiles in this order whenever
+// they are free: the hardware starts the blocks of SM80, and those of SM90 share a counter.
 #pragma once
 
 #include "core/sequence.cuh"

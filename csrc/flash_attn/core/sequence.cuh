@@ -37,8 +37,8 @@ struct Sequence {
     q_begin = q_first;
     n_queries = clamp(q_counted ? q_count : q_end - q_first, query.seqlen);
     k_begin = k_first;
-    // A negative row leads nowhere. Without the comparison, ptxas would load the row after the lengths
-    // have arrived.
+    // A negative row leads nowhere. Without the comparison, ptxas would load the row after the
+    // lengths have arrived.
     n_keys = table_row < 0 ? 0 : clamp(k_counted ? k_count : k_end - k_first, kv.seqlen);
   }
 

@@ -22,8 +22,8 @@ inline constexpr int kCombineParts = 8;
 /// Bytes of shared memory: the parts' weights, and the sums of all groups.
 inline constexpr int kCombineSharedBytes = (kMaxSplits + 4 * kCombineThreads) * 4;
 
-/// The weights of a row's parts, relative to their sum; returns the row's log-sum-exp in base 2. For
-/// one warp, each lane of which has four parts.
+/// The weights of a row's parts, relative to their sum; returns the row's log-sum-exp in base 2.
+/// For one warp, each lane of which has four parts.
 FA_DEVICE float part_weights(float *weights, const float *lse, int count) {
   const int first = 4 * (thread_index() % 32);
   Floats4 own = {};

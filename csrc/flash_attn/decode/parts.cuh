@@ -62,8 +62,8 @@ FA_DEVICE void scale(Combined &result, float factor) {
   for (int i = 0; i < 8; i++) result.value[i / 4][i % 4] *= factor;
 }
 
-/// Combines the results of kCount warps in shared memory, of which `lse` and `values` are the first;
-/// the others follow at distances.
+/// Combines the results of kCount warps in shared memory, of which `lse` and `values` are the
+/// first; the others follow at distances.
 template <int kCount>
 FA_DEVICE Combined combine_warps(const float *lse, int lse_step, const float *values,
                                  int values_step) {

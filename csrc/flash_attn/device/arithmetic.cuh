@@ -61,8 +61,8 @@ struct alignas(16) Words4 {
   uint32_t word[4];
 };
 
-/// An entry of a table in global memory, or `otherwise` if the table is null. Not a branch: loads of
-/// several tables are in flight together.
+/// An entry of a table in global memory, or `otherwise` if the table is null. Not a branch: loads
+/// of several tables are in flight together.
 FA_DEVICE int load_entry(const int32_t *table, int index, int otherwise) {
   int value = otherwise;
   asm volatile(

@@ -59,7 +59,8 @@ FA_DEVICE void wait_for_previous_kernel() {
 #endif
 }
 
-/// Adds to a number in global memory and returns the number before; not ordered with other accesses.
+/// Adds to a number in global memory and returns the number before; not ordered with other
+/// accesses.
 FA_DEVICE int fetch_add(int *number, int value) { return atomicAdd(number, value); }
 
 }  // namespace flash_attn

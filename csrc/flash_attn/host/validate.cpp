@@ -21,8 +21,9 @@ bool is_head_dim(int32_t n) { return n == 64 || n == 96 || n == 128 || n == 192 
 
 bool is_length(int32_t n) { return n >= 0 && n <= max_seqlen; }
 
-/// Rows start at multiples of 16 bytes, and no two rows at the same address: results would overwrite
-/// each other, and tensor maps need distinct rows. A stride that is not used may have any value.
+/// Rows start at multiples of 16 bytes, and no two rows at the same address: results would
+/// overwrite each other, and tensor maps need distinct rows. A stride that is not used may have any
+/// value.
 bool is_stride(int64_t stride, bool taken) {
   return !taken || (stride > 0 && stride <= kMaxStride && stride % 8 == 0);
 }

@@ -30,9 +30,9 @@ struct SwizzledTile {
   }
 };
 
-/// The part of a tile that the calling thread copies. The threads of one span copy 128 (64) adjacent
-/// bytes of a row. A thread stays in its column, and its rows have the same key, so that all its
-/// chunks have fixed distances in the tile.
+/// The part of a tile that the calling thread copies. The threads of one span copy 128 (64)
+/// adjacent bytes of a row. A thread stays in its column, and its rows have the same key, so that
+/// all its chunks have fixed distances in the tile.
 template <int kHeadDim, int kRows, int kThreads>
 struct TileShare {
   using Layout = SwizzledTile<kHeadDim>;
@@ -50,8 +50,8 @@ struct TileShare {
   /// Offset of the thread's first chunk, in elements.
   FA_DEVICE static int offset() { return Layout::offset(row(0), column()); }
 
-  /// Starts to copy the thread's chunks of its row i, from the first of them in memory. `tile` points
-  /// to the thread's first chunk.
+  /// Starts to copy the thread's chunks of its row i, from the first of them in memory. `tile`
+  /// points to the thread's first chunk.
   template <class T>
   FA_DEVICE static void copy(T *tile, int i, const T *from) {
     if (!kEven && row(i) >= kRows) return;

@@ -7,9 +7,10 @@
 // One barrier per tile has two purposes: all threads see the tile in use, and all threads have
 // finished the tile before it, whose slot the next copy overwrites.
 //
-// Addresses of copies cost instruction slots that the products need. A thread always copies the same
-// columns of the same rows of a tile: without pages its addresses move on from tile to tile, and with
-// pages it looks the numbers of the next tile's pages up while the copies of a tile are in flight.
+// Addresses of copies cost instruction slots that the products need. A thread always copies the
+// same columns of the same rows of a tile: without pages its addresses move on from tile to tile,
+// and with pages it looks the numbers of the next tile's pages up while the copies of a tile are in
+// flight.
 #pragma once
 
 #include "core/key_window.cuh"

@@ -1,5 +1,5 @@
-// State shared by the warpgroups of a block: tiles, barriers, and the work that the producer hands to
-// the consumers.
+// State shared by the warpgroups of a block: tiles, barriers, and the work that the producer hands
+// to the consumers.
 #pragma once
 
 #include "core/key_window.cuh"

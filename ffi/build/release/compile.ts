@@ -1,7 +1,7 @@
 /**
  * Compiles forge, its libraries and the demo model with the runtime of Deno into one file,
- * `dist/forge-<os>-<arch>` (`deno task compile`). At its first start it unpacks itself into a folder of
- * the user, because the system loads libraries from files.
+ * `dist/forge-<os>-<arch>` (`deno task compile`). At its first start it unpacks itself into a
+ * folder of the user, because the system loads libraries from files.
  *
  * Deno downloads the runtime, `denort`, unless the variable `DENORT_BIN` names it.
  */

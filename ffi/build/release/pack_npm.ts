@@ -1,7 +1,7 @@
 /**
  * Packs forge for npm into `dist/npm/` (`deno task pack`): the package `forge-llm` with the sources
- * as JavaScript and the demo model, and a package of libraries for each platform, which npm installs
- * only where it fits.
+ * as JavaScript and the demo model, and a package of libraries for each platform, which npm
+ * installs only where it fits.
  *
  * The sources stay files in their folders rather than one bundle: types are stripped, so that lines
  * keep their numbers, and every module is loaded only when it is used.

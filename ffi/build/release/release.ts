@@ -1,6 +1,6 @@
 /**
- * Prepares the files of a release: checks the packed packages, and writes their checksums, a bill of
- * materials and the installers. Needs no network. Run by the workflow `release`.
+ * Prepares the files of a release: checks the packed packages, and writes their checksums, a bill
+ * of materials and the installers. Needs no network. Run by the workflow `release`.
  */
 import { createHash } from "node:crypto";
 import { basename, join } from "node:path";
@@ -19,7 +19,9 @@ interface ReleaseFile {
 
 /** Options of `prepareRelease`. */
 interface ReleaseOptions {
-  /** Folder with archives and programs, and the npm packages in `npm/`; receives the other files. */
+  /**
+   * Folder with archives and programs, and the npm packages in `npm/`; receives the other files.
+   */
   readonly folder: string;
   /** Address of the folder that the release is downloaded from, for the installers. */
   readonly address: string;

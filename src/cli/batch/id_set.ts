@@ -5,8 +5,9 @@ import type { BatchId } from "../../mod.ts";
 const FIRST_SLOTS = 1024;
 
 /**
- * A set of ids of any length that takes 16 to 32 bytes per id. It stores 64-bit hashes with a random key:
- * a million ids collide with a probability of 3 in 10^8, which no choice of ids can raise.
+ * A set of ids of any length that takes 16 to 32 bytes per id. It stores 64-bit hashes with a
+ * random key: a million ids collide with a probability of 3 in 10^8, which no choice of ids can
+ * raise.
  */
 export class IdSet {
   readonly #key = crypto.getRandomValues(new Uint8Array(16));

@@ -32,7 +32,8 @@ interface BatchEntry {
  * Parses a line and reads its id.
  *
  * @param number line number from 1; the id of a line without one
- * @throws {ForgeError} `bad_input` if the line is not a JSON object, has a duplicate key or an invalid id
+ * @throws {ForgeError} `bad_input` if the line is not a JSON object, has a duplicate key or an
+ * invalid id
  */
 export function parseEntry(text: string, number: number): BatchEntry {
   const line = parseRequest(text, `line ${number}`);

@@ -45,8 +45,8 @@ const WHOLE: Shard = { index: 1, count: 1 };
  * Answers the requests of the file that `--batch` names.
  *
  * @returns the exit code
- * @throws {ForgeError} `bad_input` at the end if requests failed; as {@linkcode openBatchOutput} and as
- * loading the model, before anything is answered
+ * @throws {ForgeError} `bad_input` at the end if requests failed; as {@linkcode openBatchOutput}
+ * and as loading the model, before anything is answered
  */
 export async function runBatchFile(
   path: string,

@@ -15,8 +15,8 @@ export function isInShard({ index, count }: Shard, line: number): boolean {
 }
 
 /**
- * Parses `I/N`, `auto` (in a Slurm array job) or `auto/N` (in a Kubernetes indexed job, whose pods do not
- * get their number).
+ * Parses `I/N`, `auto` (in a Slurm array job) or `auto/N` (in a Kubernetes indexed job, whose pods
+ * do not get their number).
  *
  * @param variable returns the value of an environment variable
  * @throws {ForgeError} `usage`

@@ -11,8 +11,8 @@ export class MessageBuilder {
   }
 
   /**
-   * Takes the next line. A line that ends with one backslash continues on the next. A message that begins
-   * with `"""` continues to a line that ends with `"""`.
+   * Takes the next line. A line that ends with one backslash continues on the next. A message that
+   * begins with `"""` continues to a line that ends with `"""`.
    *
    * @returns the message, if the line completes it
    */

@@ -8,8 +8,8 @@ import { StringDecoder } from "node:string_decoder";
 export const LINE_BREAK = "␊\ufe0e";
 
 /**
- * Limits of characters and lines for a paste that is edited as text. The editor takes quadratic time in
- * the length of a line.
+ * Limits of characters and lines for a paste that is edited as text. The editor takes quadratic
+ * time in the length of a line.
  */
 const INLINE_LENGTH = 400, INLINE_LINES = 8;
 
@@ -17,10 +17,10 @@ const START = "\x1b[200~";
 const END = "\x1b[201~";
 
 /**
- * Filters the input of the line editor. Typed text passes unchanged. Pasted text, which the terminal
- * marks, becomes one line: line breaks become {@linkcode LINE_BREAK}, and other control characters are
- * removed because they would act as keys. A long paste is replaced by a label, such as
- * `[paste 1: 400 lines]`.
+ * Filters the input of the line editor. Typed text passes unchanged. Pasted text, which the
+ * terminal marks, becomes one line: line breaks become {@linkcode LINE_BREAK}, and other control
+ * characters are removed because they would act as keys. A long paste is replaced by a label, such
+ * as `[paste 1: 400 lines]`.
  */
 export class PasteFilter extends Transform {
   readonly isTTY = true;

@@ -245,7 +245,9 @@ class Bench {
   }
 }
 
-/** Returns the printer of a table, or on a terminal that is too narrow for it that of broken lines. */
+/**
+ * Returns the printer of a table, or on a terminal that is too narrow for it that of broken lines.
+ */
 function fitting(table: RecordPrinter, lines: RecordPrinter): RecordPrinter {
   const columns = columnsOf(Deno.stdout);
   if (columns === undefined || table.begin().indexOf("\n") <= columns) return table;

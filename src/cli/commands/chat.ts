@@ -174,7 +174,9 @@ class Chat {
     this.#verbose = verbose;
   }
 
-  /** Answers until the input ends. @throws {ForgeError} for an error, unless the input is a terminal */
+  /**
+   * Answers until the input ends. @throws {ForgeError} for an error, unless the input is a terminal
+   */
   async run(): Promise<void> {
     while (!this.#isOver) {
       const message = await this.#nextMessage();

@@ -1,4 +1,7 @@
-/** `forge completions`: prints completion scripts, generated from the tables of commands and options. */
+/**
+ * `forge completions`: prints completion scripts, generated from the tables of commands and
+ * options.
+ */
 import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
 import type { Command, Context } from "../command.ts";

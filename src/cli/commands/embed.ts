@@ -86,7 +86,9 @@ async function openTexts(
   return { texts: ReadableStream.from([{ text }]), [Symbol.dispose]: () => {} };
 }
 
-/** Returns the text of a file or stdin. An empty text is an error, because it is likely a mistake. */
+/**
+ * Returns the text of a file or stdin. An empty text is an error, because it is likely a mistake.
+ */
 async function readText(file: string | undefined, signal: AbortSignal): Promise<string> {
   if (file === undefined && Deno.stdin.isTerminal()) {
     throw new ForgeError(
@@ -103,7 +105,9 @@ async function readText(file: string | undefined, signal: AbortSignal): Promise<
   );
 }
 
-/** Yields the non-blank lines of a file. @throws the errors of lines that are not UTF-8 or too long */
+/**
+ * Yields the non-blank lines of a file. @throws the errors of lines that are not UTF-8 or too long
+ */
 export async function* sources(
   chunks: AsyncIterable<Uint8Array<ArrayBuffer>>,
 ): AsyncGenerator<Source> {

@@ -113,8 +113,8 @@ async function openMeter(
 }
 
 /**
- * Cuts the tokens of a text into windows of at most `size` tokens that do not overlap. Each begins with
- * BOS if the model uses it. A window without tokens to score is left out.
+ * Cuts the tokens of a text into windows of at most `size` tokens that do not overlap. Each begins
+ * with BOS if the model uses it. A window without tokens to score is left out.
  *
  * @throws {ForgeError} `bad_input` if there is no token to score
  */

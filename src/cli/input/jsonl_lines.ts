@@ -2,7 +2,10 @@
 import { ForgeError } from "../../errors.ts";
 import { decodeUtf8 } from "./text_source.ts";
 
-/** Default limit of a line. It exceeds every prompt that fits a context, and bounds the memory of a line. */
+/**
+ * Default limit of a line. It exceeds every prompt that fits a context, and bounds the memory of a
+ * line.
+ */
 const MAX_LINE_BYTES = 16 * 2 ** 20;
 
 const NEWLINE = 0x0a;
@@ -33,8 +36,8 @@ export interface LineOptions {
 }
 
 /**
- * Yields the lines of a stream. Blank lines are counted but left out, and a byte order mark is dropped. A
- * line that is not UTF-8 or too long has an error in place of its text.
+ * Yields the lines of a stream. Blank lines are counted but left out, and a byte order mark is
+ * dropped. A line that is not UTF-8 or too long has an error in place of its text.
  */
 export async function* readLines(
   stream: AsyncIterable<Uint8Array<ArrayBuffer>>,

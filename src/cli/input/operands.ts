@@ -17,13 +17,16 @@ interface GivenOptions {
   readonly hasText: boolean;
   /** Name of the text in errors. */
   readonly noun: "prompt" | "text" | "query";
-  /** True if a single word is a text unless it may be a model; otherwise it is an error, as a likely typo. */
+  /**
+   * True if a single word is a text unless it may be a model; otherwise it is an error, as a likely
+   * typo.
+   */
   readonly takesWords: boolean;
 }
 
 /**
- * Assigns operands to model and text. Of two operands the model comes first; a single operand is the one
- * that no option gives.
+ * Assigns operands to model and text. Of two operands the model comes first; a single operand is
+ * the one that no option gives.
  *
  * @throws {ForgeError} `usage` if a value is given twice, or a single operand is ambiguous
  */

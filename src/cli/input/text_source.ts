@@ -26,8 +26,8 @@ export function isStdin(path: string): boolean {
 /**
  * Opens a file, or stdin for the paths that mean it.
  *
- * @throws {ForgeError} `not_found` if the file cannot be read, `usage` if stdin is a terminal or was
- * opened before, `cancelled` if the signal is aborted before a pipe has a writer.
+ * @throws {ForgeError} `not_found` if the file cannot be read, `usage` if stdin is a terminal or
+ * was opened before, `cancelled` if the signal is aborted before a pipe has a writer.
  */
 export async function openInput(path: string, signal?: AbortSignal): Promise<Input> {
   if (isStdin(path)) return openStdin();
@@ -92,7 +92,10 @@ async function unlessAborted<T>(result: Promise<T>, signal: AbortSignal | undefi
   }
 }
 
-/** Yields the bytes of a file from its current position. A chunk is valid until the next is requested. */
+/**
+ * Yields the bytes of a file from its current position. A chunk is valid until the next is
+ * requested.
+ */
 export async function* fileChunks(
   file: Deno.FsFile,
 ): AsyncGenerator<Uint8Array<ArrayBuffer>, void, undefined> {
@@ -107,8 +110,8 @@ export async function* fileChunks(
 /**
  * Reads the text of a file or stdin.
  *
- * @throws {ForgeError} as {@linkcode openInput}; `bad_input` if it is not UTF-8 or too large, `cancelled`
- * if the signal is aborted.
+ * @throws {ForgeError} as {@linkcode openInput}; `bad_input` if it is not UTF-8 or too large,
+ * `cancelled` if the signal is aborted.
  */
 export async function readTextFile(path: string, signal?: AbortSignal): Promise<string> {
   using input = await openInput(path, signal);

@@ -150,8 +150,8 @@ function readOption(path: string, place: string, key: string, value: JsonValue):
 }
 
 /**
- * Resolves `~/` to the home folder, and paths that start with a dot from the file's folder. The name
- * of an adapter may precede its path.
+ * Resolves `~/` to the home folder, and paths that start with a dot from the file's folder. The
+ * name of an adapter may precede its path.
  */
 function resolvePaths(path: string, given: JsonValue): JsonValue {
   if (Array.isArray(given)) return given.map((one) => resolvePaths(path, one));

@@ -105,7 +105,8 @@ const CONFIG_KEYS = {
 } as const satisfies Partial<Record<keyof ConfigFacts, readonly Key[]>>;
 
 /**
- * Collects the facts. A problem of the model, such as an unknown architecture, is a fact, not an error.
+ * Collects the facts. A problem of the model, such as an unknown architecture, is a fact, not an
+ * error.
  */
 export function modelFacts(checkpoint: Checkpoint): ModelFacts {
   const tensors = [...checkpoint.tensors.values()];
@@ -228,8 +229,8 @@ function memoryFacts(
 }
 
 /**
- * Estimates the activations: residual stream and norm, gate, up and their product for each token of a
- * chunk, and the logits of the largest step. Attention takes less than the MLP in most models.
+ * Estimates the activations: residual stream and norm, gate, up and their product for each token of
+ * a chunk, and the logits of the largest step. Attention takes less than the MLP in most models.
  */
 function activationBytes(
   config: ConfigFacts,

@@ -6,8 +6,8 @@ import { nearestName } from "../../formats/suggest.ts";
 import { configuredModel } from "./config_file.ts";
 
 /**
- * Resolves the name of a model to a path: a short name of the config file, an existing path, a model on the hub, which is downloaded if
- * necessary, or the bundled model without a name.
+ * Resolves the name of a model to a path: a short name of the config file, an existing path, a
+ * model on the hub, which is downloaded if necessary, or the bundled model without a name.
  *
  * @throws {ForgeError} `not_found` if there is no such model; as `pull` if the download fails.
  */

@@ -35,11 +35,11 @@ export async function openModel(
 }
 
 /**
- * Builds the libraries of a device if they are missing or outdated. Prebuilt libraries are used as they
- * are.
+ * Builds the libraries of a device if they are missing or outdated. Prebuilt libraries are used as
+ * they are.
  *
- * @throws {ForgeError} `usage` for an unknown device; `not_found` without a C++ compiler, naming the
- * packages to install; `device` with the compiler's message if it fails.
+ * @throws {ForgeError} `usage` for an unknown device; `not_found` without a C++ compiler, naming
+ * the packages to install; `device` with the compiler's message if it fails.
  */
 export async function ensureLibrary(device: string, progress: Progress): Promise<void> {
   const lacking = neededLibraries(device).flatMap((kind) => {

@@ -16,8 +16,8 @@ export const COMMAND_ALIASES: Readonly<Record<string, string>> = {
 };
 
 /**
- * Flags of llama.cpp that would parse as a short flag of forge with a value, such as `-n gl`, and their
- * names in forge. They are always mistakes, because the short flag takes a number.
+ * Flags of llama.cpp that would parse as a short flag of forge with a value, such as `-n gl`, and
+ * their names in forge. They are always mistakes, because the short flag takes a number.
  */
 export const SHORT_FLAG_ALIASES: Readonly<Record<string, string>> = {
   "-ngl": "--device",

@@ -9,7 +9,8 @@ import type { ConstraintFlags } from "./flags.ts";
 /**
  * Returns the constraint of the flags. Reads files that they name.
  *
- * @throws {ForgeError} `usage` for several constraints or a schema that is not JSON; as `readTextFile`
+ * @throws {ForgeError} `usage` for several constraints or a schema that is not JSON; as
+ * `readTextFile`
  */
 export async function constraintOptions(
   flags: ConstraintFlags,

@@ -45,8 +45,8 @@ function adapterOption(text: string): AdapterOption {
 }
 
 /**
- * Returns the options of `load` that name other files: speculative decoding, the chat template and the folder of
- * prompts.
+ * Returns the options of `load` that name other files: speculative decoding, the chat template and
+ * the folder of prompts.
  *
  * @throws {ForgeError} as {@linkcode resolveModel}, for the draft model; `not_found` for a template
  * that cannot be read

@@ -12,8 +12,8 @@ const REPEATABLE: ReadonlySet<OptionSpec["kind"]> = new Set(["list", "biases", "
  * Parses the value of an option.
  *
  * @param previous earlier value of the same option, if it was given before
- * @throws {ForgeError} `usage` for an invalid value, naming the option and the valid values, and for a
- * repeated option that takes one value
+ * @throws {ForgeError} `usage` for an invalid value, naming the option and the valid values, and
+ * for a repeated option that takes one value
  */
 export function parseOptionValue(
   spec: Exclude<OptionSpec, FlagSpec>,

@@ -1,7 +1,9 @@
 import type { Completion } from "../../engine/generation/completion.ts";
 import type { JsonObject } from "../../formats/json.ts";
 
-/** Returns a completion in the form of `--json` and batches, with OpenAI's keys where they exist. */
+/**
+ * Returns a completion in the form of `--json` and batches, with OpenAI's keys where they exist.
+ */
 export function completionJson(completion: Completion): JsonObject {
   const { text, tokenIds, timings, logprobs } = completion;
   return {

@@ -1,7 +1,10 @@
 /** Formatting of numbers and rows for the terminal. */
 import { columnsOf, formatColumns } from "./terminal_text.ts";
 
-/** Formats bytes in the largest unit that keeps the number above 1, to three digits: `344 kB`, `1.05 MB`. */
+/**
+ * Formats bytes in the largest unit that keeps the number above 1, to three digits: `344 kB`,
+ * `1.05 MB`.
+ */
 export function formatBytes(bytes: number): string {
   return scaled(bytes, ["B", "kB", "MB", "GB", "TB", "PB"]);
 }
@@ -37,7 +40,9 @@ export function plural(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** Formats rows with an aligned first column, within the width of the terminal they are written to. */
+/**
+ * Formats rows with an aligned first column, within the width of the terminal they are written to.
+ */
 export function formatRows(
   rows: readonly (readonly [label: string, text: string])[],
   stream: typeof Deno.stdout | typeof Deno.stderr = Deno.stdout,

@@ -4,8 +4,8 @@ const REDRAW_INTERVAL_MS = 100;
 const BAR_CELLS = 30, FEWEST_CELLS = 5;
 
 /**
- * A progress line at the bottom of the terminal. It appears after one second, disappears when disposed
- * of, and never appears if stderr is not a terminal.
+ * A progress line at the bottom of the terminal. It appears after one second, disappears when
+ * disposed of, and never appears if stderr is not a terminal.
  */
 export class Progress implements Disposable {
   readonly #timer: ReturnType<typeof setInterval> | undefined;

@@ -34,7 +34,9 @@ export function describeDevice(model: Model): Row[] {
   return rows;
 }
 
-/** Returns the rows of {@linkcode describeDevice}, the sampling chain, and the size of the prompt. */
+/**
+ * Returns the rows of {@linkcode describeDevice}, the sampling chain, and the size of the prompt.
+ */
 export function describeSession(model: Model, prompt: string, request: GenerateOptions): string {
   const { tokens } = model.encodePrompt(prompt, request);
   return formatRows([

@@ -19,7 +19,9 @@ export function styled(stream: Stream, style: keyof typeof STYLES, text: string)
   return `\x1b[${begin}m${lines}\x1b[${end}m${text.slice(lines.length)}`;
 }
 
-/** Removes control characters except line feeds and tabs, so that a text cannot steer a terminal. */
+/**
+ * Removes control characters except line feeds and tabs, so that a text cannot steer a terminal.
+ */
 export function withoutControls(text: string): string {
   return text.replace(/[^\P{Cc}\n\t]/gu, "");
 }
@@ -99,8 +101,8 @@ export function formatColumns(
 }
 
 /**
- * Formats a table with its first column to the left. If the rows do not fit the columns of a terminal,
- * the first cell stands above the others.
+ * Formats a table with its first column to the left. If the rows do not fit the columns of a
+ * terminal, the first cell stands above the others.
  *
  * @param isRight true for a column whose cells are aligned to the right
  */
@@ -135,8 +137,8 @@ const REGIONAL = /^\p{Regional_Indicator}$/u;
 const LONGEST_WORD = 256;
 
 /**
- * Breaks a text between words as it arrives. The last word is held back until it is complete. Lines of
- * code blocks and tables are not broken.
+ * Breaks a text between words as it arrives. The last word is held back until it is complete. Lines
+ * of code blocks and tables are not broken.
  */
 export class WordWrap {
   readonly #columns: () => number;

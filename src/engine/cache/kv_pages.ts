@@ -76,8 +76,8 @@ export class PageTable implements Disposable {
   }
 
   /**
-   * Copies the recurrent state, if the model has any, so that {@linkcode restoreState} can return to
-   * it. Returns false if no slot is free for the copy.
+   * Copies the recurrent state, if the model has any, so that {@linkcode restoreState} can return
+   * to it. Returns false if no slot is free for the copy.
    *
    * @param copySlot copies a slot onto another, in every layer
    */

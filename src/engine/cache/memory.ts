@@ -18,8 +18,8 @@ export interface MemoryUse {
 }
 
 /**
- * Share of the memory that weights leave free which the caches of a model take by default. Activations
- * and kernels need the rest of a GPU; other programs need the rest of a host.
+ * Share of the memory that weights leave free which the caches of a model take by default.
+ * Activations and kernels need the rest of a GPU; other programs need the rest of a host.
  */
 const CACHE_SHARES: Readonly<Record<BackendKind, number>> = {
   cuda: 3 / 4,
@@ -64,19 +64,22 @@ interface CacheSize {
 /** Size of the caches that a model is opened with. */
 interface CacheChoice {
   readonly size: CacheSize;
-  /** Serves one sequence; for a device that turns out not to hold `size` next to the activations. */
+  /**
+   * Serves one sequence; for a device that turns out not to hold `size` next to the activations.
+   */
   readonly smallest: CacheSize;
 }
 
 /**
- * Chooses how much the caches of a model hold. They take the bytes asked for, or a share of what the
- * weights leave of the device's free memory: at most what all sequences can fill, and at least one
- * context.
+ * Chooses how much the caches of a model hold. They take the bytes asked for, or a share of what
+ * the weights leave of the device's free memory: at most what all sequences can fill, and at least
+ * one context.
  *
  * @param weightBytes bytes of weights that the device does not count as taken yet
  * @param asked the most bytes of the caches
  * @param sharers number of models that share the device, this one included
- * @throws {ForgeError} `usage` if the bytes asked for, or the device's bound, do not hold one context
+ * @throws {ForgeError} `usage` if the bytes asked for, or the device's bound, do not hold one
+ * context
  */
 export function chooseCaches(
   backend: Pick<Device, "kind" | "memory" | "memoryBound">,
@@ -101,9 +104,9 @@ export function chooseCaches(
 /**
  * Returns the capacity of caches of at most `budget` bytes, and of one context if that takes more.
  *
- * Recurrent states take half of the budget at most: two slots a sequence, one for its state and one for
- * a snapshot, and one more if states are saved; never fewer than one sequence takes. Keys and values
- * take what is left.
+ * Recurrent states take half of the budget at most: two slots a sequence, one for its state and one
+ * for a snapshot, and one more if states are saved; never fewer than one sequence takes. Keys and
+ * values take what is left.
  */
 export function sizeCaches(needs: CacheNeeds, budget: number): CacheSize {
   const { contextLength, maxSequences, kvType, kvLayers, stateLayers, savesStates } = needs;

@@ -13,7 +13,9 @@ import { type PromptCacheKey, PromptCacheReader } from "./prompt_cache_file.ts";
 interface PrefixStoreOptions {
   /** The most bytes of its files; the least recently used are removed. @default 8 GiB */
   readonly maxBytes?: number | undefined;
-  /** Time after an answer in which the next turn may replace what would be written. @default 10000 */
+  /**
+   * Time after an answer in which the next turn may replace what would be written. @default 10000
+   */
   readonly delayMs?: number | undefined;
   /** Receives a line about each file that is removed because it cannot be used. */
   readonly onWarning: (line: string) => void;
@@ -23,7 +25,9 @@ interface PrefixStoreOptions {
 const DEFAULT_STORE_BYTES = 8 * 2 ** 30;
 const DEFAULT_DELAY_MS = 10_000;
 
-/** Names of files: digests of the key and of the tokens. Other files of the folder are not touched. */
+/**
+ * Names of files: digests of the key and of the tokens. Other files of the folder are not touched.
+ */
 const NAME = /^([0-9a-f]{16})-[0-9a-f]{16}\.forge-kv$/;
 const UNFINISHED = /^[0-9a-f]{16}-[0-9a-f]{16}\.forge-kv\.[0-9a-f]{8}\.part$/;
 
@@ -43,12 +47,12 @@ interface StoredModel {
 }
 
 /**
- * Keeps cached prefixes in a folder, as files of prompt caches, and loads those that a new prompt begins
- * with. Several processes may share the folder: files appear whole, are checked when they are read, and
- * may disappear at any time.
+ * Keeps cached prefixes in a folder, as files of prompt caches, and loads those that a new prompt
+ * begins with. Several processes may share the folder: files appear whole, are checked when they
+ * are read, and may disappear at any time.
  *
- * A prefix is written a while after its last use, or when the model closes, so that a conversation is
- * written once and not after each turn. A file replaces those of its own beginnings.
+ * A prefix is written a while after its last use, or when the model closes, so that a conversation
+ * is written once and not after each turn. A file replaces those of its own beginnings.
  */
 export class PrefixStore {
   readonly #folder: string;

@@ -31,14 +31,16 @@ export class SequenceCache {
     this.#cache = cache;
   }
 
-  /** Number of tokens that are computed: their keys and values, and the recurrent state after them. */
+  /**
+   * Number of tokens that are computed: their keys and values, and the recurrent state after them.
+   */
   get computed(): number {
     return this.#computed;
   }
 
   /**
-   * Number of tokens whose keys and values are in the pages: more than are computed once the sequence
-   * has returned to an earlier recurrent state.
+   * Number of tokens whose keys and values are in the pages: more than are computed once the
+   * sequence has returned to an earlier recurrent state.
    */
   get stored(): number {
     return this.#stored;
@@ -69,8 +71,9 @@ export class SequenceCache {
   }
 
   /**
-   * Records a computed chunk and publishes its pages. If tokens ahead were rejected, a saved recurrent
-   * state replaces the one that includes them, and the chunk is computed again with the next tokens.
+   * Records a computed chunk and publishes its pages. If tokens ahead were rejected, a saved
+   * recurrent state replaces the one that includes them, and the chunk is computed again with the
+   * next tokens.
    *
    * @param end number of the task's tokens computed
    * @param ahead tokens computed after those; they count while the task has continued with them

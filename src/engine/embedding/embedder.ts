@@ -111,8 +111,8 @@ export class Embedder {
   /**
    * Returns the pooled hidden states of texts.
    *
-   * Keeps as many texts in progress as fill two steps of each replica, the one that runs and the next. Other
-   * requests wait for those texts, not for all.
+   * Keeps as many texts in progress as fill two steps of each replica, the one that runs and the
+   * next. Other requests wait for those texts, not for all.
    */
   async pool(
     texts: readonly Int32Array[],

@@ -72,10 +72,11 @@ export class Generation implements Task<StepResult>, Lookahead {
   }
 
   /**
-   * Runs together with the scheduler's other tasks and yields a token at a time. It goes on while the
-   * reader is busy, up to a bound, and ends when the reader leaves.
+   * Runs together with the scheduler's other tasks and yields a token at a time. It goes on while
+   * the reader is busy, up to a bound, and ends when the reader leaves.
    *
-   * @throws {ForgeError} for failures of the device; a cancelled generation has a finish reason instead
+   * @throws {ForgeError} for failures of the device; a cancelled generation has a finish reason
+   * instead
    */
   async *run(scheduler: Pick<Scheduler, "submit">): AsyncGenerator<Piece, void, undefined> {
     const { signal } = this.#request;
@@ -104,8 +105,8 @@ export class Generation implements Task<StepResult>, Lookahead {
   }
 
   /**
-   * The mask of a constraint depends on the previous token, limited reasoning may end after any, and
-   * the host samples after each step: one step at a time.
+   * The mask of a constraint depends on the previous token, limited reasoning may end after any,
+   * and the host samples after each step: one step at a time.
    */
   get stride(): number {
     const isFree = this.draft.mask() === undefined && this.#reasoningLeft === undefined &&

@@ -1,7 +1,7 @@
 /**
- * Sampling on the host, with options that no device implements. The order is llama.cpp's: penalties,
- * DRY, logit bias, constraint, top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature, draw. With
- * Mirostat, temperature and Mirostat replace what follows the constraint.
+ * Sampling on the host, with options that no device implements. The order is llama.cpp's:
+ * penalties, DRY, logit bias, constraint, top-n-sigma, top-k, typical, top-p, min-p, XTC,
+ * temperature, draw. With Mirostat, temperature and Mirostat replace what follows the constraint.
  */
 import type { StepOutput } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
@@ -252,8 +252,8 @@ function entropyOf(weights: Float64Array, span: Span): number {
 }
 
 /**
- * Locally typical sampling: C. Meister et al., "Locally typical sampling", 2022. Surprise grows with
- * the rank, so that the most typical tokens are neighbours.
+ * Locally typical sampling: C. Meister et al., "Locally typical sampling", 2022. Surprise grows
+ * with the rank, so that the most typical tokens are neighbours.
  */
 function typicalSpan(weights: Float64Array, span: Span, typicalP: number): Span {
   const total = sum(weights, span);
@@ -287,8 +287,8 @@ function minPSpan(weights: Float64Array, { begin, end }: Span, minP: number): Sp
 }
 
 /**
- * XTC ("exclude top choices"): P. E. Weidmann, 2024. Of the tokens that reach a threshold, keeps the
- * least probable.
+ * XTC ("exclude top choices"): P. E. Weidmann, 2024. Of the tokens that reach a threshold, keeps
+ * the least probable.
  */
 function xtcSpan(weights: Float64Array, span: Span, threshold: number): Span {
   const least = threshold * sum(weights, span);

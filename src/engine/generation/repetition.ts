@@ -49,8 +49,8 @@ export class RepetitionPenalty {
 /**
  * Returns the tokens that would continue a repetition of at least `least` tokens, and the length of
  * the longest such repetition: the end of `tokens` that also precedes an earlier occurrence of the
- * token. Lengths are cut at `limit`. Takes linear time: the lengths are a Z-function of the reversed
- * tokens.
+ * token. Lengths are cut at `limit`. Takes linear time: the lengths are a Z-function of the
+ * reversed tokens.
  */
 function repetitions(tokens: Int32Array, limit: number, least: number): Map<number, number> {
   const reversed = tokens.toReversed();
@@ -107,8 +107,8 @@ class Breakers {
   }
 
   /**
-   * Returns the index after the last token of a breaker that begins in `bytes`, the text of the token
-   * before `next`.
+   * Returns the index after the last token of a breaker that begins in `bytes`, the text of the
+   * token before `next`.
    */
   #endOfBreaker(bytes: string, tokens: Int32Array, next: number): number | undefined {
     let text = bytes;

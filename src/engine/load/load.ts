@@ -52,8 +52,8 @@ export async function load(path: string, options: LoadOptions = {}): Promise<Mod
 }
 
 /**
- * Estimates the fewest bytes of its devices that loading a model takes: for each replica, the weights,
- * and the keys and values of one context.
+ * Estimates the fewest bytes of its devices that loading a model takes: for each replica, the
+ * weights, and the keys and values of one context.
  *
  * @throws {ForgeError} as {@linkcode load}, for files that cannot be used
  */

@@ -129,11 +129,11 @@ interface Division {
 }
 
 /**
- * Opens the devices of a model's replicas, a group for each if several divide it. Devices on one processor
- * divide its threads and its memory.
+ * Opens the devices of a model's replicas, a group for each if several divide it. Devices on one
+ * processor divide its threads and its memory.
  *
- * @throws {ForgeError} as {@linkcode deviceNames} and {@linkcode openBackend}; `unsupported` if the devices
- * cannot divide a model
+ * @throws {ForgeError} as {@linkcode deviceNames} and {@linkcode openBackend}; `unsupported` if the
+ * devices cannot divide a model
  */
 export function openBackends(options: DeviceOptions): OpenDevice[] {
   const ranks = resolveTensorParallel(options);
@@ -179,8 +179,8 @@ function divideHost(device: string, count: number, options: DeviceOptions): Devi
 /**
  * Returns the name of each device, replica after replica.
  *
- * @throws {ForgeError} `usage` for options that exclude each other, devices of different kinds, or a GPU
- * named twice
+ * @throws {ForgeError} `usage` for options that exclude each other, devices of different kinds, or
+ * a GPU named twice
  */
 function deviceNames(
   { device, devices, dataParallel }: Omit<DeviceOptions, "threads">,

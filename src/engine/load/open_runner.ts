@@ -20,9 +20,9 @@ export interface SessionShape {
 /**
  * Opens a runner whose caches are as large as {@linkcode chooseCaches} says.
  *
- * The size of the activations is known once a step is recorded. If they leave a GPU less than the caches
- * would take, the runner is opened with caches for one context. So a context that the device's error says
- * would fit does fit, for any number of sequences.
+ * The size of the activations is known once a step is recorded. If they leave a GPU less than the
+ * caches would take, the runner is opened with caches for one context. So a context that the
+ * device's error says would fit does fit, for any number of sequences.
  *
  * @param weightBytes bytes of weights that the device does not count as taken yet
  * @param kvMemory the most bytes of the caches

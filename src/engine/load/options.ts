@@ -19,18 +19,18 @@ export interface LoadOptions {
   /** `auto`, `cpu`, `cpu:VARIANT`, `cuda`, `cuda:N`, `metal` or `reference`. @default "auto" */
   readonly device?: string | undefined;
   /**
-   * Devices of one kind in place of `device`, such as `["cuda:0", "cuda:1"]`. Each holds a replica, and
-   * requests are distributed over them. Repeated `cpu` divides the threads and the memory.
+   * Devices of one kind in place of `device`, such as `["cuda:0", "cuda:1"]`. Each holds a replica,
+   * and requests are distributed over them. Repeated `cpu` divides the threads and the memory.
    */
   readonly devices?: readonly string[] | undefined;
   /**
-   * Number of replicas, on as many devices: the first GPUs of the machine, or a processor divided into
-   * parts. @default the number of `devices`
+   * Number of replicas, on as many devices: the first GPUs of the machine, or a processor divided
+   * into parts. @default the number of `devices`
    */
   readonly dataParallel?: number | undefined;
   /**
-   * Number of devices that divide each replica (tensor parallelism), so that a model may be larger than the
-   * memory of one. @default 1
+   * Number of devices that divide each replica (tensor parallelism), so that a model may be larger
+   * than the memory of one. @default 1
    */
   readonly tensorParallel?: number | undefined;
   /** Threads that compute. @default one per core */
@@ -46,7 +46,8 @@ export interface LoadOptions {
   readonly quantize?: QuantizedType | undefined;
   /**
    * The most bytes of the KV cache and recurrent states of a replica, for all sequences together.
-   * @default a share of the memory that the weights leave: 3/4 on CUDA, 1/2 on Metal, 1/4 on a processor
+   * @default a share of the memory that the weights leave: 3/4 on CUDA, 1/2 on Metal, 1/4 on a
+   * processor
    */
   readonly kvMemory?: number | undefined;
   /**
@@ -55,8 +56,8 @@ export interface LoadOptions {
    */
   readonly modelsInMemory?: number | undefined;
   /**
-   * The most bytes of weights, KV cache and activations together on a CPU. Weights that do not fit stay
-   * in their files, and every token reads them from there. @default the free memory
+   * The most bytes of weights, KV cache and activations together on a CPU. Weights that do not fit
+   * stay in their files, and every token reads them from there. @default the free memory
    */
   readonly memory?: number | undefined;
   /**
@@ -68,11 +69,13 @@ export interface LoadOptions {
    * again. Several processes may share it. @default none
    */
   readonly kvDir?: string | undefined;
-  /** The most bytes of the files in that folder; the least recently used are removed. @default 8 GiB */
+  /**
+   * The most bytes of the files in that folder; the least recently used are removed. @default 8 GiB
+   */
   readonly kvDirSize?: number | undefined;
   /**
-   * Receives a line about each file of that folder that had to be removed, and each replica whose device
-   * failed. @default console.error
+   * Receives a line about each file of that folder that had to be removed, and each replica whose
+   * device failed. @default console.error
    */
   readonly onWarning?: ((line: string) => void) | undefined;
   /** Type of the KV cache. @default "F16"; "F32" on the reference device */
@@ -187,7 +190,8 @@ export function countReplicas(
 }
 
 /**
- * Returns the number of devices that divide each replica. @throws {ForgeError} `usage` if out of range
+ * Returns the number of devices that divide each replica. @throws {ForgeError} `usage` if out of
+ * range
  */
 export function resolveTensorParallel(
   { tensorParallel = 1 }: Pick<LoadOptions, "tensorParallel">,

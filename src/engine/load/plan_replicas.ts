@@ -31,8 +31,8 @@ export interface DevicePlan {
 }
 
 /**
- * Returns what the replicas of a model would take of their devices, without loading it. Activations are
- * not counted.
+ * Returns what the replicas of a model would take of their devices, without loading it. Activations
+ * are not counted.
  *
  * @throws {ForgeError} as opening the devices, and for a model that cannot be loaded or divided
  */

@@ -68,7 +68,10 @@ export class ImportanceMeter implements Disposable {
     this.#slots = hasStates ? [0] : undefined;
   }
 
-  /** Loads a model. @throws {ForgeError} as `load`, and `unsupported` for a model that does not generate */
+  /**
+   * Loads a model. @throws {ForgeError} as `load`, and `unsupported` for a model that does not
+   * generate
+   */
   static async open(path: string, options: MeterOptions): Promise<ImportanceMeter> {
     const checkpoint = asLoaded(openCheckpoint(path), options);
     await fetchLibraries();

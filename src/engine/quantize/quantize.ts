@@ -36,8 +36,8 @@ export interface QuantizeOptions {
   /** Threads that compute. @default one per core */
   readonly threads?: number | undefined;
   /**
-   * File with the importances of columns, by `forge perplexity --imatrix` or llama-imatrix. Errors in
-   * important columns count more. @default all are equal
+   * File with the importances of columns, by `forge perplexity --imatrix` or llama-imatrix. Errors
+   * in important columns count more. @default all are equal
    */
   readonly importance?: string | undefined;
   /** Replaces an existing file. @default false */
@@ -70,8 +70,8 @@ export interface QuantizedFile {
 }
 
 /**
- * Writes a model as a GGUF file with quantised weights, which llama.cpp loads too. Memory holds a few
- * megabytes of weights at a time. The file has its name once it is complete.
+ * Writes a model as a GGUF file with quantised weights, which llama.cpp loads too. Memory holds a
+ * few megabytes of weights at a time. The file has its name once it is complete.
  *
  * @param model a folder with config.json and safetensors files, or a GGUF file with float weights
  * @throws {ForgeError} `unsupported` for a model that GGUF cannot express; `usage` for an existing

@@ -19,8 +19,8 @@ export interface AdapterOption {
 }
 
 /**
- * Adapters of a request: the name of one, or a list with the scale of each, which takes the place of
- * the scale that the adapter was loaded with. An empty list is the model without adapters.
+ * Adapters of a request: the name of one, or a list with the scale of each, which takes the place
+ * of the scale that the adapter was loaded with. An empty list is the model without adapters.
  */
 export type AdapterChoice = string | readonly AdapterScale[];
 

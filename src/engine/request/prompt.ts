@@ -68,8 +68,8 @@ export function* encodeTextInSlices(
 }
 
 /**
- * Computations that are long for one turn of the event loop. They run slice by slice, one computation
- * at a time, since each may take much memory.
+ * Computations that are long for one turn of the event loop. They run slice by slice, one
+ * computation at a time, since each may take much memory.
  */
 export class Slices {
   #last: Promise<unknown> = Promise.resolve();

@@ -150,8 +150,8 @@ export class Ahead {
   }
 
   /**
-   * Returns the draft tokens of a chunk. Reserves their pages and saves the recurrent state that they
-   * would change; without room for both, there are none.
+   * Returns the draft tokens of a chunk. Reserves their pages and saves the recurrent state that
+   * they would change; without room for both, there are none.
    */
   #keptDraft({ sequence: { task, cache: { table } }, end }: PlannedChunk): number[] {
     const draft = this.#lookaheads.get(task)?.draft;

@@ -4,8 +4,8 @@ import type { Scheduler, SchedulerOwner } from "./scheduler.ts";
 import type { Task } from "./sequence.ts";
 
 /**
- * Cost of a sequence in progress, in tokens of a prompt. Decoding one more sequence costs a step about
- * as much; a replica that has a prompt cached may have so many more sequences than others.
+ * Cost of a sequence in progress, in tokens of a prompt. Decoding one more sequence costs a step
+ * about as much; a replica that has a prompt cached may have so many more sequences than others.
  */
 const SEQUENCE_COST = 64;
 
@@ -18,12 +18,12 @@ interface ReplicaDevices {
 }
 
 /**
- * Distributes the tasks of one model over its replicas. Tasks wait in one queue until a replica has room;
- * each goes to the replica that would begin its answer first: the prompt's tokens that it has not cached,
- * after the work that it has.
+ * Distributes the tasks of one model over its replicas. Tasks wait in one queue until a replica has
+ * room; each goes to the replica that would begin its answer first: the prompt's tokens that it has
+ * not cached, after the work that it has.
  *
- * If the device of a replica fails, its tasks continue on the others. Their tokens are the same there,
- * since a token depends on those before it and on its position.
+ * If the device of a replica fails, its tasks continue on the others. Their tokens are the same
+ * there, since a token depends on those before it and on its position.
  */
 export class Dispatcher implements SchedulerOwner {
   readonly #devices: ReplicaDevices;

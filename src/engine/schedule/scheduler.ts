@@ -30,8 +30,8 @@ export interface SchedulerOwner {
   /** Submits tasks to schedulers that have room. */
   refill(): void;
   /**
-   * Receives the tasks of a scheduler whose device has failed, and which then is closed. Returns false to
-   * leave it open and have its tasks fail.
+   * Receives the tasks of a scheduler whose device has failed, and which then is closed. Returns
+   * false to leave it open and have its tasks fail.
    */
   takeOver(from: Scheduler, tasks: readonly Task[], error: ForgeError): boolean;
 }

@@ -20,8 +20,8 @@ interface Drafted {
 
 /**
  * The model's own head for multi-token prediction. It reads the hidden states that the model keeps
- * in the pages of a sequence, and writes its own after them, which the model's next step replaces. It
- * samples with the same parameters, random number and mask as the model.
+ * in the pages of a sequence, and writes its own after them, which the model's next step replaces.
+ * It samples with the same parameters, random number and mask as the model.
  */
 export class HeadDrafter implements ModelDrafter {
   readonly #runner: HeadRunner;

@@ -1,7 +1,7 @@
 /**
- * Importance matrices: for each matrix of a model, the squares of the activations that its columns were
- * multiplied with. Files are those of llama.cpp: GGUF, or the older binary form (`.dat`), which is
- * read only.
+ * Importance matrices: for each matrix of a model, the squares of the activations that its columns
+ * were multiplied with. Files are those of llama.cpp: GGUF, or the older binary form (`.dat`),
+ * which is read only.
  */
 import { ForgeError } from "../../errors.ts";
 import { InputFile, reasonOf, Replacement } from "../file.ts";
@@ -33,7 +33,10 @@ interface MeasuredText {
 const SUMS = ".in_sum2";
 const COUNTS = ".counts";
 
-/** Writes importances in llama.cpp's GGUF form. @throws {ForgeError} `usage` if the file cannot be written */
+/**
+ * Writes importances in llama.cpp's GGUF form. @throws {ForgeError} `usage` if the file cannot be
+ * written
+ */
 export function writeImportance(
   path: string,
   matrix: ImportanceMatrix,
@@ -70,7 +73,8 @@ export function writeImportance(
 /**
  * Reads a file of importances.
  *
- * @throws {ForgeError} `not_found` if it is missing; `bad_model` if it has neither form or is damaged
+ * @throws {ForgeError} `not_found` if it is missing; `bad_model` if it has neither form or is
+ * damaged
  */
 export function readImportance(path: string): ImportanceMatrix {
   const matrix = isGgufFile(path) ? readGgufForm(path) : readBinaryForm(path);

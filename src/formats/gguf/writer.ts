@@ -37,7 +37,8 @@ export function writeGguf(path: string, contents: GgufContents): void {
 /**
  * Yields the bytes of a GGUF file in parts.
  *
- * @throws {Error} for a tensor that GGUF cannot represent; contents come from the caller, not a user
+ * @throws {Error} for a tensor that GGUF cannot represent; contents come from the caller, not a
+ * user
  */
 export function* ggufParts(contents: GgufContents): Generator<Uint8Array> {
   yield ggufHeader(contents);

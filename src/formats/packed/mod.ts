@@ -1,7 +1,7 @@
 /**
- * Folders with packed matrices, each in several tensors: bytes with scales, 4-bit floats (NVFP4), and
- * 4-bit integers by GPTQ, AWQ and compressed-tensors. This module presents each as one matrix with its usual name and
- * the type of its rows.
+ * Folders with packed matrices, each in several tensors: bytes with scales, 4-bit floats (NVFP4),
+ * and 4-bit integers by GPTQ, AWQ and compressed-tensors. This module presents each as one matrix
+ * with its usual name and the type of its rows.
  */
 import { isJsonObject, type JsonObject } from "../json.ts";
 import { quote } from "../quote.ts";

@@ -1,7 +1,7 @@
 /**
- * Matrices in NVFP4: 4-bit floats (E2M1) with an 8-bit float (E4M3) as the scale of 16 columns, and a
- * scale of the whole matrix. They become FP4 without loss, or F32 if their rows are no whole blocks.
- * NVIDIA, "Pretraining Large Language Models with NVFP4", arXiv:2509.25149.
+ * Matrices in NVFP4: 4-bit floats (E2M1) with an 8-bit float (E4M3) as the scale of 16 columns, and
+ * a scale of the whole matrix. They become FP4 without loss, or F32 if their rows are no whole
+ * blocks. NVIDIA, "Pretraining Large Language Models with NVFP4", arXiv:2509.25149.
  */
 import { ForgeError } from "../../errors.ts";
 import { quote } from "../quote.ts";
@@ -18,7 +18,9 @@ import {
 /** Columns of a scale in E4M3. */
 const SCALE_COLS = 16;
 
-/** The tensors of writers: endings of codes, and of the matrix's scale, which multiplies or divides. */
+/**
+ * The tensors of writers: endings of codes, and of the matrix's scale, which multiplies or divides.
+ */
 const WRITERS = [
   { codes: ".weight_packed", scale: ".weight_global_scale", packing: "nvfp4_divided" },
   { codes: ".weight", scale: ".weight_scale_2", packing: "nvfp4" },
@@ -62,7 +64,8 @@ export function* nvfp4Matrices(folder: PackedFolder): Iterable<Unpacked> {
 }
 
 /**
- * Returns the tensors of a GGUF file with matrices in NVFP4 as FP4, each with the scale of its name.
+ * Returns the tensors of a GGUF file with matrices in NVFP4 as FP4, each with the scale of its
+ * name.
  *
  * @throws {ForgeError} `bad_model` if a matrix has scales of another shape
  */

@@ -2,8 +2,8 @@ import type { JsonObject } from "../../formats/json.ts";
 
 /**
  * Defaults of settings that config.json may leave out, by `model_type`. They are those of
- * transformers' configuration classes; `test/models/config/config_defaults_test.ts` compares the two. A
- * setting that is missing here is `None` there.
+ * transformers' configuration classes; `test/models/config/config_defaults_test.ts` compares the
+ * two. A setting that is missing here is `None` there.
  *
  * Besides the fields of a class, a table holds the base frequency that the class gives RoPE
  * (`rope_theta`, and `rope_local_base_freq` for sliding layers), and the defaults of arguments of

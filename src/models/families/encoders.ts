@@ -1,6 +1,6 @@
 /**
- * Encoders: BERT, RoBERTa, XLM-R, Nomic, Jina 3 and ModernBERT. Each token sees the whole text. They
- * embed texts, and with a classification head they score pairs of texts.
+ * Encoders: BERT, RoBERTa, XLM-R, Nomic, Jina 3 and ModernBERT. Each token sees the whole text.
+ * They embed texts, and with a classification head they score pairs of texts.
  */
 import type { Classifier, DenseLayer, Family, ModelSource, Pooling } from "../causal_lm.ts";
 import type { ConfigReader } from "../config/config_reader.ts";

@@ -58,9 +58,9 @@ export const gemma2: Family = {
 };
 
 /**
- * Gemma 3 (text), and EmbeddingGemma, whose tokens see the whole text: Gemma 2 with RMSNorm on each head of q and k in place of soft-caps, five layers
- * with a window for each one without, and a base frequency for each kind of layer. Gemma Team,
- * arXiv:2503.19786.
+ * Gemma 3 (text), and EmbeddingGemma, whose tokens see the whole text: Gemma 2 with RMSNorm on each
+ * head of q and k in place of soft-caps, five layers with a window for each one without, and a base
+ * frequency for each kind of layer. Gemma Team, arXiv:2503.19786.
  */
 export const gemma3: Family = {
   huggingFace: ["gemma3_text"],

@@ -1,6 +1,6 @@
 /**
- * IBM Granite 3 and 4: Llama with multipliers of embeddings, attention scores, residuals and logits,
- * in some sizes with experts. Most layers of Granite 4's hybrids are Mamba-2.
+ * IBM Granite 3 and 4: Llama with multipliers of embeddings, attention scores, residuals and
+ * logits, in some sizes with experts. Most layers of Granite 4's hybrids are Mamba-2.
  */
 import type { Family } from "../causal_lm.ts";
 import type { ConfigReader, Key } from "../config/config_reader.ts";

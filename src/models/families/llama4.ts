@@ -1,7 +1,7 @@
 /**
- * Llama 4 (text): every fourth layer without positions, experts next to a shared one. Layers without
- * positions scale attention with the position. The others attend within chunks. Meta, "The Llama 4
- * herd", 2025.
+ * Llama 4 (text): every fourth layer without positions, experts next to a shared one. Layers
+ * without positions scale attention with the position. The others attend within chunks. Meta, "The
+ * Llama 4 herd", 2025.
  */
 import type { Family, ModelSource } from "../causal_lm.ts";
 import type { ConfigReader, Key } from "../config/config_reader.ts";

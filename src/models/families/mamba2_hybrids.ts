@@ -92,7 +92,9 @@ export const falconH1: Family = {
   },
 };
 
-/** Factors with which the model was trained (muP); llama.cpp's converter multiplies weights by them. */
+/**
+ * Factors with which the model was trained (muP); llama.cpp's converter multiplies weights by them.
+ */
 interface Multipliers {
   readonly embedding: number;
   readonly logits: number;

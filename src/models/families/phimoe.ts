@@ -1,6 +1,7 @@
 /**
  * Phi-3.5-MoE and its smaller relatives: LayerNorm, LongRoPE with a factor of its own, and experts
- * chosen by sparsemixer. M. Abdin et al., arXiv:2404.14219; L. Liu et al., "GRIN", arXiv:2409.12136.
+ * chosen by sparsemixer. M. Abdin et al., arXiv:2404.14219; L. Liu et al., "GRIN",
+ * arXiv:2409.12136.
  */
 import type { Family } from "../causal_lm.ts";
 import type { ConfigReader, Key } from "../config/config_reader.ts";

@@ -1,6 +1,6 @@
 /**
- * Heads that classify a pooled text. They are computed on the host: a text has one pooled vector, and
- * some models average hidden states before the first layer of the head.
+ * Heads that classify a pooled text. They are computed on the host: a text has one pooled vector,
+ * and some models average hidden states before the first layer of the head.
  */
 import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
@@ -90,7 +90,9 @@ function readVector(
   return weights.backend.readWeight(weights.vector(name, size, suffix), 0, 1);
 }
 
-/** Layers after the pooling of EmbeddingGemma's GGUF files; folders have them in files of their own. */
+/**
+ * Layers after the pooling of EmbeddingGemma's GGUF files; folders have them in files of their own.
+ */
 const PROJECTION = ["dense_2", "dense_3"];
 
 /** Loads the layers of a GGUF file between pooling and vectors. */

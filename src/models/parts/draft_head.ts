@@ -93,8 +93,8 @@ export interface DraftHead {
 }
 
 /**
- * Loads the head of a model, if its files have one and the source asks for it. Files may hold several
- * layers, for a draft token each; the first one is used for all.
+ * Loads the head of a model, if its files have one and the source asks for it. Files may hold
+ * several layers, for a draft token each; the first one is used for all.
  */
 export function loadDraftHead(
   { config, weights, drafts }: ModelSource,

@@ -1,7 +1,8 @@
 /**
- * EAGLE-3: a head with files of its own that predicts the token after a given one from its embedding
- * and three hidden states of the model for the token before it, of a low, a middle and a high layer.
- * In a chain of drafts its own hidden state takes their place. Y. Li et al., arXiv:2503.01840.
+ * EAGLE-3: a head with files of its own that predicts the token after a given one from its
+ * embedding and three hidden states of the model for the token before it, of a low, a middle and a
+ * high layer. In a chain of drafts its own hidden state takes their place. Y. Li et al.,
+ * arXiv:2503.01840.
  */
 import type { Value } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";

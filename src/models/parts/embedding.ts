@@ -53,15 +53,17 @@ export function loadEmbedding(
 
 /** The loaded end of a decoder. */
 interface Head {
-  /** True unless the checkpoint is a decoder alone, made to embed texts, without an output matrix. */
+  /**
+   * True unless the checkpoint is a decoder alone, made to embed texts, without an output matrix.
+   */
   readonly isPresent: boolean;
   /** Maps normalised hidden states to logits, `[outputs, vocabSize]`. */
   readonly logits: (pass: ForwardPass, hidden: Value) => Value;
 }
 
 /**
- * Loads the output matrix. A matrix in the file is used even if the config ties it to the embedding,
- * as in transformers; a copy of the embedding is not loaded twice.
+ * Loads the output matrix. A matrix in the file is used even if the config ties it to the
+ * embedding, as in transformers; a copy of the embedding is not loaded twice.
  */
 export function loadHead(
   source: ModelSource,

@@ -230,8 +230,8 @@ interface Projection {
 }
 
 /**
- * Loads the parts of the input projection: the gate, what the convolution reads, and the time steps.
- * A factor of the input multiplies products and not biases, so biases are divided by it.
+ * Loads the parts of the input projection: the gate, what the convolution reads, and the time
+ * steps. A factor of the input multiplies products and not biases, so biases are divided by it.
  */
 function loadProjections(
   weights: WeightLoader,

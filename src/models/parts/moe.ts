@@ -249,7 +249,9 @@ function divideStacked(
   return divideTensors(weights, gateUp, down, own);
 }
 
-/** Loads a rank's part of tensors that stack all experts: its units of gate and up, and its columns. */
+/**
+ * Loads a rank's part of tensors that stack all experts: its units of gate and up, and its columns.
+ */
 function divideTensors(
   weights: WeightLoader,
   gateUp: TensorInfo,

@@ -51,7 +51,9 @@ const SCALED = /^falcon[-_]h1$/;
 /** Loader through which adapters are read and uploaded. */
 type UploadTarget = Pick<WeightLoader, "backend" | "upload">;
 
-/** Low-rank adapters for the matrices of one checkpoint, found by name as the matrices are loaded. */
+/**
+ * Low-rank adapters for the matrices of one checkpoint, found by name as the matrices are loaded.
+ */
 export class ModelAdapters {
   readonly #adapters: readonly Adapter[];
   readonly #checkpoint: Checkpoint;
@@ -234,8 +236,8 @@ export class ModelAdapters {
   /**
    * Rejects adapters of which a part was not used, except for layers that were not loaded.
    *
-   * @throws {ForgeError} `bad_model` for a matrix that the model does not have; `unsupported` for one
-   * that forge cannot adapt
+   * @throws {ForgeError} `bad_model` for a matrix that the model does not have; `unsupported` for
+   * one that forge cannot adapt
    */
   assertUsed(weights: Pick<WeightLoader, "isOfOtherLayer">): void {
     const pair = [...this.#missing].find(({ target }) =>

@@ -1,6 +1,7 @@
 /**
- * Division of a model among devices (tensor parallelism). Each device, a rank, holds the rows or the columns of
- * each matrix that belong to its heads or to its part of an MLP; the rest of a layer is on all ranks.
+ * Division of a model among devices (tensor parallelism). Each device, a rank, holds the rows or
+ * the columns of each matrix that belong to its heads or to its part of an MLP; the rest of a layer
+ * is on all ranks.
  */
 import { ForgeError } from "../../errors.ts";
 import { TENSOR_TYPES, type TensorInfo } from "../../formats/tensor_info.ts";
@@ -26,7 +27,8 @@ interface HeadSpans {
 }
 
 /**
- * Divides the heads of attention. Keys and values with fewer heads than ranks are on several ranks each.
+ * Divides the heads of attention. Keys and values with fewer heads than ranks are on several ranks
+ * each.
  *
  * @throws {ForgeError} `unsupported` if the heads do not divide evenly
  */
@@ -43,7 +45,9 @@ export function divideHeads(nHeads: number, nKvHeads: number, rank: Rank): HeadS
   return { q: [index * own, own], kv: divideKvHeads(nKvHeads, rank) };
 }
 
-/** Returns the heads of keys and values of a rank, for numbers that {@linkcode divideHeads} accepts. */
+/**
+ * Returns the heads of keys and values of a rank, for numbers that {@linkcode divideHeads} accepts.
+ */
 export function divideKvHeads(nKvHeads: number, { index, count }: Rank): Span {
   return [Math.floor(index * nKvHeads / count), Math.max(1, Math.floor(nKvHeads / count))];
 }
@@ -75,7 +79,8 @@ export function divideColumns(tensor: TensorInfo, cols: number, { index, count }
 /**
  * Checks that columns of a matrix can be read apart from the others.
  *
- * @throws {ForgeError} `unsupported` if they are not whole blocks, or do not lie in the order of the others
+ * @throws {ForgeError} `unsupported` if they are not whole blocks, or do not lie in the order of
+ * the others
  */
 export function checkColumns(tensor: TensorInfo, [first, count]: Span): void {
   const block = blockOf(tensor);

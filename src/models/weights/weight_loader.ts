@@ -266,7 +266,9 @@ export class WeightLoader {
     return withAdapters(weight, this.#shared.adapters?.ofEmbedding(tensor, this));
   }
 
-  /** Returns an embedding as the output matrix that shares its tensor, with that matrix's adapters. */
+  /**
+   * Returns an embedding as the output matrix that shares its tensor, with that matrix's adapters.
+   */
   tied(embedding: Weight, stored: TensorName, name: TensorName): Weight {
     // A tensor of its own, since its adapters differ from those of the embedding.
     const tensor = { ...this.#require(stored, "weight", [embedding.rows, embedding.cols]) };

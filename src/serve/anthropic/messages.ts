@@ -178,7 +178,9 @@ function readThinking(
   throw invalid("thinking.type", type, '"enabled", "adaptive" or "disabled"');
 }
 
-/** Returns a message in the form of chat completions: results of tools are messages of their own. */
+/**
+ * Returns a message in the form of chat completions: results of tools are messages of their own.
+ */
 function chatMessages({ role, content }: JsonObject, index: number): JsonObject[] {
   const place = `messages[${index}]`;
   if (role !== "user" && role !== "assistant") {

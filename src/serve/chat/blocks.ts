@@ -13,7 +13,9 @@ export interface Block {
   readonly id: string;
 }
 
-/** Returns nine random letters and digits, the only form that templates of Mistral's models accept. */
+/**
+ * Returns nine random letters and digits, the only form that templates of Mistral's models accept.
+ */
 export function newCallId(): string {
   return crypto.randomUUID().replaceAll("-", "").slice(0, 9);
 }

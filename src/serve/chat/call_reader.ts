@@ -14,8 +14,8 @@ export class ContentReader implements PartReader {
 }
 
 /**
- * Finds the calls in an answer. Marked text that is not a call of a known tool becomes content, as it
- * was written.
+ * Finds the calls in an answer. Marked text that is not a call of a known tool becomes content, as
+ * it was written.
  */
 export class CallReader implements PartReader {
   readonly #format: CallFormat;

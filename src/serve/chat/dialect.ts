@@ -1,4 +1,6 @@
-/** Dialects: the ways in which models write reasoning, content and tool calls, and their readers. */
+/**
+ * Dialects: the ways in which models write reasoning, content and tool calls, and their readers.
+ */
 import type { GenerateOptions } from "../../engine/request/options.ts";
 import type { ChatMessage } from "../../tokenizer/chat_template.ts";
 import type { ToolUse } from "./tools.ts";
@@ -39,7 +41,10 @@ export interface PartReader {
 
 /** Reads the text after the mark of a call. */
 export interface CallBody extends PartReader {
-  /** `open` while text is missing, `ended` if the calls are complete, `broken` if the text is not a call. */
+  /**
+   * `open` while text is missing, `ended` if the calls are complete, `broken` if the text is not a
+   * call.
+   */
   readonly state: "open" | "ended" | "broken";
   /** Text read without a part. It is content if no call follows. */
   readonly unreported: string;

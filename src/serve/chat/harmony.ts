@@ -1,6 +1,6 @@
 /**
- * The harmony format of gpt-oss, as OpenAI describes it: an answer is a sequence of messages in channels.
- * `<|channel|>analysis<|message|>` begins reasoning, `final` the content, and `commentary
+ * The harmony format of gpt-oss, as OpenAI describes it: an answer is a sequence of messages in
+ * channels. `<|channel|>analysis<|message|>` begins reasoning, `final` the content, and `commentary
  * to=functions.NAME` a call, whose arguments are the message.
  */
 import type { Model } from "../../engine/model.ts";
@@ -74,7 +74,9 @@ export function harmonyDialect({ tokenizer }: Model, { options, use }: ChatReque
   };
 }
 
-/** Forces a call of one tool: its name is in the prompt, and its arguments conform to the schema. */
+/**
+ * Forces a call of one tool: its name is in the prompt, and its arguments conform to the schema.
+ */
 function demandedCall(
   options: GenerateOptions,
   [tool, ...others]: NonNullable<ToolUse["demanded"]>,

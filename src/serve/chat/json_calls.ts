@@ -15,9 +15,10 @@ interface Reading {
 }
 
 /**
- * Reads calls in JSON as they are written: `{"name": …, "arguments": {…}}`, or a list of them. A call is
- * reported once its name and the beginning of its arguments are known. Arguments follow as they arrive,
- * without the white space between their parts. They are not checked: a constraint makes them valid.
+ * Reads calls in JSON as they are written: `{"name": …, "arguments": {…}}`, or a list of them. A
+ * call is reported once its name and the beginning of its arguments are known. Arguments follow as
+ * they arrive, without the white space between their parts. They are not checked: a constraint
+ * makes them valid.
  */
 export class JsonCalls implements CallBody {
   state: CallBody["state"] = "open";
@@ -83,7 +84,9 @@ export class JsonCalls implements CallBody {
     return true;
   }
 
-  /** Reads a character between strings, objects and lists. @returns false if it is not valid there */
+  /**
+   * Reads a character between strings, objects and lists. @returns false if it is not valid there
+   */
   #step(character: string, parts: Part[]): boolean {
     switch (this.#place) {
       case "start":
@@ -245,7 +248,10 @@ export class CallArguments {
   }
 }
 
-/** Finds the end of a JSON string, object or list, one character at a time. Contents are not checked. */
+/**
+ * Finds the end of a JSON string, object or list, one character at a time. Contents are not
+ * checked.
+ */
 class JsonText {
   #depth = 0;
   #isInString = false;

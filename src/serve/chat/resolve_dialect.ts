@@ -1,4 +1,6 @@
-/** Chooses the dialect of a request: generation options and reader, by model, tools and constraint. */
+/**
+ * Chooses the dialect of a request: generation options and reader, by model, tools and constraint.
+ */
 import { constraintName, type ConstraintScope } from "../../constrain/spec.ts";
 import type { Model } from "../../engine/model.ts";
 import type { GenerateOptions } from "../../engine/request/options.ts";
@@ -16,8 +18,8 @@ const GAPS = ["", "\n", "\n\n", " "];
 /**
  * Resolves the dialect of a request.
  *
- * @throws {RequestError} for tools if the model has no supported format of calls, or the request has
- * another constraint
+ * @throws {RequestError} for tools if the model has no supported format of calls, or the request
+ * has another constraint
  */
 export async function resolveDialect(
   model: Model,
@@ -98,7 +100,10 @@ async function requiredCallDialect(
   };
 }
 
-/** The model decides whether to call. After a mark that is one token, the call conforms to the schemas. */
+/**
+ * The model decides whether to call. After a mark that is one token, the call conforms to the
+ * schemas.
+ */
 async function optionalCallDialect(
   model: Model,
   { format, use, options, reasoning }: CallSetup,

@@ -119,8 +119,9 @@ const CACHE_SIZE = 32;
 const ANY_ARGUMENTS: JsonObject = { type: "object" };
 
 /**
- * Replaces the parameters of tools that cannot be enforced by any object. Tools often come from programs
- * written without forge, and the model need not call them, so only a strict tool is rejected.
+ * Replaces the parameters of tools that cannot be enforced by any object. Tools often come from
+ * programs written without forge, and the model need not call them, so only a strict tool is
+ * rejected.
  */
 export class EnforceableTools {
   /** Results by format and tools; the least recently used comes first. */

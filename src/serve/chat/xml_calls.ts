@@ -14,8 +14,8 @@ const FUNCTION_END = "</function>";
  *     </parameter>
  *     </function>
  *
- * A value whose schema has type string is reported as it is written. Another value is reported when it is
- * complete, because only then its JSON is known.
+ * A value whose schema has type string is reported as it is written. Another value is reported when
+ * it is complete, because only then its JSON is known.
  */
 export class XmlCall implements CallBody {
   state: CallBody["state"] = "open";

@@ -37,7 +37,8 @@ const STALL_TIMEOUT_MS = 60_000;
 /**
  * Streams messages at the pace of the client, so that a slow client delays only its own answer.
  *
- * @param stop called when the client leaves, or reads nothing for `stallMs`; `messages` must then end soon
+ * @param stop called when the client leaves, or reads nothing for `stallMs`; `messages` must then
+ * end soon
  */
 export function textStream(
   messages: AsyncGenerator<string>,

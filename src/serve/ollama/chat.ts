@@ -33,8 +33,8 @@ export async function chat(server: Server, request: Request): Promise<Response> 
 }
 
 /**
- * Answers a prompt as a conversation of one message, or continues it with `raw`. An empty one loads or
- * unloads the model.
+ * Answers a prompt as a conversation of one message, or continues it with `raw`. An empty one loads
+ * or unloads the model.
  */
 export async function generate(server: Server, request: Request): Promise<Response> {
   const body = await readBody(request);

@@ -104,7 +104,9 @@ export function line({ name }: { readonly name: string }, members: JsonObject): 
   return { model: name, created_at: new Date().toISOString(), ...members };
 }
 
-/** Collects the parts of calls: Ollama sends only complete calls, with their arguments as an object. */
+/**
+ * Collects the parts of calls: Ollama sends only complete calls, with their arguments as an object.
+ */
 class CallCollector {
   #name = "";
   #arguments = "";

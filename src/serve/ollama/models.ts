@@ -1,4 +1,7 @@
-/** `GET /api/version`, `/api/tags`, `/api/ps` and `POST /api/show`: describe the models as Ollama does. */
+/**
+ * `GET /api/version`, `/api/tags`, `/api/ps` and `POST /api/show`: describe the models as Ollama
+ * does.
+ */
 import { modelIdentity } from "../../engine/cache/prompt_cache_key.ts";
 import { planModel } from "../../engine/load/plan_model.ts";
 import { openTokenizer } from "../../engine/load/tokenizer.ts";
@@ -23,7 +26,10 @@ export function version(): Response {
   return Response.json({ version: VERSION });
 }
 
-/** `GET /api/tags`: lists each name of a model as a model of its own. Files that cannot be read are left out. */
+/**
+ * `GET /api/tags`: lists each name of a model as a model of its own. Files that cannot be read are
+ * left out.
+ */
 export function tags({ models, created }: Server): Response {
   const entries = models.offered.flatMap((offered) => {
     let summary: Summary;

@@ -36,8 +36,8 @@ export async function embeddings(
 }
 
 /**
- * Embeds the `input` of a request with its `dimensions`. Counts as one answer in progress, and stops
- * when the client leaves.
+ * Embeds the `input` of a request with its `dimensions`. Counts as one answer in progress, and
+ * stops when the client leaves.
  *
  * @param truncate if set, cuts texts that are too long
  * @throws {RequestError} for an input that is not valid
@@ -65,8 +65,8 @@ export async function embedInput(
 }
 
 /**
- * Responds with an object that has a long list. The list is written one item at a time as the client
- * reads, because all of its text takes several times the memory of the vectors.
+ * Responds with an object that has a long list. The list is written one item at a time as the
+ * client reads, because all of its text takes several times the memory of the vectors.
  *
  * @param object the other members, at least one
  */

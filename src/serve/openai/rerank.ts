@@ -1,6 +1,6 @@
 /**
- * `POST /v1/rerank`, `/v2/rerank` and `/rerank`: orders documents by how well they answer a query, with
- * the keys of Jina's and Cohere's APIs.
+ * `POST /v1/rerank`, `/v2/rerank` and `/rerank`: orders documents by how well they answer a query,
+ * with the keys of Jina's and Cohere's APIs.
  */
 import { MAX_COUNT } from "../../engine/limits.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";

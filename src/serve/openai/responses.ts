@@ -219,7 +219,9 @@ function isSearch(tool: JsonValue): boolean {
   return isJsonObject(tool) && typeof tool.type === "string" && /^web_search\b/.test(tool.type);
 }
 
-/** Reads the input: a text, or a list of items, some of which may refer to those of kept responses. */
+/**
+ * Reads the input: a text, or a list of items, some of which may refer to those of kept responses.
+ */
 function readInput(input: JsonValue | undefined, kept: KeptResponses): JsonObject[] {
   if (typeof input === "string") return [{ type: "message", role: "user", content: input }];
   if (!Array.isArray(input) || input.length === 0) {

@@ -288,8 +288,8 @@ const PRE_TOKENIZERS: ReadonlyMap<string, GgufPreTokenizer> = new Map([
 /**
  * Looks up a name of `tokenizer.ggml.pre`.
  *
- * @throws ForgeError `unsupported` for an unknown name: cutting text in another way than in training
- * would silently lower the quality of answers
+ * @throws ForgeError `unsupported` for an unknown name: cutting text in another way than in
+ * training would silently lower the quality of answers
  */
 export function ggufPreTokenizer(name: string, where: string): GgufPreTokenizer {
   const found = PRE_TOKENIZERS.get(name);
@@ -300,7 +300,9 @@ export function ggufPreTokenizer(name: string, where: string): GgufPreTokenizer 
   );
 }
 
-/** Returns all pre-tokenizers by name; of equal ones, the name that most readers know is the first. */
+/**
+ * Returns all pre-tokenizers by name; of equal ones, the name that most readers know is the first.
+ */
 export function ggufPreTokenizers(): ReadonlyMap<string, GgufPreTokenizer> {
   return PRE_TOKENIZERS;
 }

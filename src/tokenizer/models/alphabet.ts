@@ -24,8 +24,9 @@ export function unknownCharacter(symbol: number): string {
 }
 
 /**
- * Computes a lower bound of the number of tokens that symbols can become. A symbol counts as 1/n, where
- * n is the length of the longest token that contains it, so that no token counts as more than 1.
+ * Computes a lower bound of the number of tokens that symbols can become. A symbol counts as 1/n,
+ * where n is the length of the longest token that contains it, so that no token counts as more than
+ * 1.
  */
 class FewestTokens {
   readonly #vocabulary: Vocabulary;

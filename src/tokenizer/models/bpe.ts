@@ -101,9 +101,9 @@ const NO_PAIR = 0x7fffffff;
 const SCAN_LIMIT = 96;
 
 /**
- * Byte-pair encoding (Sennrich et al., 2016, https://arxiv.org/abs/1508.07909): a word is split into
- * the symbols of an alphabet, and the neighbours with the lowest rank join, leftmost first, until no
- * neighbours can join. SentencePiece's BPE is the same with ranks computed from scores.
+ * Byte-pair encoding (Sennrich et al., 2016, https://arxiv.org/abs/1508.07909): a word is split
+ * into the symbols of an alphabet, and the neighbours with the lowest rank join, leftmost first,
+ * until no neighbours can join. SentencePiece's BPE is the same with ranks computed from scores.
  */
 export class BpeEncoder implements WordEncoder {
   readonly #alphabet: Alphabet;

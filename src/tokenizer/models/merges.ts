@@ -112,8 +112,8 @@ interface Merges {
  *
  * @param isApart returns true for the tokens that text must not merge into
  * @param where the file and key, for messages
- * @throws ForgeError `bad_model` if an entry has neither form, or names a token that is missing from
- * the vocabulary
+ * @throws ForgeError `bad_model` if an entry has neither form, or names a token that is missing
+ * from the vocabulary
  */
 export function readMerges(
   merges: readonly unknown[],

@@ -20,7 +20,9 @@ export class IdBuffer {
   /** Maximum number of ids. Only {@linkcode expect} checks it. */
   readonly limit: number;
 
-  /** Longest word, in symbols, whose first ids are returned even if all of them exceed the limit. */
+  /**
+   * Longest word, in symbols, whose first ids are returned even if all of them exceed the limit.
+   */
   readonly longestCut: number;
 
   constructor(capacity = 64, limit = Infinity, longestCut = 0) {

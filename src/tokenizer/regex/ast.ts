@@ -125,8 +125,8 @@ export function posixClass(name: string): CharSet | undefined {
 }
 
 /**
- * Returns the set of a property such as `L`, `Lu`, `Letter`, `Han` or `alpha`, or `undefined`. Case,
- * spaces and underscores in the name do not matter.
+ * Returns the set of a property such as `L`, `Lu`, `Letter`, `Han` or `alpha`, or `undefined`.
+ * Case, spaces and underscores in the name do not matter.
  */
 export function unicodeProperty(name: string, inClass: boolean): CharSet | undefined {
   const words = name.split(/[\s_-]+/).filter((word) => word !== "");

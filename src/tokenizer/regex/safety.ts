@@ -5,8 +5,9 @@ import { emitSet } from "./emit.ts";
 const MOST_CHOICES = 12;
 
 /**
- * Rejects patterns that can take exponential time: repeats of a body that can match the same text in
- * several ways, such as `(a+)+` or `(a|ab|b)*`, and many consecutive choices, such as `a?a?a?a?a?`.
+ * Rejects patterns that can take exponential time: repeats of a body that can match the same text
+ * in several ways, such as `(a+)+` or `(a|ab|b)*`, and many consecutive choices, such as
+ * `a?a?a?a?a?`.
  *
  * A repeat whose body contains no choice is safe. Any other must be deterministic: in the Glushkov
  * automaton of its body (https://en.wikipedia.org/wiki/Glushkov%27s_construction_algorithm), the

@@ -183,7 +183,9 @@ export function readReplace(json: Fields): RewriteStep {
   };
 }
 
-/** Lowercases each character separately, so that a final sigma is not special, unlike JavaScript. */
+/**
+ * Lowercases each character separately, so that a final sigma is not special, unlike JavaScript.
+ */
 function lowercase(text: string): string {
   const lower = text.toLowerCase();
   if (!lower.includes("ς")) return lower;

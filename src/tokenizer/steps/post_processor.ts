@@ -18,8 +18,8 @@ export interface PairPiece {
 }
 
 /**
- * Returns a pair of texts one after the other, each with its affixes, and the second without the prefix,
- * as in RoBERTa: `<s> A </s></s> B </s>` with `isDoubled`, or `<s> A </s> B </s>`.
+ * Returns a pair of texts one after the other, each with its affixes, and the second without the
+ * prefix, as in RoBERTa: `<s> A </s></s> B </s>` with `isDoubled`, or `<s> A </s> B </s>`.
  */
 export function plainPair({ prefix, suffix }: Affixes, isDoubled = false): PairPiece[] {
   return [
@@ -45,8 +45,8 @@ interface AffixSettings {
 }
 
 /**
- * Reads the ids added around a text from the `post_processor` of tokenizer.json; `add_bos_token` and
- * `add_eos_token` of tokenizer_config.json override it.
+ * Reads the ids added around a text from the `post_processor` of tokenizer.json; `add_bos_token`
+ * and `add_eos_token` of tokenizer_config.json override it.
  *
  * @throws ForgeError `bad_model` or `unsupported`
  */

@@ -461,7 +461,9 @@ function pathOf(attribute: Value | undefined, context: FilterContext): Value[] {
   return path.split(".").map((part) => /^\d+$/.test(part) ? BigInt(part) : part);
 }
 
-/** Returns a function that follows a path of attributes; without a path, it returns its argument. */
+/**
+ * Returns a function that follows a path of attributes; without a path, it returns its argument.
+ */
 function attributeGetter(
   attribute: Value | undefined,
   context: FilterContext,

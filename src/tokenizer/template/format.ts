@@ -479,7 +479,9 @@ function divideRounded(numerator: bigint, denominator: bigint): bigint {
   return roundsUp ? quotient + 1n : quotient;
 }
 
-/** Writes a positive float with a number of digits after the point, rounded from its exact value. */
+/**
+ * Writes a positive float with a number of digits after the point, rounded from its exact value.
+ */
 function fixed(value: number, digits: number): string {
   const [numerator, denominator] = fractionOf(value);
   const scaled = divideRounded(numerator * 10n ** BigInt(digits), denominator).toString();

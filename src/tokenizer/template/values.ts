@@ -605,8 +605,8 @@ export function contains(whole: Value, part: Value, budget: TemplateBudget): boo
 }
 
 /**
- * Pays for a search of `mark` in `text`. A search reads each character about once, but more often if
- * a mark of hundreds of characters nearly matches everywhere.
+ * Pays for a search of `mark` in `text`. A search reads each character about once, but more often
+ * if a mark of hundreds of characters nearly matches everywhere.
  */
 export function payForSearch(text: string, mark: string, budget: TemplateBudget): void {
   budget.pay(text.length * PRICES.scan * (1 + mark.length / 64));
@@ -750,7 +750,8 @@ export function fromJson(value: unknown, budget: TemplateBudget): Value {
     case "bigint":
       return value;
     case "number":
-      // JSON has one type of numbers: whole ones that JavaScript writes without an exponent are ints.
+      // JSON has one type of numbers: whole ones that JavaScript writes without an exponent are
+      // ints.
       return Number.isInteger(value) && Math.abs(value) < 1e21 ? BigInt(value) : value;
     case "object":
       if (value === null) return null;

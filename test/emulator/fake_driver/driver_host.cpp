@@ -47,8 +47,8 @@ EXPORT Result fake_cuda_enqueue(Stream stream, void (*function)(void* data), voi
   });
 }
 
-// Lets other threads use the driver until they have made a condition true. Returns false after about
-// `most_ms`. For functions that run on a stream, which hold the lock.
+// Lets other threads use the driver until they have made a condition true. Returns false after
+// about `most_ms`. For functions that run on a stream, which hold the lock.
 EXPORT bool fake_cuda_wait(bool (*is_over)(void* data), void* data, int most_ms) {
   for (int waited = 0; !is_over(data); ++waited) {
     if (waited >= most_ms) return false;

@@ -1,5 +1,6 @@
-// A stand-in for NCCL: sums in stream order once all ranks have come, and ends the program for sums that
-// do not match, for communicators that are used wrongly, and for ranks that wait for others too long.
+// A stand-in for NCCL: sums in stream order once all ranks have come, and ends the program for sums
+// that do not match, for communicators that are used wrongly, and for ranks that wait for others
+// too long.
 
 #include <dlfcn.h>
 

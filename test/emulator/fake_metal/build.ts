@@ -33,7 +33,9 @@ export function fakeMetalUnavailable(): string | undefined {
   return found ? undefined : "libobjc is missing, GCC's Objective-C runtime (libobjc-12-dev)";
 }
 
-/** Compiles C++ with the default compiler, whose sanitizers are used, and Objective-C++ with Clang. */
+/**
+ * Compiles C++ with the default compiler, whose sanitizers are used, and Objective-C++ with Clang.
+ */
 function compileAll(
   paths: readonly string[],
   folder: string,

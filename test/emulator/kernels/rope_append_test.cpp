@@ -142,8 +142,8 @@ void check_random(Random& random) {
                                   random.below(k_dim / 2 + 1), random.below(2)});
 }
 
-// Rows of three sequences: one from its start across a page, one from the middle, and a single token.
-// Without x, rows are those that an earlier launch stored.
+// Rows of three sequences: one from its start across a page, one from the middle, and a single
+// token. Without x, rows are those that an earlier launch stored.
 void check_previous_rows(const KvType& type, u32 heads, u32 dim, u32 page_tokens) {
   Random random(dim);
   const u32 first = page_tokens + 1;

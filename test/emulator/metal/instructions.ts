@@ -1,13 +1,15 @@
 /**
- * Counts the operations of Metal kernels' loops without a Mac: clang compiles a kernel, translated as
- * for the check of address spaces, to LLVM's intermediate code with everything inlined.
+ * Counts the operations of Metal kernels' loops without a Mac: clang compiles a kernel, translated
+ * as for the check of address spaces, to LLVM's intermediate code with everything inlined.
  */
 import { join, resolve } from "@std/path";
 import { addressSpaceFlags, compiler, kernelFiles } from "./address_spaces.ts";
 import { translate } from "./translate.ts";
 import { ROOT } from "../../support/checkout.ts";
 
-/** Operations of one round of a kernel's longest loop, for one lane; a vector counts its elements. */
+/**
+ * Operations of one round of a kernel's longest loop, for one lane; a vector counts its elements.
+ */
 export type LoopOperations = ReadonlyMap<string, number>;
 
 const FLAGS = ["-O2", "-mllvm", "-inline-threshold=1000000", "-S", "-emit-llvm", "-o", "-"];
@@ -72,8 +74,8 @@ export async function loopOperations(
 }
 
 /**
- * Operations that Apple's GPUs perform at a quarter of the rate of others: conversions of integers and
- * shifts (P. Turner, "metal-benchmarks").
+ * Operations that Apple's GPUs perform at a quarter of the rate of others: conversions of integers
+ * and shifts (P. Turner, "metal-benchmarks").
  */
 export function quarterRate(operations: LoopOperations): number {
   return ["uitofp", "sitofp", "fptoui", "fptosi", "shl", "lshr", "ashr"]

@@ -10,9 +10,9 @@ if (unavailable) console.error(`skipping: ${unavailable}`);
 const ROWS = 4;
 
 /**
- * Formats, the weights of a row that a lane unpacks in a round of matvec, and the most operations for
- * each weight that Apple's GPUs perform slowly. At one for each weight of 4 bits, an M4 Max would
- * spend half of its time in them while it reads at its memory's full speed.
+ * Formats, the weights of a row that a lane unpacks in a round of matvec, and the most operations
+ * for each weight that Apple's GPUs perform slowly. At one for each weight of 4 bits, an M4 Max
+ * would spend half of its time in them while it reads at its memory's full speed.
  */
 const LIMITS = [
   ["F16", 4, 0],

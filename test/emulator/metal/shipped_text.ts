@@ -1,7 +1,7 @@
 /**
- * Writes the texts that the library gives to Metal's compiler, with every instance of their kernels,
- * and the list of their pipelines, so that Apple's tools can compile them on a Mac whose GPU forge
- * cannot use: `shipped_text.ts FOLDER`.
+ * Writes the texts that the library gives to Metal's compiler, with every instance of their
+ * kernels, and the list of their pipelines, so that Apple's tools can compile them on a Mac whose
+ * GPU forge cannot use: `shipped_text.ts FOLDER`.
  */
 import { basename, join, resolve } from "@std/path";
 import { list } from "../build.ts";

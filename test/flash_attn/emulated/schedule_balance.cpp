@@ -1,7 +1,7 @@
 // Balance of the forward kernels' schedule on a device, without running a kernel. Reads lines
-// `head_dim length causal capability multiprocessors l2_bytes`; 16384 tokens in all and 2048 columns
-// of heads, as in bench/flash_attn.ts. Prints one JSON object a line; `distinct` counts tiles of the
-// problem, each once.
+// `head_dim length causal capability multiprocessors l2_bytes`; 16384 tokens in all and 2048
+// columns of heads, as in bench/flash_attn.ts. Prints one JSON object a line; `distinct` counts
+// tiles of the problem, each once.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -31,8 +31,8 @@ struct Shape {
 };
 
 struct Times {
-  /// Of all tiles in the order of the schedule, in tiles of keys. A tile also takes about the time of
-  /// one tile of keys to begin and to write its results.
+  /// Of all tiles in the order of the schedule, in tiles of keys. A tile also takes about the time
+  /// of one tile of keys to begin and to write its results.
   std::vector<int> tiles;
   size_t distinct;
 };

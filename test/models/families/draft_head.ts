@@ -29,7 +29,10 @@ export function writeFolder(
   writeModelFolder(path, { "config.json": config }, data);
 }
 
-/** Returns a layer for multi-token prediction in DeepSeek-V3's layout: one of the shapes of the last. */
+/**
+ * Returns a layer for multi-token prediction in DeepSeek-V3's layout: one of the shapes of the
+ * last.
+ */
 export function draftLayer(
   model: readonly FloatTensor[],
   { num_hidden_layers, hidden_size }: JsonObject,

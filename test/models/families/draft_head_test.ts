@@ -1,7 +1,7 @@
 /**
- * Compares the head for multi-token prediction with its published description: the input of its layer
- * is computed here, and the layer by a model of one layer of the same family, which other tests compare
- * with transformers.
+ * Compares the head for multi-token prediction with its published description: the input of its
+ * layer is computed here, and the layer by a model of one layer of the same family, which other
+ * tests compare with transformers.
  */
 import { assert, assertEquals } from "@std/assert";
 import { openBackend } from "../../../src/engine/load/open_backend.ts";
@@ -21,7 +21,10 @@ import {
   publishedTensors,
 } from "./generated.ts";
 
-/** Names around the layer: of the norms of embedding and hidden state, the projection, the last norm. */
+/**
+ * Names around the layer: of the norms of embedding and hidden state, the projection, the last
+ * norm.
+ */
 interface Names {
   readonly frame: string;
   readonly layer: string;

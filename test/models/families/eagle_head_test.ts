@@ -1,4 +1,6 @@
-/** Compares EAGLE-3 heads with a plain computation of their description, and of the model's layers. */
+/**
+ * Compares EAGLE-3 heads with a plain computation of their description, and of the model's layers.
+ */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import type { JsonObject } from "../../../src/formats/json.ts";
 import { ForgeError, type GenerateOptions, load } from "../../../src/mod.ts";

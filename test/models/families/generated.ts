@@ -82,7 +82,10 @@ export function publishedTensors(name: string): FloatTensor[] {
   return filledTensors(published.models[name]!.tensors);
 }
 
-/** Returns tensors with generated numbers. @param shapes shapes by name; `{0,1}` stands for either number */
+/**
+ * Returns tensors with generated numbers. @param shapes shapes by name; `{0,1}` stands for either
+ * number
+ */
 export function filledTensors(shapes: Readonly<Record<string, readonly number[]>>): FloatTensor[] {
   return Object.entries(shapes)
     .flatMap(([pattern, shape]) => unfolded(pattern).map((name) => filled(name, shape)));

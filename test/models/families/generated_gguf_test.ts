@@ -526,7 +526,9 @@ function asGraniteHybrid(tensor: FloatTensor, groups: number): FloatTensor[] {
   return asMamba2(tensor, groups);
 }
 
-/** Multiplies the weights of Falcon-H1 by the factors of `published.json`, as the converter does. */
+/**
+ * Multiplies the weights of Falcon-H1 by the factors of `published.json`, as the converter does.
+ */
 function asFalconH1(tensor: FloatTensor): FloatTensor[] {
   const { name, values } = tensor;
   const ofRow = (row: number) =>

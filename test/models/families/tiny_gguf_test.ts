@@ -82,8 +82,8 @@ const TILED = [0, 2, 1, 3];
 
 /**
  * Converts gated delta nets as llama.cpp's converter does: value heads of one key head are as many
- * positions apart as there are key heads, decay rates are stored as `-exp(A_log)`, and norms include
- * the 1 that RMSNorm adds.
+ * positions apart as there are key heads, decay rates are stored as `-exp(A_log)`, and norms
+ * include the 1 that RMSNorm adds.
  */
 function convertDeltaNet({ name, shape, values }: FloatTensor): readonly FloatTensor[] {
   const part = /linear_attn\.(\w+)/.exec(name)?.[1] ?? "";

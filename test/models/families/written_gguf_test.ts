@@ -1,4 +1,7 @@
-/** Folders written as GGUF files: the logits of the folder, and the tensors and settings of llama.cpp's converter. */
+/**
+ * Folders written as GGUF files: the logits of the folder, and the tensors and settings of
+ * llama.cpp's converter.
+ */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path";
 import { ForgeError } from "../../../src/errors.ts";

@@ -308,8 +308,8 @@ function writeLlama(path: string, { settings, pack }: Format, isPacked: boolean,
 const EXACT = 1e-5;
 
 /**
- * Tolerance for CUDA, which rounds activations and unpacked weights to F16 or BF16, but not weights in
- * F32. A factor of 11 bits has an error of up to 2^-11; those of a model's products add up.
+ * Tolerance for CUDA, which rounds activations and unpacked weights to F16 or BF16, but not weights
+ * in F32. A factor of 11 bits has an error of up to 2^-11; those of a model's products add up.
  */
 const ROUNDED_FACTORS = 4e-3;
 
@@ -461,7 +461,9 @@ function expertCodes(name: string, cols: number, rows: number) {
   return { codes, scales, values: Float32Array.from(codes, (code, i) => e4m3(code) * scaleAt(i)) };
 }
 
-/** Transposes rows `first` to `last` of one expert, whose codes are `[cols, rows]`, to row-major. */
+/**
+ * Transposes rows `first` to `last` of one expert, whose codes are `[cols, rows]`, to row-major.
+ */
 function expertRows(
   codes: Uint8Array,
   [cols, rows]: readonly [number, number],

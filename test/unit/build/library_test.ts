@@ -43,7 +43,9 @@ async function assertExportsHeader(path: string, header: string): Promise<void> 
   assertEquals(await definedSymbols(path), functions.sort());
 }
 
-/** Asserts that an ELF library runs with the oldest supported glibc: csrc/common/glibc_floor.cpp. */
+/**
+ * Asserts that an ELF library runs with the oldest supported glibc: csrc/common/glibc_floor.cpp.
+ */
 async function assertOldGlibc(path: string): Promise<void> {
   const versions = (await run("readelf", ["--wide", "--version-info", path]))
     .match(/(?<=Name: GLIBC_2\.)\d+/g) ?? [];

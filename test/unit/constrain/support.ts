@@ -6,7 +6,9 @@ import type { Random } from "../../support/random.ts";
 
 const encoder = new TextEncoder();
 
-/** Ids below 256 are bytes; then some words and parts of characters, an end token, a control token. */
+/**
+ * Ids below 256 are bytes; then some words and parts of characters, an end token, a control token.
+ */
 const WORDS: readonly Uint8Array[] = [
   ...['"', '":', '", "', "{", "}", '{"', "true", "null", "12", " ", ", ", "ab", "é", "日本", '"}'],
 ].map((word) => encoder.encode(word)).concat([

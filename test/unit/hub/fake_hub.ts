@@ -1,6 +1,8 @@
 import { createHash } from "node:crypto";
 
-/** A local hub that serves one repository, as Hugging Face or ModelScope, and records its requests. */
+/**
+ * A local hub that serves one repository, as Hugging Face or ModelScope, and records its requests.
+ */
 export class FakeHub implements AsyncDisposable {
   readonly endpoint: string;
   readonly requests: {

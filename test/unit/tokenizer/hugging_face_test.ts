@@ -98,7 +98,8 @@ Deno.test("unigram and WordPiece models of GGUF files give the ids of their toke
     if (!["T5", "BERT uncased", "BERT cased"].includes(name)) continue;
     const tokenizer = tokenizerFromGguf(converted(json), "x.gguf");
     for (const [text, ids] of encoded) {
-      // GGUF files have no flags of added tokens, no limit of a word, and only the spaces of the map.
+      // GGUF files have no flags of added tokens, no limit of a word, and only the spaces of the
+      // map.
       if (/ab|Fox|\S{13}|[\u0085\u2003]/u.test(text)) continue;
       assertEquals([...tokenizer.encode(text)], ids, `${name}: ${JSON.stringify(text)}`);
       compared++;

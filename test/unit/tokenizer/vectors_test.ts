@@ -47,7 +47,8 @@ for (const model of MODELS) {
       const { tokenizer } = load(model);
       const next = random(7);
       for (let i = 0; i < 200; i++) {
-        // Falcon's vocabulary lacks some control characters, and SentencePiece decodes "▁" as a space.
+        // Falcon's vocabulary lacks some control characters, and SentencePiece decodes "▁" as a
+        // space.
         const text = randomText(next, 60).replace(/[\p{Cc}▁]/gu, "\n").normalize();
         const ids = tokenizer.encode(text, { addSpecial: false, parseSpecial: false });
         assertEquals(tokenizer.decode(ids), text);

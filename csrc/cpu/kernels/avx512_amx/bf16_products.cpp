@@ -2,8 +2,8 @@
 // read faster than memory delivers them. A lane of a tile of sums adds the even and the odd ones of
 // 32 columns, then both to what it has.
 
-// Only on Linux, the one system that is asked for tiles (host/cpu_features.cpp): GCC's intrinsics do
-// not assemble on Windows, where a long is too short for a stride.
+// Only on Linux, the one system that is asked for tiles (host/cpu_features.cpp): GCC's intrinsics
+// do not assemble on Windows, where a long is too short for a stride.
 #if defined(__linux__)
 
 #include "../amx_tiles.h"

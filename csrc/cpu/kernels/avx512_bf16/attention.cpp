@@ -1,6 +1,6 @@
-// Attention over a cache of BF16 with AVX512-BF16: queries and the weights of the softmax are rounded
-// to BF16, as PyTorch computes such models, and two dimensions of a score or two positions of an
-// output are added at once. 1.6 to 1.7 times as fast as with floats (bench/results).
+// Attention over a cache of BF16 with AVX512-BF16: queries and the weights of the softmax are
+// rounded to BF16, as PyTorch computes such models, and two dimensions of a score or two positions
+// of an output are added at once. 1.6 to 1.7 times as fast as with floats (bench/results).
 //
 // Any number of rows is computed this way, so that the bits of a token do not depend on its batch.
 // Pairs of positions are those of the sequence. Where a row attends to one position of a pair, the

@@ -54,8 +54,8 @@ void with_split(const DecodeTile& tile, u32 tokens, u32 rows, const Run& run) {
 }
 // As in "decode_gemm<FormatQ8_0, f16, 1>".
 std::string decode_instance(const char* kernel, const DeviceWeight& w, const DecodeTile& tile);
-// Launches a product of decoded tokens, whose columns op.split blocks share, and convert_rows before
-// it for more than one.
+// Launches a product of decoded tokens, whose columns op.split blocks share, and convert_rows
+// before it for more than one.
 void launch_decode_gemm(const Matvec& op, const RowSet& set, const InputNorm& norm = {});
 
 // Groups the experts of the tokens of a set; ignores op's n_tokens.

@@ -14,8 +14,8 @@ struct Series {
   Buffer<i32> history;
 };
 
-// The series after its upload: piece s holds 100 (s + 1) + i in word i, but for the number of outputs
-// and the end of each output's history.
+// The series after its upload: piece s holds 100 (s + 1) + i in word i, but for the number of
+// outputs and the end of each output's history.
 Series start() {
   const u32 header = sizeof(cuda_args::SeriesControl) / 4, words = kPieceBytes / 4;
   const u32 pieces = (header + 1 + 3) / 4 * 4;

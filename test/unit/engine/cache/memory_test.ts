@@ -93,8 +93,8 @@ Deno.test("caches have whole pages, and values stored in keys take no memory", (
 });
 
 /**
- * A fake GPU that rejects a step if caches and activations exceed its free memory. The error names the
- * context that would fit.
+ * A fake GPU that rejects a step if caches and activations exceed its free memory. The error names
+ * the context that would fit.
  */
 class TightGpu extends FakeBackend {
   override readonly kind = "cuda" as unknown as "reference";

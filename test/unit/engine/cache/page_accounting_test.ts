@@ -1,7 +1,7 @@
 /**
- * Tests the KV cache under random use: sequences start, grow, share prefixes, pause, are preempted, stop
- * or fail, and pages are evicted. The fake runner checks at every step that no page leaks, is freed twice
- * or is written while shared, and that each sequence reads its own numbers.
+ * Tests the KV cache under random use: sequences start, grow, share prefixes, pause, are preempted,
+ * stop or fail, and pages are evicted. The fake runner checks at every step that no page leaks, is
+ * freed twice or is written while shared, and that each sequence reads its own numbers.
  */
 import { assert, assertEquals } from "@std/assert";
 import { Generation } from "../../../../src/engine/generation/generation.ts";

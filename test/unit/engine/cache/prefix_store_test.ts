@@ -53,7 +53,8 @@ Deno.test("a later process finds the prompts of an earlier one, and gives the sa
   for (const answer of [first, later]) {
     assertEquals([answer.tokenIds, answer.logprobs], [plain.tokenIds, plain.logprobs]);
   }
-  // A conversation that goes on replaces its beginning; another prompt that shares pages reuses them.
+  // A conversation that goes on replaces its beginning; another prompt that shares pages reuses
+  // them.
   const longer = Int32Array.from([...PROMPT, ...first.tokenIds, ...PROMPT.subarray(0, 60)]);
   const before = stored.names();
   await stored.with(async (model) => {

@@ -49,7 +49,9 @@ Deno.test("a signal after the end changes nothing", async () => {
   });
 });
 
-/** Context length whose cache one sequence fills, so that the next sequence fails if a page leaks. */
+/**
+ * Context length whose cache one sequence fills, so that the next sequence fails if a page leaks.
+ */
 const CONTEXT = 1100;
 
 async function withLongModel(fn: (model: Model, prompt: Int32Array) => Promise<void>) {

@@ -102,7 +102,8 @@ Deno.test("completions of one prompt differ, are repeatable and compute the prom
     const options: GenerateOptions = { temperature: 1, topK: 0, maxTokens: 12, seed: 5 };
     const many = await model.completeMany(prompt, 6, options);
     assertEquals(new Set(many.map(({ tokenIds }) => String(tokenIds))).size, 6);
-    // The first completion computes the prompt. The others copy its last page and compute its last token.
+    // The first completion computes the prompt. The others copy its last page and compute its last
+    // token.
     const cached = many.map(({ cachedPromptTokens }) => cachedPromptTokens);
     assertEquals(cached, [0, 99, 99, 99, 99, 99]);
     const tokens = many.map(({ tokenIds }) => tokenIds);

@@ -1,7 +1,7 @@
 /**
- * Tests that tokens do not depend on other sequences. Random mixes of requests join, leave, pause, are
- * stopped or preempted, and share prefixes, on schedulers of many sizes. Each request must give the
- * tokens of a plain loop of single steps.
+ * Tests that tokens do not depend on other sequences. Random mixes of requests join, leave, pause,
+ * are stopped or preempted, and share prefixes, on schedulers of many sizes. Each request must give
+ * the tokens of a plain loop of single steps.
  */
 import { assert, assertEquals } from "@std/assert";
 import { Generation } from "../../../../src/engine/generation/generation.ts";

@@ -1,7 +1,7 @@
 /**
  * Tests that draft tokens leave the distribution of sampled texts unchanged: the frequencies of
- * all texts of three tokens, over many seeds, against their probabilities by the model's logits. The
- * seeds are fixed, so that the test does not fail by chance.
+ * all texts of three tokens, over many seeds, against their probabilities by the model's logits.
+ * The seeds are fixed, so that the test does not fail by chance.
  */
 import { assert, assertEquals } from "@std/assert";
 import { load, type Model } from "../../../../src/mod.ts";
@@ -19,7 +19,9 @@ const SAMPLING = {
 };
 const PROMPT = Int32Array.from([0, 40, 41]);
 
-/** Critical value of chi-square with 26 degrees of freedom, exceeded with a probability of 0.001. */
+/**
+ * Critical value of chi-square with 26 degrees of freedom, exceeded with a probability of 0.001.
+ */
 const CRITICAL = 54.05;
 
 /** Returns the probabilities of the tokens that may follow a text, at a temperature. */

@@ -18,8 +18,8 @@ import { TempFolder } from "../../../support/temp_folder.ts";
 import { writeRandomLlama } from "../../../support/tiny_llama.ts";
 
 /**
- * Tests draft models: any model of the same vocabulary, good or bad, leaves every token unchanged. A copy
- * of the model itself is nearly always accepted, since it draws the same random numbers.
+ * Tests draft models: any model of the same vocabulary, good or bad, leaves every token unchanged.
+ * A copy of the model itself is nearly always accepted, since it draws the same random numbers.
  */
 
 const UNSURE = { propose: () => ({ tokens: [], odds: [] }) };

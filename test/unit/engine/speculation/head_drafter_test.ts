@@ -1,5 +1,6 @@
 /**
- * Tests the head for multi-token prediction as a drafter: good or bad, it leaves every token unchanged.
+ * Tests the head for multi-token prediction as a drafter: good or bad, it leaves every token
+ * unchanged.
  */
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";

@@ -86,8 +86,8 @@ Deno.test("odds follow the outcome of proposed tokens, computed or not", () => {
     if (i >= 200) sum += odds;
     first(ofCycle, cycle);
   }
-  // Checks an average, because the first match of a new length still has high odds. The mean of a hundred
-  // is 0.10, with a deviation of 0.02.
+  // Checks an average, because the first match of a new length still has high odds. The mean of a
+  // hundred is 0.10, with a deviation of 0.02.
   assert(sum / 100 < 0.3, `${sum / 100} for noise`);
   const odds = ofCycle.propose(cycle, 8, 0).odds;
   assert(odds[0]! > 0.95 && odds[7]! > 0.7, `${odds} for a cycle`);

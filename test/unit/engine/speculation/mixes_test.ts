@@ -1,6 +1,6 @@
 /**
- * Tests that draft tokens change no token. Random mixes of requests, as in `../mixes_test.ts`, with any
- * acceptance rate from 0 to 1, must give the tokens of a plain loop.
+ * Tests that draft tokens change no token. Random mixes of requests, as in `../mixes_test.ts`, with
+ * any acceptance rate from 0 to 1, must give the tokens of a plain loop.
  */
 import { assert, assertEquals } from "@std/assert";
 import {

@@ -1,6 +1,6 @@
 /**
- * Tests that the public API gives the same tokens, log-probabilities and ends with and without draft
- * tokens, for requests with constraints, stop strings and sampling options.
+ * Tests that the public API gives the same tokens, log-probabilities and ends with and without
+ * draft tokens, for requests with constraints, stop strings and sampling options.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { ForgeError } from "../../../../src/errors.ts";
