@@ -122,7 +122,7 @@ bool PlanBuilder::emit_norm_with_product(const RmsNormOp& op) {
   if (!product || product->x != op.out || op.residual != 0) return false;
   if (op.weight->cols != cols(op.x)) return false;
   // No other reader of the norm.
-  if (product->residual == op.out || !program_.is_read_once(op.out)) return false;
+  if (!program_.is_read_once(op.out)) return false;
   // The result is planned to live after the norm's input, so it may have the same memory.
   if (!are_apart(program_, values_, product->out, op.x)) return false;
   const auto is_rounded = [](const DevicePart& part) { return part.type != WeightType::F32; };

@@ -28,7 +28,7 @@ bool PlanBuilder::emit_norm_with_product(const RmsNormOp& op) {
   const uint64_t threadgroups = divide_up(weight.rows, kMatvecSimdgroups * kMatvecRows);
   if (threadgroups * weight.cols * sizeof(float) > kMostNormBytes) return false;
   // No other reader of the norm.
-  if (product->residual == op.out || !program_.is_read_once(op.out)) return false;
+  if (!program_.is_read_once(op.out)) return false;
   // Both results are planned to live after the norm's input, so they may share its memory.
   const auto is_apart = [&](ValueId out) { return are_apart(program_, values_, out, op.x); };
   if (!is_apart(product->out) || !is_apart(op.out)) return false;
@@ -116,14 +116,14 @@ void PlanBuilder::emit_matvec(const Product& p, Place x, const RmsNormOp* norm,
   const Grid grid{shape.row_groups, divide_up(group.max_rows, shape.tokens)};
   if (norm) {
     launch("rms_norm_matvec", tokens_instance("rms_norm_matvec", format, shape.tokens), grid, {256},
-           {p.out, x, floats_of(norm->weight), p.weights[0], p.weights[1], p.weights[2], group.set.count, group.set.list, p.bias,
-            p.residual},
+           {p.out, x, floats_of(norm->weight), p.weights[0], p.weights[1], p.weights[2],
+            group.set.count, group.set.list, p.bias, p.residual},
            RmsNormMatvecArgs{.product = args, .eps = norm->eps, .offset = norm->weight_offset});
     return;
   }
   launch("matvec", tokens_instance("matvec", format, shape.tokens), grid, {256},
-         {p.out, x, p.weights[0], p.weights[1], p.weights[2], group.set.count, group.set.list, p.bias, p.residual,
-          memory_.codebooks},
+         {p.out, x, p.weights[0], p.weights[1], p.weights[2], group.set.count, group.set.list,
+          p.bias, p.residual, memory_.codebooks},
          args);
 }
 
@@ -132,8 +132,8 @@ void PlanBuilder::emit_gemm(const Product& p, Place x, const RowGroup& group) {
   args.has_row_list = group.kind != RowKind::all;
   const Grid grid{divide_up(group.max_rows, kGemmTokens), divide_up(p.args.rows, kGemmRows)};
   launch("gemm", "gemm<" + weight_format(p.type).name + ">", grid, {128},
-         {p.out, x, p.weights[0], p.weights[1], p.weights[2], group.set.count, group.set.list, p.bias, p.residual,
-          memory_.codebooks},
+         {p.out, x, p.weights[0], p.weights[1], p.weights[2], group.set.count, group.set.list,
+          p.bias, p.residual, memory_.codebooks},
          args);
 }
 

@@ -235,5 +235,11 @@ export const CUDA_HOST: readonly Mutant[] = [
       "runs.back().sequence == sequence && end_of(runs.back()) == position",
       "runs.back().sequence == sequence",
     ],
+    [
+      "keys-after-a-short-run",
+      "gpu/step_work.cpp",
+      "return std::max(position + 1, policy.sees_ahead ? tile.n_keys : 0);",
+      "return std::max(position + 1, 0u);",
+    ],
   ),
 ];

@@ -227,4 +227,13 @@ export const FLASH_ATTN: readonly Mutant[] = [
       "",
     ],
   ),
+  ...group(
+    "every schedule",
+    [
+      "heads-of-the-last-section",
+      "host/forward_plan.cpp",
+      "schedule.last_heads = divisor(heads - last_section * section_heads);",
+      "schedule.last_heads = divisor(section_heads);",
+    ],
+  ),
 ];

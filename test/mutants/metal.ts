@@ -221,4 +221,13 @@ export const METAL: readonly Mutant[] = [
       "",
     ],
   ),
+  ...group(
+    on("gated_products", "concatenated_weights"),
+    [
+      "third-row-of-two-pieces",
+      "csrc/metal/plan_products.cpp",
+      "      if (last->pieces == 2) last->args.third_row = last->args.rows;\n",
+      "",
+    ],
+  ),
 ];

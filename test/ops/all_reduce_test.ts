@@ -1,5 +1,5 @@
 /** Tests the sum over devices that divide a model, on parts of a processor. */
-import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { NativeBackend } from "../../ffi/native_backend.ts";
 import type { Step, Value } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
@@ -111,5 +111,3 @@ deviceTest("groups of one device, or of the same device twice, are refused", (de
   assertThrows(() => NativeBackend.join([device]), ForgeError, "1 devices; valid is 2 to 64");
   assertThrows(() => NativeBackend.join([device, device]), ForgeError, "is given twice");
 });
-
-Deno.test("there are processors to divide", () => assert(processors.length > 0));

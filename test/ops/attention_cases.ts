@@ -54,6 +54,8 @@ export interface Outline {
   readonly causal?: false;
   /** The positions that each sequence shows without causality. @default all */
   readonly keys?: readonly number[];
+  /** True if the tokens of a run are in a random order. @default a random choice */
+  readonly shuffled?: true;
   /** A mask that hides half of the positions, and all of them of some tokens. */
   readonly mask?: "bits" | "numbers" | "bits of heads" | "numbers of heads";
 }
@@ -225,6 +227,15 @@ export const freeOutlines: readonly Outline[] = ([
     group: 2,
     pageTokens: 8,
   },
+  // Runs of a token or two that see later positions.
+  {
+    sequences: [[0, 9], [3, 5]],
+    shuffled: true,
+    headDim: 64,
+    nKvHeads: 2,
+    group: 2,
+    pageTokens: 7,
+  },
 ] satisfies Outline[]).map((outline) => ({ ...outline, causal: false }));
 
 export const maskedOutlines: readonly Outline[] = [
@@ -361,6 +372,6 @@ export function attentionCase(
     keyLengths: outline.keys ?? lengths,
     attentionMask: outline.mask &&
       randomMask(random, outline.mask, now.length, nHeads, Math.max(...lengths)),
-    runs: random.chance(0.5) ? ordered : shuffledRuns(random, ordered),
+    runs: outline.shuffled ?? random.chance(0.5) ? shuffledRuns(random, ordered) : ordered,
   };
 }

@@ -94,11 +94,17 @@ for (const vector of [...matrices, ...asFloats]) {
     const expected = { rows, cols, data: valuesInOrder(vector) };
     assertClose({ rows, cols, data }, expected, { absolute: 0, relative: 0 }, "numbers");
 
-    // Columns, as one of several devices takes them.
-    const columns = [32, 32] as const;
-    const part = device.mapWeight([{ tensor, firstRow: 2, nRows: 5, columns }], 32);
-    const own = new Float32Array(device.readWeight(part, 0, 5));
-    assertEquals(own, own.map((_, i) => expected.data[(2 + (i >> 5)) * cols + 32 + i % 32]!));
+    // Columns, as one of several devices takes them, in whole blocks.
+    const width = vector.type === "FP4" ? 64 : 32, from = cols - width;
+    const columns = [from, width] as const;
+    const part = device.mapWeight([{ tensor, firstRow: 2, nRows: 5, columns }], width);
+    const own = { rows: 5, cols: width, data: new Float32Array(device.readWeight(part, 0, 5)) };
+    const divided = matrixOfRows(
+      5,
+      width,
+      (row) => rowOf(expected, 2 + row).subarray(from, from + width),
+    );
+    assertClose(own, divided, { absolute: 0, relative: 0 }, "columns");
 
     // Rows from the middle, after others, as products read them.
     const tall = device.mapWeight([{ tensor, firstRow: 3, nRows: 9 }, { tensor }], cols);

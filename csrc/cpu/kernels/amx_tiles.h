@@ -87,7 +87,8 @@ class TokenTile {
 
   // sums[t][16 p + row] += the product of row `row` of panel p with token t, or = if `begins`. Not
   // inlined: one copy serves all types with the same unpacked form.
-  __attribute__((noinline)) void multiply(const Panel* panels, bool begins, float* sums, uint32_t sums_stride) const {
+  __attribute__((noinline)) void multiply(const Panel* panels, bool begins, float* sums,
+                                          uint32_t sums_stride) const {
     constexpr int kTogether = 4 / kHalves;
     uint64_t at = 0;
     for (; at + kTogether <= length_; at += kTogether) {
