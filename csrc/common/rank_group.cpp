@@ -25,7 +25,9 @@ void RankGroup::meet(const StopFlag* stop) {
   }
   const auto is_over = [&] { return n_meetings_ != meeting; };
   if (!stop) return arrival_.wait(lock, is_over);
-  while (!arrival_.wait_for(lock, kStopInterval, is_over)) {
+  // By the system's clock: a wait by the steady one needs glibc 2.30.
+  const auto next_look = [] { return std::chrono::system_clock::now() + kStopInterval; };
+  while (!arrival_.wait_until(lock, next_look(), is_over)) {
     if (!stop->raised()) continue;
     --n_arrived_;
     stop->check();

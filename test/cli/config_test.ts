@@ -43,7 +43,7 @@ Deno.test("config: devices of replicas are a key, and other devices on the comma
     const args = ["embed", "several", "Once", "--dimensions", "2"];
     const { code, stderr } = await withConfig(config, args);
     assertEquals(code, 2);
-    assertStringIncludes(stderr, 'devices are "cpu", "reference"; valid for replicas are');
+    assertStringIncludes(stderr, 'devices are "cpu", "reference"; valid are');
     assertEquals((await withConfig(config, [...args, "--device", "cpu"])).stderr, "");
   }
 });
