@@ -53,8 +53,9 @@ async function writeAll(bytes: Uint8Array): Promise<void> {
 async function check(name: string, args: readonly string[]): Promise<Counts> {
   console.log(`\n== ${name}`);
   const succeeded = await runDeno(args);
-  if (!succeeded) console.log(`${name} failed`);
-  return { passed: succeeded ? 1 : 0, failed: succeeded ? 0 : 1, skipped: 0 };
+  return succeeded
+    ? { passed: 1, failed: 0, skipped: 0 }
+    : { passed: 0, failed: 1, skipped: 0, failures: [`${name} failed`] };
 }
 
 async function runTests(args: readonly string[], options: RunDenoOptions = {}): Promise<Counts> {
@@ -79,7 +80,7 @@ async function runTests(args: readonly string[], options: RunDenoOptions = {}): 
 }
 
 /** Folders whose tests take minutes, longest first, so that short folders fill the end. */
-const LONGEST: readonly string[] = ["cuda", "emulator", "metal", "ops", "unit"];
+const LONGEST: readonly string[] = ["cuda", "emulator", "metal", "ops", "windows", "unit"];
 
 /**
  * Runs all tests, one process per folder and one folder per processor at a time. The files of a
@@ -209,6 +210,7 @@ async function main([mode, ...args]: readonly string[]): Promise<void> {
       await (args.length > 0 ? runTests(args) : runAllTests([])),
     )
     : await runAll();
+  if (counts.failures?.length) console.log(["", "Failed:", ...counts.failures].join("\n"));
   console.log(`\n${summaryLine(counts)}`);
   Deno.exit(counts.failed > 0 ? 1 : 0);
 }

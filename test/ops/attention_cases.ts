@@ -227,14 +227,14 @@ export const freeOutlines: readonly Outline[] = ([
     group: 2,
     pageTokens: 8,
   },
-  // Runs of a token or two that see later positions.
+  // Runs of a token or two that see later positions, in more splits than they have before them.
   {
-    sequences: [[0, 9], [3, 5]],
+    sequences: [[0, 270], [3, 5]],
     shuffled: true,
     headDim: 64,
-    nKvHeads: 2,
-    group: 2,
-    pageTokens: 7,
+    nKvHeads: 1,
+    group: 1,
+    pageTokens: 50,
   },
 ] satisfies Outline[]).map((outline) => ({ ...outline, causal: false }));
 

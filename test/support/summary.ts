@@ -5,6 +5,8 @@ export interface Counts {
   readonly passed: number;
   readonly failed: number;
   readonly skipped: number;
+  /** A line for each failed check that has a name: the name and the first line of its message. */
+  readonly failures?: readonly string[];
 }
 
 /** The sum of counts. */
@@ -13,6 +15,7 @@ export function addCounts(...all: readonly Counts[]): Counts {
     passed: sum.passed + counts.passed,
     failed: sum.failed + counts.failed,
     skipped: sum.skipped + counts.skipped,
+    failures: [...sum.failures ?? [], ...counts.failures ?? []],
   }), { passed: 0, failed: 0, skipped: 0 });
 }
 
@@ -25,7 +28,23 @@ export function countTestCases(report: string): Counts {
   const all = count(/<testcase\s/g);
   const failed = count(/<(?:failure|error)[\s>]/g);
   const skipped = count(/<skipped[\s/>]/g);
-  return { passed: all - failed - skipped, failed, skipped };
+  return { passed: all - failed - skipped, failed, skipped, failures: failuresOf(report) };
+}
+
+/** The failed cases of a JUnit report, a line each. */
+function failuresOf(report: string): string[] {
+  const pattern = /<testcase name="([^"]*)"[^>]*>\s*<(?:failure|error) message="([^"]*)"/g;
+  return Array.from(report.matchAll(pattern), ([, name = "", message = ""]) => {
+    const [line = ""] = message.split(/\n|&#10;/);
+    return unescapeXml(`${name}: ${line}`);
+  });
+}
+
+const ENTITIES: Readonly<Record<string, string>> = { lt: "<", gt: ">", quot: '"', apos: "'" };
+
+function unescapeXml(text: string): string {
+  return text.replace(/&(lt|gt|quot|apos);/g, (_, name: string) => ENTITIES[name] ?? "")
+    .replaceAll("&amp;", "&");
 }
 
 /**

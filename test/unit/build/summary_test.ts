@@ -20,16 +20,23 @@ const report = `<?xml version="1.0" encoding="UTF-8"?>
 </testsuites>`;
 
 Deno.test("countTestCases: by outcome, whatever the messages say", () => {
-  assertEquals(countTestCases(report), { passed: 2, failed: 2, skipped: 1 });
+  assertEquals(countTestCases(report), {
+    passed: 2,
+    failed: 2,
+    skipped: 1,
+    failures: ["fails: <skipped/>", "breaks: x"],
+  });
 });
 
 Deno.test("testCounts: a failure outside of the report is counted", () => {
   const passing = '<testcase name="a" ></testcase>';
-  assertEquals(testCounts(passing, true), { passed: 1, failed: 0, skipped: 0 });
-  assertEquals(testCounts(passing, false), { passed: 1, failed: 1, skipped: 0 });
-  assertEquals(testCounts(undefined, false), { passed: 0, failed: 1, skipped: 0 });
-  assertEquals(testCounts(undefined, true), { passed: 0, failed: 1, skipped: 0 });
-  assertEquals(testCounts(report, false), { passed: 2, failed: 2, skipped: 1 });
+  const summary = (report: string | undefined, succeeded: boolean) =>
+    summaryLine(testCounts(report, succeeded));
+  assertEquals(summary(passing, true), "1 passed, 0 failed");
+  assertEquals(summary(passing, false), "1 passed, 1 failed");
+  assertEquals(summary(undefined, false), "0 passed, 1 failed");
+  assertEquals(summary(undefined, true), "0 passed, 1 failed");
+  assertEquals(summary(report, false), "2 passed, 2 failed, 1 skipped");
 });
 
 Deno.test("summaryLine: names skipped tests only where there are any", () => {
