@@ -115,7 +115,8 @@ const ROWS = 256, COLS = 4096;
 const KERNELS = deviceSources().map(({ name }) => name)
   .filter((name) => /embed|convert|pack|quantize|matvec|gemm|product|epilogue/.test(name))
   .filter((name) => !/^(gated|grouped)_/.test(name));
-const INSTANCES = /^(embed|convert|repack|quantize)|Format(BF16|Q8_0|Q4_0|Q4_K)\b/;
+const INSTANCES =
+  /^(embed<FormatF32|convert|repack)|^(gemm|decode_gemm|dequantize)<Format(BF16|Q8_0|Q4_0|Q4_K),/;
 
 const ignore = emulatedGpuUnavailable() !== undefined;
 

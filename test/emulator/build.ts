@@ -3,7 +3,7 @@
  * the program that tests them. Objects are kept in `build/emulator`, named by a hash of all inputs,
  * so that only changed sources are compiled again.
  */
-import { basename, join, resolve } from "@std/path";
+import { basename, dirname, join, resolve } from "@std/path";
 import { ROOT } from "../support/checkout.ts";
 import { makeOnce, writeWhole } from "../support/make_once.ts";
 
@@ -165,24 +165,39 @@ export function emulatorUnavailable(): string | undefined {
 }
 
 /**
+ * Compiles the emulator's scheduler and registries; returns their objects. They are not under test,
+ * so no mode instruments them.
+ *
+ * @param flags additional flags of the compiler
+ */
+export async function buildRuntime(flags: readonly string[] = []): Promise<string[]> {
+  const folder = join(ROOT, "build", "emulator", "runtime");
+  await Deno.mkdir(folder, { recursive: true });
+  const headers = text(list("test/emulator", ".h"));
+  return await inParallel(
+    list("test/emulator", ".cpp"),
+    (path) => compile({ path, flags: [...testFlags, ...flags] }, folder, headers),
+  );
+}
+
+/**
  * Builds the program that tests the kernels in `library`: the tests of `test/emulator/kernels` and
- * of its folder `device`, which also defines the launches.
+ * of its folder `device`, which also defines the launches. The loops that kernels are compared with
+ * are not under test, so only the kernels are instrumented.
  */
 export async function buildTests(
   device: "cuda" | "metal",
   mode: EmulatorMode,
   library: string,
 ): Promise<string> {
-  const folder = join(ROOT, "build", "emulator", mode);
-  const sources = [
-    ...list(testFolder, ".cpp"),
-    ...list(join(testFolder, device), ".cpp").filter((path) => !path.endsWith("cuda_device.cpp")),
-    ...list("csrc/common/quant", ".cpp"),
-  ];
+  const folder = join(ROOT, "build", "emulator", "tests");
+  await Deno.mkdir(folder, { recursive: true });
+  const shared = [...list(testFolder, ".cpp"), ...list("csrc/common/quant", ".cpp")];
+  const own = list(join(testFolder, device), ".cpp")
+    .filter((path) => !path.endsWith("cuda_device.cpp"));
   const headers = text([
     ...list("test/emulator", ".h"),
     ...list(testFolder, ".h"),
-    ...list(join(testFolder, device), ".h"),
     ...list("csrc/common", ".h"),
     ...list("csrc/common/quant", ".h"),
     "csrc/forge.h",
@@ -192,11 +207,15 @@ export async function buildTests(
     "csrc/gpu/rounding.h",
     "kernels/metal/arguments.h",
   ]);
-  const flags = [...modeFlags[mode], ...testFlags];
-  const objects = await inParallel(sources, (path) => compile({ path, flags }, folder, headers));
+  const ownHeaders = [...headers, ...text(list(join(testFolder, device), ".h"))];
+  const objects = await inParallel(
+    [...shared, ...own],
+    (path) =>
+      compile({ path, flags: testFlags }, folder, own.includes(path) ? ownHeaders : headers),
+  );
   return await link(
     join(folder, `${device}_kernel_tests.*`),
-    [...modeFlags[mode], `-Wl,-rpath,${folder}`],
+    [...modeFlags[mode], `-Wl,-rpath,${dirname(library)}`],
     [...objects, library],
   );
 }
@@ -218,9 +237,6 @@ export async function buildKernels(options: EmulatorOptions = {}): Promise<strin
   const own = text(list("test/emulator", ".h"));
   const numbers = text(["csrc/common/float16.h"]);
 
-  // The scheduler is not under test, so it is never instrumented.
-  const runtimeFlags = mode === "traced" ? [...testFlags, "-DFORGE_TRACED"] : testFlags;
-  const runtime = list("test/emulator", ".cpp").map((path) => ({ path, flags: runtimeFlags }));
   const device = [...list(kernels, ".cu"), ...list(join(testFolder, "cuda"), ".cu")]
     .filter((path) => only === undefined || only.includes(basename(path)))
     .map((path) => ({
@@ -228,13 +244,14 @@ export async function buildKernels(options: EmulatorOptions = {}): Promise<strin
       flags: [...sanitize, ...kernelFlags, `-I${kernels}`, "-Ikernels/arguments"],
     }));
   const deviceHeaders = text([...list(kernels, ".cuh"), ...list("kernels/arguments", ".h")]);
-  const libraryObjects = await inParallel([...runtime, ...device], (source) => {
-    const headers = source.path.endsWith(".cu") ? [...own, ...numbers, ...deviceHeaders] : own;
-    return compile(source, folder, headers);
-  });
+  const headers = [...own, ...numbers, ...deviceHeaders];
+  const objects = [
+    ...await buildRuntime(mode === "traced" ? ["-DFORGE_TRACED"] : []),
+    ...await inParallel(device, (source) => compile(source, folder, headers)),
+  ];
   // Traced kernels call the runtime, not a sanitizer's library.
   const flags = [...(mode === "traced" ? [] : sanitize), "-shared"];
-  return await link(join(folder, "libemulated_kernels.*.so"), flags, libraryObjects);
+  return await link(join(folder, "libemulated_kernels.*.so"), flags, objects);
 }
 
 if (import.meta.main) {

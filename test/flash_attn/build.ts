@@ -4,6 +4,7 @@
  */
 import { join } from "@std/path";
 import {
+  buildRuntime,
   compile,
   type EmulatorMode,
   inParallel,
@@ -74,14 +75,12 @@ export async function buildEmulatedFlashAttention(
   const sanitize = modeFlags[mode];
   const sources = folders.flatMap((name) => list(join(library, name), ".cu", ".cpp"))
     .filter((path) => !path.includes("/cuda_"));
-  const runtime = list("test/emulator", ".cpp");
   const programs = list(emulated, ".cpp")
     .filter((path) => !path.includes("/emulated_") && path !== balance);
   const devices = list(emulated, ".cpp").filter((path) => path.includes("/emulated_"));
   const objects = [
     ...await build([...sources, ...devices], sanitize),
-    // The scheduler is not under test, so it is not instrumented.
-    ...await build(runtime, []),
+    ...await buildRuntime(),
   ];
   const main = await build(programs, sanitize);
   return {
@@ -106,7 +105,7 @@ export async function buildScheduleBalance(): Promise<string> {
       [balance, ...["arguments", "forward_plan", "validate"].map(host)],
       modeFlags.plain,
     ),
-    ...await build(list("test/emulator", ".cpp"), []),
+    ...await buildRuntime(),
   ];
   return await link(join(folder, "schedule_balance.*"), modeFlags.plain, objects);
 }

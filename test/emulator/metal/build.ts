@@ -5,6 +5,7 @@
  */
 import { basename, join, resolve } from "@std/path";
 import {
+  buildRuntime,
   buildTests,
   compile,
   type EmulatorMode,
@@ -99,18 +100,13 @@ export async function buildMetalKernels(options: MetalEmulatorOptions = {}): Pro
   const sanitize = modeFlags[mode];
   const own = text(list("test/emulator", ".h"));
   const headers = [...own, ...text(list(shim, ".h", "_stdlib")), ...text(list(kernels, ".h"))];
-  const runtime = list("test/emulator", ".cpp").map((path) => ({
-    path,
-    flags: ["-Wall", "-Wextra", "-Werror"],
-    headers: own,
-  }));
   const sources = list(kernels, ".metal.cpp")
     .filter((path) => only === undefined || only.includes(basename(path, ".cpp")))
-    .map((path) => ({ path, flags: [...sanitize, ...kernelFlags, `-I${kernels}`], headers }));
-  const objects = await inParallel(
-    [...runtime, ...sources],
-    (source) => compile(source, folder, source.headers),
-  );
+    .map((path) => ({ path, flags: [...sanitize, ...kernelFlags, `-I${kernels}`] }));
+  const objects = [
+    ...await buildRuntime(),
+    ...await inParallel(sources, (source) => compile(source, folder, headers)),
+  ];
   return await link(
     join(folder, "libemulated_metal_kernels.*.so"),
     [...sanitize, "-shared"],
