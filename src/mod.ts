@@ -51,12 +51,8 @@ export type {
 } from "./engine/generation/request.ts";
 export type { Timings } from "./engine/generation/timings.ts";
 export type { EncodedPrompt, Prompt, PromptOptions } from "./engine/request/prompt.ts";
-export {
-  type ChainOptions,
-  describeSampling,
-  type ResolvedSampling,
-  type SamplingOptions,
-} from "./engine/request/sampling.ts";
+export type { ResolvedSampling, SamplingOptions } from "./engine/request/sampling.ts";
+export { type ChainOptions, describeSampling } from "./engine/request/describe_sampling.ts";
 export type { Embedding, EmbeddingInput } from "./engine/embedding/embedder.ts";
 export type { EmbedOptions } from "./engine/embedding/options.ts";
 export type { RerankOptions, RerankScore } from "./engine/embedding/reranker.ts";

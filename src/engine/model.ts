@@ -22,18 +22,20 @@ import { MAX_COMPLETIONS } from "./limits.ts";
 import { asLoaded, type LoadOptions } from "./load/options.ts";
 import type { MemoryUse } from "./cache/memory.ts";
 import {
-  ADAPTER_CHOICE,
-  anySignal,
   checkArgument,
   checkOptions,
   checkWholeNumber,
-  GENERATE_OPTIONS,
-  type GenerateOptions,
   SIGNAL,
   STRING,
   STRINGS,
   TEXTS,
   TOKENS,
+} from "../formats/arguments.ts";
+import {
+  ADAPTER_CHOICE,
+  anySignal,
+  GENERATE_OPTIONS,
+  type GenerateOptions,
 } from "./request/options.ts";
 import {
   checkFits,

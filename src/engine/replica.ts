@@ -19,7 +19,7 @@ import {
   resolveParallel,
 } from "./load/options.ts";
 import type { Adapters } from "./request/adapters.ts";
-import { checkWholeNumber } from "./request/options.ts";
+import { checkWholeNumber } from "../formats/arguments.ts";
 import type { Runner } from "./runner.ts";
 import { Scheduler } from "./schedule/scheduler.ts";
 import type { SequenceAdapters } from "./token_list.ts";

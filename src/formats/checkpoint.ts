@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import { ForgeError } from "../errors.ts";
+import { checkArgument, STRING } from "./arguments.ts";
 import { exists, isFile, listFolder, statPath } from "./file.ts";
 import { type GgufValue, isGgufFile } from "./gguf/gguf.ts";
 import { metadataText } from "./gguf/metadata.ts";
@@ -76,6 +77,7 @@ export interface Checkpoint {
  * neither format or damaged
  */
 export function openCheckpoint(path: string): Checkpoint {
+  checkArgument("the path of the model", path, STRING);
   const { isDirectory } = statPath(path);
   if (isDirectory) return openFolder(path);
   if (isGgufFile(path)) return openGguf(path);

@@ -1,4 +1,5 @@
 import { ForgeError } from "../errors.ts";
+import { quoteList } from "../formats/quote.ts";
 import type { Checksum } from "./download.ts";
 
 /** A file of a repository. */
@@ -33,6 +34,9 @@ const COMPANIONS = new Set([
 
 /** Configuration of a module that `modules.json` lists, such as 1_Pooling. */
 const MODULE_CONFIG = /^\d+_\w+\/config\.json$/;
+
+/** Limit of the files that an error lists. */
+const MOST_LISTED = 50;
 
 const SPLIT = /-(\d{5})-of-(\d{5})\.gguf$/;
 
@@ -102,9 +106,8 @@ function noModel(
   selector: string | undefined,
   hasFolder: boolean,
 ): ForgeError {
-  const held = ggufs.map(({ path }) => path).join(", ");
-  const found = held !== ""
-    ? `it holds ${held}`
+  const found = ggufs.length > 0
+    ? `it holds ${quoteList(ggufs.map(({ path }) => path), MOST_LISTED)}`
     : hasFolder
     ? "it holds safetensors only: leave out the part after the colon"
     : "it holds neither GGUF files nor config.json with model.safetensors";

@@ -2,13 +2,8 @@
 import { basename } from "node:path";
 import type { DeviceMemory } from "../backend.ts";
 import type { Model } from "../engine/model.ts";
-import {
-  checkOptions,
-  FUNCTION,
-  type GenerateOptions,
-  NUMBER,
-  type OptionChecks,
-} from "../engine/request/options.ts";
+import { checkOptions, FUNCTION, NUMBER, type OptionChecks } from "../formats/arguments.ts";
+import type { GenerateOptions } from "../engine/request/options.ts";
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import type { JsonValue } from "../formats/json.ts";

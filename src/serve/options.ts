@@ -5,12 +5,11 @@ import {
   checkOptions as checkNames,
   checkWholeNumber,
   FUNCTION,
-  GENERATE_OPTIONS,
-  type GenerateOptions,
   type OptionChecks,
   STRING,
   STRINGS,
-} from "../engine/request/options.ts";
+} from "../formats/arguments.ts";
+import { GENERATE_OPTIONS, type GenerateOptions } from "../engine/request/options.ts";
 import { quote } from "../formats/quote.ts";
 
 /** Default number of queued answers, in addition to those being computed. */

@@ -1,5 +1,14 @@
 import { ForgeError } from "../errors.ts";
-import { quote, show } from "../formats/quote.ts";
+import {
+  BOOLEAN,
+  checkArgument,
+  checkOptions,
+  NUMBER,
+  type OptionCheck,
+  type OptionChecks,
+  STRING,
+} from "../formats/arguments.ts";
+import { show } from "../formats/quote.ts";
 import type { Decoder } from "./steps/decoders.ts";
 import { IdBuffer, LONG_WORD, TokenLimitError, type WordEncoder } from "./models/word_encoder.ts";
 import type { Normalizer } from "./steps/normalizers.ts";
@@ -177,6 +186,8 @@ export class PipelineTokenizer implements Tokenizer {
   }
 
   decode(ids: Iterable<number>, options: DecodeOptions = {}): string {
+    checkArgument("ids", ids, IDS);
+    checkOptions("decode", options, DECODE_OPTIONS);
     const skipSpecial = options.skipSpecial ?? true;
     const out = new ByteBuffer();
     const pieces = this.#pieces;
@@ -216,7 +227,7 @@ export class PipelineTokenizer implements Tokenizer {
     if (!Number.isInteger(id) || id < 0 || id >= this.vocabSize) {
       throw new ForgeError(
         "bad_input",
-        `token id ${id} is not in the vocabulary; valid are 0 to ${this.vocabSize - 1}`,
+        `token id ${show(id)} is not in the vocabulary; valid are 0 to ${this.vocabSize - 1}`,
       );
     }
     return this.#parts.vocabulary.text(id) ?? "";
@@ -227,30 +238,34 @@ export class PipelineTokenizer implements Tokenizer {
   }
 
   idOf(token: string): number | undefined {
+    checkArgument("the token", token, STRING);
     const id = this.#parts.vocabulary.idOf(token);
     return id < 0 ? undefined : id;
   }
 }
 
-/** Returns a buffer for the ids of a text. */
-const ENCODE_OPTIONS: Readonly<Record<keyof EncodeOptions, true>> = {
-  addSpecial: true,
-  parseSpecial: true,
-  maxTokens: true,
-  truncate: true,
+const ENCODE_OPTIONS: OptionChecks<EncodeOptions> = {
+  addSpecial: BOOLEAN,
+  parseSpecial: BOOLEAN,
+  maxTokens: NUMBER,
+  truncate: BOOLEAN,
 };
 
-/** @throws {ForgeError} `usage` for arguments of JavaScript that TypeScript would reject */
-function checkEncode(text: unknown, options: object): void {
-  if (typeof text !== "string") {
-    throw new ForgeError("usage", `the text is ${show(text)}; valid is a string`);
-  }
-  const unknown = Object.keys(options).find((name) => !Object.hasOwn(ENCODE_OPTIONS, name));
-  if (unknown === undefined) return;
-  const valid = Object.keys(ENCODE_OPTIONS).join(", ");
-  throw new ForgeError("usage", `encode has no option ${quote(unknown)}; valid are ${valid}`);
+const DECODE_OPTIONS: OptionChecks<DecodeOptions> = { skipSpecial: BOOLEAN };
+
+/** Check of ids, whose range is checked one by one. */
+const IDS: OptionCheck = {
+  accepts: (value) => typeof value === "object" && Symbol.iterator in Object(value),
+  valid: "an array of token ids",
+};
+
+/** @throws {ForgeError} `usage` for arguments of the wrong type */
+function checkEncode(text: string, options: EncodeOptions): void {
+  checkArgument("the text", text, STRING);
+  checkOptions("encode", options, ENCODE_OPTIONS);
 }
 
+/** Returns a buffer for the ids of a text. */
 function newBody(text: string, maxTokens: number, longestCut: number): IdBuffer {
   return new IdBuffer(Math.min(16 + (text.length >> 1), maxTokens + 1), maxTokens, longestCut);
 }

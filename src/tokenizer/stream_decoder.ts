@@ -1,3 +1,10 @@
+import {
+  BOOLEAN,
+  checkArgument,
+  checkOptions,
+  type OptionCheck,
+  type OptionChecks,
+} from "../formats/arguments.ts";
 import type { LeadingStrip, Tokenizer } from "./tokenizer.ts";
 
 /** Options of a `StreamDecoder`. */
@@ -13,6 +20,16 @@ export interface StreamDecoderOptions {
   readonly shownTokens?: ReadonlySet<number>;
 }
 
+const OPTIONS: OptionChecks<StreamDecoderOptions> = {
+  startsText: BOOLEAN,
+  shownTokens: { accepts: (value) => value instanceof Set, valid: "a Set of token ids" },
+};
+
+const TOKENIZER: OptionCheck = {
+  accepts: (value) => typeof Object(value).tokenBytes === "function",
+  valid: "a Tokenizer, such as a model's",
+};
+
 /**
  * Decodes ids one at a time. A character whose bytes are spread over several tokens is held back
  * until it is complete.
@@ -25,8 +42,10 @@ export class StreamDecoder {
   #isFirst: boolean;
   readonly #stripper: LeadingStripper;
 
-  /** Begins a text. */
+  /** Begins a text. @throws {ForgeError} `usage` for an argument or option of the wrong type */
   constructor(tokenizer: Tokenizer, options: StreamDecoderOptions = {}) {
+    checkArgument("the tokenizer", tokenizer, TOKENIZER);
+    checkOptions("a StreamDecoder", options, OPTIONS);
     this.#tokenizer = tokenizer;
     this.#isFirst = options.startsText ?? false;
     this.#stripper = new LeadingStripper(this.#isFirst ? tokenizer.leadingStrip : undefined);

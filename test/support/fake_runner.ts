@@ -251,7 +251,7 @@ export class FakeRunner implements StepRunner {
 }
 
 /** A tokenizer without tokens: the tokens of the fake model have no text. */
-export const noTokenizer = { vocabSize: 0 } as Tokenizer;
+export const noTokenizer = { vocabSize: 0, tokenBytes: (_) => new Uint8Array(0) } as Tokenizer;
 
 export function fakeRequest(
   prompt: readonly number[],

@@ -2,7 +2,7 @@ import type { BackendKind, Device, KvType } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { LayerKvShape, StateMatrix } from "../../models/causal_lm.ts";
 import { kvBytesPerToken, stateBytes } from "../load/plan_model.ts";
-import { checkWholeNumber } from "../request/options.ts";
+import { checkWholeNumber } from "../../formats/arguments.ts";
 import { PAGE_TOKENS } from "../runner.ts";
 
 /** Memory that a loaded model and its draft model take, in bytes. */

@@ -2,13 +2,13 @@ import { ForgeError } from "../../errors.ts";
 import { quote, quoteList } from "../../formats/quote.ts";
 import type { AdapterChoice } from "../request/adapters.ts";
 import {
-  ADAPTER_CHOICE,
   BOOLEAN,
   checkOptions,
   checkWholeNumber,
   type OptionChecks,
   SIGNAL,
-} from "../request/options.ts";
+} from "../../formats/arguments.ts";
+import { ADAPTER_CHOICE } from "../request/options.ts";
 import type { DenseLayer } from "../../models/causal_lm.ts";
 import { applyLayers } from "./dense.ts";
 import { type EmbeddingRecipe, type Pooling, POOLINGS } from "./pooling.ts";

@@ -8,13 +8,13 @@ import { lastLogits } from "../generation/score.ts";
 import type { AdapterChoice, Adapters } from "../request/adapters.ts";
 import type { SequenceAdapters } from "../token_list.ts";
 import {
-  ADAPTER_CHOICE,
   BOOLEAN,
   checkOptions,
   type OptionChecks,
   SIGNAL,
   STRING,
-} from "../request/options.ts";
+} from "../../formats/arguments.ts";
+import { ADAPTER_CHOICE } from "../request/options.ts";
 import { checkFits, encodeTextInSlices, Slices } from "../request/prompt.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
 import { applyLayers } from "./dense.ts";

@@ -5,11 +5,10 @@ import {
   BOOLEAN,
   checkArgument,
   checkOptions,
-  GENERATE_OPTIONS,
-  type GenerateOptions,
   type OptionChecks,
   SIGNAL,
-} from "../request/options.ts";
+} from "../../formats/arguments.ts";
+import { GENERATE_OPTIONS, type GenerateOptions } from "../request/options.ts";
 import type { Prompt } from "../request/prompt.ts";
 
 /** Names a request in its result. */

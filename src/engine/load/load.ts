@@ -14,7 +14,7 @@ import { Model } from "../model.ts";
 import { fetchLibraries, openBackends } from "./open_backend.ts";
 import { kvBytesPerToken, planModel } from "./plan_model.ts";
 import { KV_ELEMENT_BYTES } from "../cache/memory.ts";
-import { checkArgument, checkOptions, STRING } from "../request/options.ts";
+import { checkArgument, checkOptions, STRING } from "../../formats/arguments.ts";
 
 /**
  * Loads a model from a folder with config.json and safetensors files, or from a GGUF file.

@@ -21,7 +21,7 @@ import { ForgeError } from "../../errors.ts";
 import { isFile } from "../../formats/file.ts";
 import { quote, show } from "../../formats/quote.ts";
 import { MAX_DEVICES, MAX_THREADS } from "../limits.ts";
-import { checkWholeNumber } from "../request/options.ts";
+import { checkWholeNumber } from "../../formats/arguments.ts";
 import { type LoadOptions, resolveTensorParallel } from "./options.ts";
 
 export { fetchLibraries } from "../../../ffi/library.ts";

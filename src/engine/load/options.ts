@@ -12,7 +12,7 @@ import {
   type OptionChecks,
   STRING,
   STRINGS,
-} from "../request/options.ts";
+} from "../../formats/arguments.ts";
 
 /** Options of loading a model. Every member has a default. */
 export interface LoadOptions {

@@ -24,7 +24,7 @@ import {
   type OptionChecks,
   SIGNAL,
   STRING,
-} from "../request/options.ts";
+} from "../../formats/arguments.ts";
 import { fetchLibraries, openBackend } from "../load/open_backend.ts";
 import { LazyWeights } from "./lazy_weights.ts";
 import { assertWritable, openSource, type SourceTensor } from "./source.ts";

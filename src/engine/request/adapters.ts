@@ -6,7 +6,13 @@ import { type Adapter, openAdapter } from "../../formats/adapter.ts";
 import { quote, quoteList, show } from "../../formats/quote.ts";
 import { sampleTensors } from "../cache/prompt_cache_key.ts";
 import type { SequenceAdapters } from "../token_list.ts";
-import { checkArgument, checkOptions, NUMBER, type OptionChecks, STRING } from "./options.ts";
+import {
+  checkArgument,
+  checkOptions,
+  NUMBER,
+  type OptionChecks,
+  STRING,
+} from "../../formats/arguments.ts";
 
 /** Low-rank adapter (LoRA) to load with a model. */
 export interface AdapterOption {

@@ -1,4 +1,3 @@
-import { constraintName, type ConstraintOptions } from "../../constrain/spec.ts";
 import type { SamplingParams } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
@@ -293,13 +292,17 @@ export function resolveSampling(
   for (const name of Object.keys(SAMPLING_RANGES) as (keyof SamplingOptions)[]) {
     const value = options[name];
     if (value === undefined) continue;
-    const range = SAMPLING_RANGES[name];
-    if (!isInRange(range, value)) {
-      throw new ForgeError("usage", `${name} is ${show(value)}; valid is ${describeRange(range)}`);
-    }
+    checkSetting(name, value);
     resolved[name] = value;
   }
   return resolved as ResolvedSampling;
+}
+
+/** @throws {ForgeError} `usage` for a value out of range, naming the option and its range */
+export function checkSetting(name: keyof SamplingOptions, value: unknown): void {
+  const range = SAMPLING_RANGES[name];
+  if (isInRange(range, value)) return;
+  throw new ForgeError("usage", `${name} is ${show(value)}; valid is ${describeRange(range)}`);
 }
 
 function randomSeed(): number {
@@ -408,76 +411,8 @@ export function historySize(sampling: ResolvedSampling): number {
   return sampling.repeatLastN < 0 ? 2 ** 31 - 1 : sampling.repeatLastN;
 }
 
-function hasPenalties(s: ResolvedSampling): boolean {
+/** True if penalties may change logits. */
+export function hasPenalties(s: ResolvedSampling): boolean {
   return s.repeatLastN !== 0 &&
     (s.repeatPenalty !== 1 || s.presencePenalty !== 0 || s.frequencyPenalty !== 0);
-}
-
-/** Parts of the sampling chain other than the numbers. */
-export interface ChainOptions extends ConstraintOptions {
-  /** Added to the logits of single tokens, by token id. */
-  readonly logitBias?: Readonly<Record<string, number>> | undefined;
-  /** Custom constraint; only its presence matters here. */
-  readonly constraint?: unknown;
-}
-
-/** Describes the sampling chain in the order in which it is applied. */
-export function describeSampling(s: ResolvedSampling, options: ChainOptions = {}): string {
-  const nBiased = Object.keys(options.logitBias ?? {}).length;
-  const penalties = [
-    s.repeatPenalty !== 1 && `repeat_penalty ${s.repeatPenalty}`,
-    s.presencePenalty !== 0 && `presence_penalty ${s.presencePenalty}`,
-    s.frequencyPenalty !== 0 && `frequency_penalty ${s.frequencyPenalty}`,
-  ];
-  return chain([
-    hasPenalties(s) && `${chain(penalties)} over ${describeWindow(s.repeatLastN)}`,
-    hasDry(s) &&
-    `dry_multiplier ${s.dryMultiplier} with dry_base ${s.dryBase} over ` +
-      describeWindow(s.dryPenaltyLastN),
-    nBiased > 0 && `logit_bias of ${nBiased} token${nBiased === 1 ? "" : "s"}`,
-    constraintName(options) ?? (options.constraint !== undefined && "constraint"),
-    describeChoice(s),
-  ]);
-}
-
-function describeWindow(lastN: number): string {
-  return `${lastN < 0 ? "all" : lastN} tokens`;
-}
-
-/** Describes the part of the chain after penalties, biases and constraints. */
-function describeChoice(s: ResolvedSampling): string {
-  if (isGreedy(s)) return isSampledOnHost(s) ? "greedy on the host" : "greedy";
-  const temperature = `temperature ${s.temperature}`;
-  if (!isSampledOnHost(s)) {
-    return chain([temperature, ...describeTruncation(s), `draw with seed ${s.seed}`]);
-  }
-  const draw = `draw with seed ${s.seed} on the host`;
-  if (s.mirostat !== 0) {
-    return chain([
-      temperature,
-      `mirostat ${s.mirostat} with mirostat_tau ${s.mirostatTau}, mirostat_eta ${s.mirostatEta}`,
-      draw,
-    ]);
-  }
-  return chain([
-    ...describeTruncation(s),
-    hasXtc(s) && `xtc_probability ${s.xtcProbability} with xtc_threshold ${s.xtcThreshold}`,
-    s.dynatempRange > 0 ? `${temperature} ± ${s.dynatempRange}` : temperature,
-    draw,
-  ]);
-}
-
-function describeTruncation(s: ResolvedSampling): (string | false)[] {
-  return [
-    s.topNSigma > 0 && `top_n_sigma ${s.topNSigma}`,
-    s.topK !== 0 && `top_k ${s.topK}`,
-    s.typicalP < 1 && `typical_p ${s.typicalP}`,
-    s.topP !== 1 && `top_p ${s.topP}`,
-    s.minP !== 0 && `min_p ${s.minP}`,
-  ];
-}
-
-/** Joins the steps that are on. */
-function chain(steps: readonly (string | false)[]): string {
-  return steps.filter((step) => step !== false).join(" → ");
 }

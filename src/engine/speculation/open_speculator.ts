@@ -10,7 +10,7 @@ import type { MemoryUse } from "../cache/memory.ts";
 import { openRunner, type SessionShape } from "../load/open_runner.ts";
 import { openTokenizer } from "../load/tokenizer.ts";
 import type { Runner } from "../runner.ts";
-import { checkWholeNumber } from "../request/options.ts";
+import { checkWholeNumber } from "../../formats/arguments.ts";
 import { HeadDrafter } from "./head_drafter.ts";
 import { DraftModel } from "./draft_model.ts";
 import { Speculator } from "./speculator.ts";

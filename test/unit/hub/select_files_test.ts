@@ -46,7 +46,13 @@ Deno.test("a selector prefers whole words", () => {
 });
 
 Deno.test("a split file is downloaded with all its parts and opened by its first", () => {
-  const paths = ["m-Q8_0-00002-of-00002.gguf", "m-Q8_0-00001-of-00002.gguf", "m-Q4_0.gguf"];
+  const paths = [
+    "m-Q8_0-00002-of-00002.gguf",
+    "m-Q8_0-00001-of-00002.gguf",
+    "m-Q4_0.gguf",
+    // The same model in more parts.
+    ...[1, 2, 3].map((part) => `m-Q8_0-0000${part}-of-00003.gguf`),
+  ];
   const selection = selectFiles("org/name", files(...paths), "Q8_0");
   assertEquals(selection.entry, "m-Q8_0-00001-of-00002.gguf");
   assertEquals(selection.files.map(({ path }) => path).sort(), paths.slice(0, 2).sort());
@@ -63,7 +69,8 @@ Deno.test("a folder includes its tokenizer and embedding settings", () => {
 });
 
 Deno.test("a missing file is an error that lists the available ones", () => {
-  assertThrows(() => entryOf(["m-Q8_0.gguf"], "Q2_K"), ForgeError, "it holds m-Q8_0.gguf");
+  assertThrows(() => entryOf(["m-Q8_0.gguf"], "Q2_K"), ForgeError, 'it holds "m-Q8_0.gguf"');
+  assertThrows(() => entryOf(["\x1b[31m.gguf"], "Q2_K"), ForgeError, "\\u001b[31m.gguf");
   assertThrows(() => entryOf(["pytorch_model.bin"]), ForgeError, "neither GGUF");
   assertThrows(
     () => entryOf(["config.json", "model.safetensors"], "Q8_0"),

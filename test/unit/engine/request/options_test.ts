@@ -1,6 +1,15 @@
 /** Tests that the library rejects unknown options by name at run time. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { ForgeError, load, type Model, quantize } from "../../../../src/mod.ts";
+import {
+  describeSampling,
+  ForgeError,
+  load,
+  type Model,
+  openCheckpoint,
+  openTokenizer,
+  quantize,
+  StreamDecoder,
+} from "../../../../src/mod.ts";
 import { createHandler, offerModels } from "../../../../src/serve/mod.ts";
 import { TempFolder } from "../../../support/temp_folder.ts";
 import { writeEndlessLlama } from "../../../support/tiny_llama.ts";
@@ -120,6 +129,40 @@ const QUANTIZE_REFUSALS: readonly (readonly [readonly Anything[], string])[] = [
   [["model", "out.gguf", { type: "Q4_0", signal: {} }], "signal is an object; valid is an Abort"],
 ];
 
+/** Calls of functions that need no model, and parts of their errors. */
+function readingRefusals(model: Model): readonly (readonly [() => unknown, string])[] {
+  const decoder = (...args: Anything[]) => () => new (StreamDecoder as Anything)(...args);
+  const sampling = model.resolveSampling({});
+  const describe = (...args: Anything[]) => () => (describeSampling as Anything)(...args);
+  const { topK: _, ...lacksTopK } = sampling;
+  const { tokenizer } = model;
+  return [
+    [() => openCheckpoint(5 as Anything), "the path of the model is 5; valid is a string"],
+    [() => openTokenizer("model" as Anything), 'the checkpoint is "model"; valid is the result of'],
+    [
+      () => openTokenizer(undefined as Anything),
+      "the checkpoint is undefined; valid is the result",
+    ],
+    [() => openTokenizer({ path: "x" } as Anything), "the checkpoint is an object; valid is the"],
+    [decoder(), "the tokenizer is undefined; valid is a Tokenizer"],
+    [decoder(model), "the tokenizer is an object; valid is a Tokenizer"],
+    [decoder(tokenizer, { starts: true }), 'a StreamDecoder has no option "starts"'],
+    [decoder(tokenizer, { startsText: "yes" }), 'startsText is "yes"; valid is true or false'],
+    [decoder(tokenizer, { shownTokens: [1] }), "shownTokens is an array; valid is a Set of token"],
+    [decoder(tokenizer, null), "a StreamDecoder is null; valid is an object of options"],
+    [describe(), "the sampling is undefined; valid is an object"],
+    [describe({ temperature: 1 }), "topK is undefined; valid is a whole number from 0"],
+    [describe(lacksTopK), "topK is undefined; valid is a whole number from 0"],
+    [describe({ ...sampling, topP: "1" }), 'topP is "1"; valid is a number from 0 to 1'],
+    [describe({ ...sampling, top: 1 }), 'the sampling has no option "top"'],
+    [describe(sampling, 5), "describeSampling is 5; valid is an object of options"],
+    [describe(sampling, { regexp: "a" }), "did you mean regex?"],
+    [describe(sampling, { regex: 5 }), "regex is a number; valid is a string"],
+    [describe(sampling, { logitBias: [1] }), "logitBias is an array; valid is an object"],
+    [describe(sampling, { regex: "a", jsonObject: true }), "jsonObject and regex are given"],
+  ];
+}
+
 Deno.test("arguments of the wrong type are rejected by name", async () => {
   await withModel(async (model) => {
     const any = model as Anything;
@@ -144,6 +187,11 @@ Deno.test("arguments of the wrong type are rejected by name", async () => {
       [() => offerModels([], { keepAlive: 5 } as Anything), "did you mean keepAliveMs?"],
       [() => any.tokenizer.encode(5), "the text is 5; valid is a string"],
       [() => any.tokenizer.encode("a", { add: 1 }), 'encode has no option "add"; valid are addSp'],
+      [() => any.tokenizer.encode("a", { truncate: 1 }), "truncate is 1; valid is true or false"],
+      [() => any.tokenizer.decode(5), "ids is 5; valid is an array of token ids"],
+      [() => any.tokenizer.decode([1], { skip_special: 1 }), "did you mean skipSpecial?"],
+      [() => any.tokenizer.idOf(5), "the token is 5; valid is a string"],
+      ...readingRefusals(model),
       [() => (load as Anything)(5), "the path of the model is 5; valid is a string"],
       ...LOAD_REFUSALS.map(([options, message]) => {
         return [() => (load as Anything)("model", options), message] as const;

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
+import { describeSampling } from "../../../../src/engine/request/describe_sampling.ts";
 import {
-  describeSampling,
   isSampledOnHost,
   modelDefaults,
   penaltyHistories,
@@ -169,7 +169,11 @@ Deno.test("the chain is described in the order it is applied", () => {
   assertEquals(
     describeSampling(resolved({ temperature: 0, presencePenalty: 1 }), {
       logitBias: { 7: 1, 8: -1 },
-      constraint: {},
+      constraint: {
+        start() {
+          throw new Error("a description starts no constraint");
+        },
+      },
     }),
     "presence_penalty 1 over 64 tokens → logit_bias of 2 tokens → constraint → greedy",
   );
