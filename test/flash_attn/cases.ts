@@ -134,6 +134,8 @@ export const decodeCases: readonly Case[] = [
     capability: 90,
   },
   { fn: "decode", head_dim: 96, q: [2, 2], k: [0, 300], heads: 3, kv_heads: 3 },
+  // Tiles of many rows, in as many parts as fill the device.
+  { fn: "decode", head_dim: 64, q: [16], k: [1000], heads: 8, kv_heads: 1 },
   { fn: "decode", head_dim: 192, q: [4], k: [600], heads: 10, kv_heads: 2, causal: 1, page: 64 },
   { fn: "decode", head_dim: 256, q: [16], k: [560], heads: 8, kv_heads: 1, causal: 1, splits: 2 },
   // Different numbers of queries; more queries than keys; rows in several tiles.

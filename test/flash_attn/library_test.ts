@@ -118,6 +118,11 @@ const refusals: readonly [FlashAttentionFunction, FlashAttentionParams, RegExp][
   ["decode", { block_table: 0x1000n, page_size: 24 }, /page_size/],
   ["decode", { block_table: 0x1000n, page_size: 4 }, /page_size/],
   ["decode", { block_table: 0x1000n, page_size: 8, batch: 2, seqlen_k: 90 }, /block_table_stride/],
+  [
+    "decode",
+    { block_table: 0x1000n, block_table_stride: 11, page_size: 8, batch: 2, seqlen_k: 90 },
+    /block_table_stride/,
+  ],
   ["decode", { seqlen_k: 4096, n_splits: 4 }, /workspace/],
 ];
 

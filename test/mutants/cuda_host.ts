@@ -23,6 +23,10 @@ const MASKS = on("late_masks");
 const OVERLAP: TestCheck = { ...on("late_masks", "repeated_runs"), pretends: { architecture: 90 } };
 const FAILURES: TestCheck = { tests: ["test/cuda/failures_test.ts"], filter: "CUDA: a " };
 const SHAPES = on("attention");
+const LIBRARY: TestCheck = {
+  tests: ["test/cuda/operations_test.ts"],
+  filter: "attention by libflash_attn",
+};
 
 export const CUDA_HOST: readonly Mutant[] = [
   ...group(
@@ -240,6 +244,73 @@ export const CUDA_HOST: readonly Mutant[] = [
       "gpu/step_work.cpp",
       "return std::max(position + 1, policy.sees_ahead ? tile.n_keys : 0);",
       "return std::max(position + 1, 0u);",
+    ],
+  ),
+  ...group(
+    on("sampling"),
+    [
+      "candidates-of-a-result",
+      "gpu/step_needs.cpp",
+      "sizeof(forge_result) + 8ull * program.max_top",
+      "sizeof(forge_result) + 4ull * program.max_top",
+    ],
+  ),
+  ...group(
+    REPEATED,
+    [
+      "rows-of-page-tables",
+      "gpu/input_layout.cpp",
+      "const uint64_t pitch = limits.max_pages * sizeof(int32_t);",
+      "const uint64_t pitch = inputs.n_pages * sizeof(int32_t);",
+    ],
+  ),
+  ...group(
+    on("matmul"),
+    [
+      "padding-of-a-weight",
+      "cuda/weight_store.cpp",
+      "  device.check(device.api().fill_bytes(memory.at(), 0, memory.bytes(), device.stream()), " +
+      "kWhat);\n  uint64_t row = 0;",
+      "  uint64_t row = 0;",
+    ],
+  ),
+  ...group(
+    on("norms"),
+    [
+      "residual-of-the-second-norm",
+      "gpu/planner.h",
+      "next->x != op.out || next->residual != 0) return nullptr;",
+      "next->x != op.out) return nullptr;",
+    ],
+    [
+      "groups-of-the-first-norm",
+      "gpu/planner.h",
+      "op.weight->cols == cols(op.x) && next->weight->cols == cols(op.x);",
+      "next->weight->cols == cols(op.x);",
+    ],
+  ),
+  ...group(
+    LIBRARY,
+    [
+      "window-of-the-library",
+      "cuda/plan_attention.cpp",
+      "static_cast<int32_t>(op.window) - 1 : -1",
+      "static_cast<int32_t>(op.window) : -1",
+    ],
+    [
+      "chunks-of-the-library",
+      "cuda/attention_choice.cpp",
+      '  if (op.chunked) return "attention within chunks";\n',
+      "",
+    ],
+  ),
+  ...group(
+    { tests: ["test/cuda/failures_test.ts"], filter: "CUDA: a context that an error" },
+    [
+      "room-of-a-context",
+      "gpu/device_memory.cpp",
+      "const uint64_t others = needs.total() - needs.kv_cache;",
+      "const uint64_t others = needs.weights;",
     ],
   ),
 ];

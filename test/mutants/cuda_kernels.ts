@@ -157,6 +157,15 @@ const STATE: KernelCheck = {
   ],
   kernels: ["causal_conv1d.cu", "gated_delta_rule.cu", "selective_scan.cu"],
 };
+const LATENT: KernelCheck = {
+  kernelTests: [
+    "latent_attention_of_a_batch",
+    "latent_attention_of_several_queries",
+    "latent_attention_of_prompts",
+  ],
+  kernels: ["latent_attention.cu", "batched_decode_attention.cu"],
+  instances: "latent|merge",
+};
 const GEMM: KernelCheck = {
   kernelTests: ["gemm_of_odd_columns", "gemm_of_every_fast_format", "products_of_listed_rows"],
   kernels: ["gemm.cu", "convert_rows.cu", "decode_gemm.cu", "repack_rows.cu"],
@@ -588,5 +597,59 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "group = head / (a.n_heads / a.n_groups)",
       "group = head % a.n_groups",
     ],
+  ),
+  ...group(
+    LATENT,
+    [
+      "keys-before-a-latent-tile",
+      "latent_attention.cu",
+      "total[r] = total[r] * shrink + sum;",
+      "total[r] = total[r] + sum;",
+    ],
+    [
+      "last-latent-query",
+      "latent_attention.cu",
+      "visible_to(rows.query(last_row), tile, args).end",
+      "visible_to(rows.query(0), tile, args).end",
+    ],
+  ),
+  ...group(
+    STATE,
+    [
+      "key-head-of-a-value-head",
+      "gated_delta_rule.cu",
+      "head / (a.n_v_heads / a.n_k_heads)",
+      "head % a.n_k_heads",
+    ],
+  ),
+  ...group(
+    SAMPLING,
+    [
+      "penalty-of-a-banned-token",
+      "adjust_logits.cu",
+      "if (count > 0 && is_allowed(mask, id))",
+      "if (count > 0)",
+    ],
+    ["carry-of-a-weight", "radix_select.cuh", "(before + low < before ? 1 : 0)", "0"],
+  ),
+  ...group(
+    {
+      kernelTests: ["lora_of_tokens", "lora_of_outputs_with_an_activation"],
+      kernels: ["lora_products.cu", "lora_sums.cu"],
+    },
+    [
+      "sequence-of-an-output",
+      "lora_products.cu",
+      "a.of_outputs ? u32(a.output_rows[row]) : row",
+      "row",
+    ],
+  ),
+  ...group(
+    {
+      kernelTests: ["layer_norm_with_and_without_bias", "fused_residual_rms_norm_of_both_kinds"],
+      kernels: ["layer_norm.cu", "fused_residual_rms_norm.cu"],
+    },
+    ["layer-norm-epsilon", "layer_norm.cu", "float(a.cols) + a.eps", "float(a.cols)"],
+    ["epsilon-of-the-next-norm", "fused_residual_rms_norm.cu", "+ a.next_eps", "+ a.eps"],
   ),
 ];

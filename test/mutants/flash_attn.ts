@@ -236,4 +236,35 @@ export const FLASH_ATTN: readonly Mutant[] = [
       "schedule.last_heads = divisor(section_heads);",
     ],
   ),
+  ...group(
+    "decoding",
+    [
+      "wide-rows-of-the-workspace",
+      "host/split_plan.cpp",
+      "const int64_t rows = std::max(resident_blocks",
+      "const int64_t rows = std::min(resident_blocks",
+    ],
+  ),
+  ...group(
+    "forward",
+    [
+      "magic-of-a-divisor",
+      "host/arguments.cpp",
+      "<< 32) / by) + 1;",
+      "<< 32) / by);",
+    ],
+    [
+      "base-of-a-capped-score",
+      "core/softmax.cuh",
+      "scale_(is_capped ? 1.0f : args.scale_log2)",
+      "scale_(args.scale_log2)",
+    ],
+  ),
+  {
+    name: "flash_attn/pages-of-a-sequence",
+    file: "csrc/flash_attn/host/validate.cpp",
+    find: "p.batch <= 1 || p.block_table_stride >= pages",
+    replace: "p.batch <= 1 || p.block_table_stride > 0",
+    caughtBy: { tests: ["test/flash_attn/library_test.ts"] },
+  },
 ];

@@ -230,4 +230,66 @@ export const METAL: readonly Mutant[] = [
       "",
     ],
   ),
+  ...group(
+    on("sampling"),
+    [
+      "greedy-with-candidates",
+      "csrc/metal/plan_sampling.cpp",
+      "s.mask < 0 && s.n_top == 0;",
+      "s.mask < 0;",
+    ],
+  ),
+  ...group(
+    on("matmul"),
+    [
+      "list-of-a-gemm",
+      "csrc/metal/plan_products.cpp",
+      "args.has_row_list = group.kind != RowKind::all;\n" +
+      "  const Grid grid{divide_up(group.max_rows, kGemmTokens)",
+      "args.has_row_list = false;\n  const Grid grid{divide_up(group.max_rows, kGemmTokens)",
+    ],
+  ),
+  ...group(
+    {
+      kernelTests: ["rms_norm_matvec_of_many_tokens"],
+      kernels: ["rms_norm_matvec.metal"],
+      mode: "tsan",
+    },
+    [
+      "row-that-is-stored-twice",
+      "kernels/metal/rms_norm_matvec.metal",
+      "    if (first + t >= set.count) return;\n",
+      "",
+    ],
+  ),
+  ...group(
+    {
+      kernelTests: ["selective_scan_of_one_token", "selective_scan_of_odd_heads"],
+      kernels: ["selective_scan.metal"],
+    },
+    [
+      "rows-past-the-state",
+      "kernels/metal/selective_scan.metal",
+      "to[j] = j < d_state ? from[j] : 0.0f;",
+      "to[j] = from[j];",
+    ],
+    [
+      "limits-of-time-steps",
+      "kernels/metal/selective_scan.metal",
+      "step < args.dt_min ? args.dt_min : step > args.dt_max ? args.dt_max : step;",
+      "step < args.dt_min ? args.dt_min : step;",
+    ],
+  ),
+  ...group(
+    {
+      kernelTests: ["rope_append_of_values_in_keys", "rope_append_norm_all_heads_bf16"],
+      kernels: ["rope_append.metal", "rope_table.metal"],
+    },
+    [
+      "first-rotated-number",
+      "kernels/metal/rope_append.metal",
+      "rotate_pairs(values + args.first_rotated,",
+      "rotate_pairs(values,",
+    ],
+  ),
 ];

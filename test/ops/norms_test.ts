@@ -1,5 +1,13 @@
 /** RMSNorm and LayerNorm. */
-import { type Matrix, matrixOf, matrixOfRows, randomMatrix, rowOf } from "../support/matrix.ts";
+import { deviceTest } from "../support/devices.ts";
+import {
+  assertClose,
+  type Matrix,
+  matrixOf,
+  matrixOfRows,
+  randomMatrix,
+  rowOf,
+} from "../support/matrix.ts";
 import { opTest } from "../support/operations.ts";
 import type { Random } from "../support/random.ts";
 import { runStep, tokenInputs } from "../support/step_graph.ts";
@@ -124,4 +132,43 @@ opTest<LayerNormCase>("layer_norm", {
   },
   // Subtracting a mean of 5 costs some digits of the rest.
   tolerance: { absolute: 2e-6, relative: 5e-6 },
+});
+
+deviceTest("a norm after a norm with a residual, with and without one of its own", async (
+  device,
+  random,
+) => {
+  const [rows, cols] = [3, 70];
+  const [x, before, added] = [1, 2, 3].map(() => randomMatrix(random, rows, cols));
+  const second = f32Vector(random.normals(cols));
+  for (const [firstCols, hasResidual] of [[cols, false], [cols, true], [14, false]] as const) {
+    const first = f32Vector(random.normals(firstCols));
+    // Two steps in place of one, so that no kernel computes both norms.
+    const norm = (of: Matrix, weight: TestWeight, residual: Matrix | undefined) =>
+      runStep(device, tokenInputs(rows), (graph) => ({
+        value: graph.recorder.rmsNorm(graph.input(of), graph.weight(weight), {
+          eps: 1e-5,
+          weightOffset: 0,
+          residual: residual && graph.input(residual),
+        }),
+        cols,
+      }));
+    const last = hasResidual ? added : undefined;
+    const expected = await norm(await norm(x!, first, before), second, last);
+    const actual = await runStep(device, tokenInputs(rows), (graph) => {
+      const { recorder } = graph;
+      const [own, later] = [graph.input(before!), last && graph.input(last)];
+      const options = { eps: 1e-5, weightOffset: 0 };
+      const sum = recorder.rmsNorm(graph.input(x!), graph.weight(first), {
+        ...options,
+        residual: own,
+      });
+      const value = recorder.rmsNorm(sum, graph.weight(second), {
+        ...options,
+        residual: later,
+      });
+      return { value, cols };
+    });
+    assertClose(actual, expected, { absolute: 1e-6, relative: 2e-6 }, `${firstCols} columns`);
+  }
 });

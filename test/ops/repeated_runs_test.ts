@@ -109,6 +109,38 @@ deviceTest("attention is the same after a run with more positions than planned",
   step.release();
 });
 
+deviceTest("attention with fewer pages than the step has room for", async (device, random) => {
+  const headDim = 8;
+  const kv = device.createKv({
+    type: "F32",
+    nPages: 2,
+    pageTokens: 4,
+    nKvHeads: 1,
+    kHeadDim: headDim,
+    vHeadDim: headDim,
+  });
+  const recorder = device.record({ maxTokens: 4, maxOutputs: 1, maxSequences: 2, maxPages: 3 });
+  const graph = new StepGraph(device, recorder);
+  const q = recorder.ropeAppend(graph.input(randomMatrix(random, 4, 3 * headDim)), kv, {
+    nHeads: 1,
+    eps: 1e-5,
+    weightOffset: 0,
+    ropeLayout: "half",
+  });
+  const out = recorder.attention(q, kv, { nHeads: 1, scale: 1 });
+  recorder.keep(out);
+  const step = await recorder.finish();
+  const run = async (tokens: number[], sequences: number[], pageTables: number[][]) => {
+    const positions = tokens.map((token) => token % 2);
+    await step.run({ tokens, positions, sequences, pageTables, outputs: [] });
+    return [...step.read(out, headDim, 0, tokens.length)];
+  };
+  const together = await run([0, 1, 2, 3], [0, 0, 1, 1], [[0], [1]]);
+  const apart = [await run([0, 1], [0, 0], [[0]]), await run([2, 3], [0, 0], [[1]])];
+  assertEquals(together, apart.flat());
+  step.release();
+});
+
 /** Keeps this thread busy, so that no mask is reported complete. */
 function wait(milliseconds: number): void {
   for (const end = performance.now() + milliseconds; performance.now() < end;);

@@ -82,6 +82,10 @@ deviceTest("top_k keeps exactly k, ties to the lowest id", async (device) => {
   assertEquals(await support(device, tied, { topK: 2 }), [1, 3]);
   assertEquals(await support(device, tied, { topK: 4 }), [0, 1, 3, 5]);
   assertEquals(await support(device, tied, { topK: 100 }), [0, 1, 2, 3, 4, 5, 6]);
+  // More candidates than a selection collects at once, and one whose bias makes it equal.
+  const many = Array.from({ length: 600 }, (_, i) => i === 500 ? 2 : -i / 1024);
+  const bias = new Map([[599, 2 - many[599]!]]);
+  assertEquals(await support(device, many, { topK: 1, bias }), [500]);
 });
 
 deviceTest("top_p keeps the token that crosses", async (device) => {
@@ -250,6 +254,14 @@ deviceTest("a forced token is chosen despite masks and penalties", async (device
   assertAlmostEquals(outputs[0]!.logprob, expected[0]!, 1e-6);
   assertAlmostEquals(outputs[1]!.logprob, expected[2]!, 1e-6);
   assertEquals(outputs[2]!.logprob, -Infinity);
+});
+
+deviceTest("greedy outputs alone report candidates and take forced tokens", async (device) => {
+  const logits = [0.5, 3, 2, -Infinity];
+  const [reported] = await sampleOnce(device, logits, [{ nTop: 2 }], 2);
+  assertEquals(reported!.top.map(({ token }) => token), [1, 2]);
+  const [forced] = await sampleOnce(device, logits, [{ forcedToken: 2 }]);
+  assertEquals(forced!.token, 2);
 });
 
 deviceTest("log-probabilities are the model's own", async (device) => {

@@ -391,8 +391,10 @@ Deno.test("serve: a begun answer is continued", async () => {
 Deno.test("serve: metrics count what was asked and answered", async () => {
   await using client = await Client.open(DEMO, {}, { parallel: 2 });
   const ask = { messages: [{ role: "user", content: "A story. ".repeat(60) }], max_tokens: 5 };
+  const start = performance.now();
   const [{ usage }] = [await client.chat(ask), await client.chat(ask)];
   await client.stream("/v1/chat/completions", ask);
+  const seconds = (performance.now() - start) / 1000;
   await (await client.get("/nowhere")).body?.cancel();
   const text = await (await client.get("/metrics")).text();
   const value = (name: string) => {
@@ -406,6 +408,9 @@ Deno.test("serve: metrics count what was asked and answered", async () => {
   assertEquals(value("forge_generated_tokens_total"), 15);
   assertEquals(value("forge_first_token_seconds_count"), 3);
   assertEquals(value('forge_next_token_seconds_bucket{le="+Inf"}'), 12);
+  // The times of an answer's tokens follow each other.
+  const sums = ["first", "next"].map((which) => value(`forge_${which}_token_seconds_sum`));
+  assert(sums[0]! > 0 && sums[0]! + sums[1]! <= seconds, `${sums} of ${seconds}`);
   assert(value("forge_cached_prompt_tokens_total") > 0);
   assertEquals(value("forge_kv_tokens_in_use"), 0);
   assert(value("forge_kv_tokens") > 0);

@@ -19,9 +19,25 @@ Deno.test("mutants: there are at least 120, under names of their own", () => {
   assert(names.length >= 120, `${names.length} mutants`);
   const areas = [
     ...["cpu", "cuda_kernels", "cuda_host", "flash_attn", "metal"],
-    ...["engine", "formats", "tokenizer", "constrain", "serve", "hub"],
+    ...["engine", "formats", "tokenizer", "constrain", "serve", "hub", "cli"],
   ];
   assertEquals([...new Set(MUTANTS.map(areaOf))].sort(), areas.sort());
+});
+
+Deno.test("mutants: STATUS.md counts them", () => {
+  const status = Deno.readTextFileSync(join(ROOT, "STATUS.md"));
+  const rows = Array.from(
+    status.matchAll(/^\| ([a-z_]+) \| (\d+) \| (\d+) \| (\d+) \|$/gm),
+    ([, area, ...counts]) => [area, ...counts.map(Number)] as const,
+  );
+  const areas = Map.groupBy(MUTANTS, areaOf);
+  assertEquals(
+    rows.map(([area, count]) => [area, count] as const).sort(),
+    Array.from(areas, ([area, own]) => [area, own.length] as const).sort(),
+  );
+  for (const [area, count = 0, judged = 0, caught = 0] of rows) {
+    assert(caught <= judged && judged <= count, `${area}`);
+  }
 });
 
 Deno.test("mutants: the tests that must catch them exist", () => {

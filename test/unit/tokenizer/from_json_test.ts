@@ -57,6 +57,34 @@ Deno.test("processors of a sequence nest; ByteLevel adds nothing", () => {
   assertEquals([...tokenizer.encode("a")], [10, 1, 11]);
 });
 
+Deno.test("pairs of texts are joined as BERT and RoBERTa do", () => {
+  const pair = (type: string) => {
+    const json = withTemplate({ type, cls: ["<s>", 10], sep: ["</s>", 11] });
+    return build(json).pair.map(({ ids, type }) => [ids, type]);
+  };
+  assertEquals(pair("BertProcessing"), [
+    [[10], 0],
+    ["first", 0],
+    [[11], 0],
+    ["second", 1],
+    [[11], 1],
+  ]);
+  assertEquals(pair("RobertaProcessing"), [
+    [[10], 0],
+    ["first", 0],
+    [[11, 11], 0],
+    ["second", 0],
+    [[11], 0],
+  ]);
+});
+
+Deno.test("of equal sums of unigram scores, the longest first piece wins", () => {
+  const vocab = [["<unk>", 0], ["a", -1], ["b", -1], ["ab", -2], ["bb", -2]];
+  const tokenizer = build({ model: { type: "Unigram", unk_id: 0, vocab } });
+  assertEquals(pieces(tokenizer, "abb"), ["a", "bb"]);
+  assertEquals(pieces(tokenizer, "ab"), ["ab"]);
+});
+
 Deno.test("tokenizer_config.json names BOS and EOS and sets if they are added", () => {
   const json = withTemplate(template("<s>", "text"));
   const names = { bos_token: "<s>", eos_token: { content: "</s>" } };

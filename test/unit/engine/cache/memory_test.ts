@@ -80,6 +80,13 @@ Deno.test("a given KV memory replaces the share and must hold a context", () => 
   );
   chooseCaches(gpu, WEIGHTS, { ...NEEDS, contextLength: 8192 }, GIB);
   assertThrows(() => chooseCaches(gpu, WEIGHTS, NEEDS, 1.5), ForgeError, "kvMemory is 1.5");
+  const bounded = chooseCaches({ ...gpu, memoryBound: 5 * GIB }, WEIGHTS, NEEDS, 6 * GIB);
+  assertEquals(bounded.size.cacheTokens * TOKEN_BYTES, 5 * GIB);
+});
+
+Deno.test("models that share a device divide its share among them", () => {
+  const { size } = chooseCaches(device("cuda", 85 * GIB), WEIGHTS, NEEDS, undefined, 3);
+  assertEquals(size.cacheTokens * TOKEN_BYTES, 0.75 * 80 / 3 * GIB);
 });
 
 Deno.test("caches have whole pages, and values stored in keys take no memory", () => {

@@ -179,6 +179,18 @@ Deno.test("when pages run out the last sequence is preempted and later gives the
   await bench.end();
 });
 
+Deno.test("a preempted sequence continues before later ones begin", async () => {
+  const bench = new Bench({ nPages: 8 });
+  const order: number[] = [];
+  await Promise.all([prompt(8, 0), prompt(8, 100), prompt(20, 200)].map(async (each, i) => {
+    await bench.generate(each, i < 2 ? 14 : 2);
+    order.push(i);
+  }));
+  assert(bench.scheduler.preemptions > 0, "no sequence was preempted");
+  assertEquals(order, [0, 1, 2]);
+  await bench.end();
+});
+
 Deno.test("a sequence does not take the page that an active one needs next", async () => {
   const bench = new Bench({ nPages: 5 });
   const [a, b] = [prompt(3, 0), prompt(16, 100)];

@@ -96,6 +96,14 @@ Deno.test("odds follow the outcome of proposed tokens, computed or not", () => {
   assertEquals(ofCycle.propose(cycle, 8, odds[3]!).tokens.length, 4);
 });
 
+Deno.test("matches of 1, 2, 3 to 4, and 5 to 8 tokens have odds of their own", () => {
+  const rates = new HitRates();
+  const levels = [1, 2, 3, 4, 5, 8, 9].map((length) => rates.of(length));
+  const firsts = levels.map((level) => levels.indexOf(level));
+  assertEquals(firsts, [0, 1, 2, 2, 4, 4, 6]);
+  assert(rates.of(64) === rates.of(1000));
+});
+
 Deno.test("odds of one text carry over to the next with less weight", () => {
   const shared = new HitRates();
   const own = new HitRates(shared);
