@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { float32Tensor } from "../../src/formats/tensor_data.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama, writeScriptedLlama } from "../support/tiny_llama.ts";
@@ -122,11 +123,14 @@ Deno.test("run: --json has the fields of the library's completion, and logprobs 
 
 Deno.test("run: --verbose prints settings to stderr, samplers in the order of the chain", async () => {
   using folder = new TempFolder();
-  writeRandomLlama(folder.path);
+  writeRandomLlama(folder.path, {
+    change: (tensors) => [...tensors, float32Tensor("odd\x1b[31m", [1], [0])],
+  });
   const { stdout, stderr } = await forge(
     ["run", "-m", folder.path, "-p", "x", "-n", "4", "-s", "3", "--verbose"],
   );
   assert(stdout.length > 0);
+  assertStringIncludes(stderr, 'not used: "odd\\u001b[31m"');
   assertMatch(stderr, /temperature .* top_k .* top_p .* min_p .* seed 3/s);
   assertStringIncludes(stderr, "kernels");
 });

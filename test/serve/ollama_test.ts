@@ -103,6 +103,7 @@ Deno.test("serve: Ollama's chat returns reasoning and whole tool calls", async (
     '<tool_call>{"name": "now", "argu',
     'ments": {"zone": "UTC"}}',
     "</tool_call>",
+    '<tool_call>{"name": "now", "arguments": {"zone": "CET"}}</tool_call>',
   ];
   const chatTemplate = `${GIVEN}{# <tool_call> {"name": "arguments"} </tool_call> </think> #}`;
   await using client = await scripted(folder, script, { chatTemplate });
@@ -126,7 +127,7 @@ Deno.test("serve: Ollama's chat returns reasoning and whole tool calls", async (
   const asked = { ...body, think: null };
   const parts = await lines(client, "/api/chat", asked);
   const answer = await whole(client, "/api/chat", asked);
-  const calls = [{ function: { name: "now", arguments: { zone: "UTC" } } }];
+  const calls = ["UTC", "CET"].map((zone) => ({ function: { name: "now", arguments: { zone } } }));
   assertEquals(answer.message, {
     role: "assistant",
     content: "Looking.",

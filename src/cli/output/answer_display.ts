@@ -3,7 +3,7 @@ import type { Piece } from "../../mod.ts";
 import { ContentReader } from "../../serve/chat/call_reader.ts";
 import type { Part, PartReader } from "../../serve/chat/dialect.ts";
 import { ReasoningReader } from "../../serve/chat/reasoning.ts";
-import { columnsOf, withoutControls, WordWrap } from "./terminal_text.ts";
+import { columnsOf, visibleControls, WordWrap } from "./terminal_text.ts";
 import type { Thoughts } from "./thoughts.ts";
 
 /** Turns the pieces of an answer into the text that is shown. */
@@ -12,7 +12,7 @@ export interface AnswerDisplay {
   show(piece: Piece): string;
 }
 
-/** Shows an answer on a terminal: without control characters, with line breaks between words. */
+/** Shows an answer on a terminal: control characters visibly, with line breaks between words. */
 export class TerminalDisplay implements AnswerDisplay {
   readonly #display: AnswerDisplay;
   readonly #wrap = new WordWrap(() => columnsOf(Deno.stdout) ?? Infinity);
@@ -23,7 +23,7 @@ export class TerminalDisplay implements AnswerDisplay {
   }
 
   show(piece: Piece): string {
-    const styled = this.#display.show({ ...piece, text: withoutControls(piece.text) });
+    const styled = this.#display.show({ ...piece, text: visibleControls(piece.text) });
     const shown = this.#wrap.push(styled);
     return piece.end === undefined ? shown : shown + this.#wrap.end();
   }

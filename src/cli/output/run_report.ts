@@ -6,6 +6,7 @@ import {
   type GenerationEnd,
   type Model,
 } from "../../mod.ts";
+import { quoteList } from "../../formats/quote.ts";
 import { formatBytes, formatCount, formatRows, formatSpeed, plural } from "./format.ts";
 
 const MAX_UNUSED = 5;
@@ -81,7 +82,6 @@ function weightTypes({ checkpoint }: Model): string {
 }
 
 function describeUnused(names: readonly string[]): string {
-  const shown = names.slice(0, MAX_UNUSED).join(", ");
-  const more = names.length > MAX_UNUSED ? ` and ${names.length - MAX_UNUSED} more` : "";
-  return `${plural(names.length, "tensor")} of the files not used: ${shown}${more}`;
+  const shown = quoteList(names, MAX_UNUSED);
+  return `${plural(names.length, "tensor")} of the files not used: ${shown}`;
 }

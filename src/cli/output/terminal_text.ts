@@ -20,10 +20,15 @@ export function styled(stream: Stream, style: keyof typeof STYLES, text: string)
 }
 
 /**
- * Removes control characters except line feeds and tabs, so that a text cannot steer a terminal.
+ * Replaces control characters except line feeds and tabs by visible ones, such as ␛, so that a text
+ * cannot steer a terminal.
  */
-export function withoutControls(text: string): string {
-  return text.replace(/[^\P{Cc}\n\t]/gu, "");
+export function visibleControls(text: string): string {
+  return text.replace(/[^\P{Cc}\n\t]/gu, (character) => {
+    const code = character.charCodeAt(0);
+    // Unicode has pictures of ASCII's controls only.
+    return code < 0x20 ? String.fromCharCode(0x2400 + code) : code === 0x7f ? "␡" : "�";
+  });
 }
 
 const GRAPHEMES = new Intl.Segmenter(undefined, { granularity: "grapheme" });

@@ -5,7 +5,7 @@ import {
   formatColumns,
   formatTable,
   styled,
-  withoutControls,
+  visibleControls,
   WordWrap,
   wrap,
 } from "../../../src/cli/output/terminal_text.ts";
@@ -139,9 +139,9 @@ Deno.test("terminal: a table is aligned, and its first cells stand above where i
   assertEquals(formatTable([], isRight), "");
 });
 
-Deno.test("terminal: styles need a terminal, and controls are removed", () => {
+Deno.test("terminal: styles need a terminal, and controls are visible", () => {
   assertEquals(styled({ isTerminal: () => false }, "dim", "text\n"), "text\n");
   const dim = styled({ isTerminal: () => true }, "dim", "text\n");
   assertEquals(dim, Deno.noColor ? "text\n" : "\x1b[2mtext\x1b[22m\n");
-  assertEquals(withoutControls("a\x1b[2J\tb\r\n\x07c\u009bd"), "a[2J\tb\ncd");
+  assertEquals(visibleControls("a\x1b[2J\tb\n\x07c\u009bd\x7f"), "a␛[2J\tb\n␇c�d␡");
 });

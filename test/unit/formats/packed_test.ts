@@ -153,8 +153,10 @@ Deno.test("the order of columns follows g_idx, not desc_act", () => {
     assertEquals(orderOf(settings), undefined);
   }
   // Groups that are not whole blocks, which no quantizer writes, become floats.
-  const odd = RUNS.map((group, i) => i === 7 ? 1 : group);
-  assertEquals(type(ordered, gptqTensors, odd), ["F32", 128]);
+  for (const columns of [1, 8, 16]) {
+    const odd = RUNS.map((group, i) => i < columns ? 1 : group);
+    assertEquals(type(ordered, gptqTensors, odd), ["F32", 128]);
+  }
 
   // A group size of -1 makes a row one group, whose columns GPTQ may take in any order.
   const whole = { ...ordered, group_size: -1 };
