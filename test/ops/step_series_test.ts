@@ -151,6 +151,22 @@ deviceTest("a run of several steps chooses what single steps choose", async (dev
   step.release();
 });
 
+deviceTest("penalties of several steps cover as many tokens as those of single steps", async (
+  device,
+) => {
+  const random = new Random("windows of a step series");
+  const step = await recordStep(device, random, randomMatrix(random, VOCABULARY, HEAD_DIM));
+  // Each token in the window of a sequence is as good as banned.
+  const specs = [1, 2, 3].map((historySize, row): Spec => ({
+    token: row,
+    position: 0,
+    request: outputRow(row, { sampling: { ...greedy, presencePenalty: 100 }, historySize }),
+  }));
+  const expected = await stepByStep(step, specs, 7, []);
+  assertEquals(await step.run({ ...inputsOf(specs), nSteps: 7 }), expected);
+  step.release();
+});
+
 deviceTest("a run of several steps ends if no token can be chosen", async (device) => {
   const random = new Random("broken step series");
   const head = randomMatrix(random, VOCABULARY, HEAD_DIM);
