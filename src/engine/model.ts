@@ -535,6 +535,8 @@ export class Model implements AsyncDisposable {
 
   /** Encodes a prompt. @throws {ForgeError} `bad_input` */
   encodePrompt(prompt: Prompt, options: PromptOptions = {}): EncodedPrompt {
+    // Options of a generation are accepted, so that its prompt can be counted before it runs.
+    checkOptions("a prompt", options, GENERATE_OPTIONS);
     return finish(this.#encode(prompt, options));
   }
 
@@ -544,16 +546,15 @@ export class Model implements AsyncDisposable {
    *
    * @throws {ForgeError} `bad_input`; `cancelled` if the signal is raised
    */
-  encodePromptInSlices(
+  async encodePromptInSlices(
     prompt: Prompt,
     options: PromptOptions & { readonly signal?: AbortSignal | undefined } = {},
   ): Promise<EncodedPrompt> {
-    return this.#slices.run(this.#encode(prompt, options), options.signal);
+    checkOptions("a prompt", options, GENERATE_OPTIONS);
+    return await this.#slices.run(this.#encode(prompt, options), options.signal);
   }
 
   *#encode(prompt: Prompt, options: PromptOptions): Generator<void, EncodedPrompt> {
-    // Options of a generation are accepted, so that its prompt can be counted before it runs.
-    checkOptions("a prompt", options, GENERATE_OPTIONS);
     const { chatTemplate } = this.checkpoint;
     const isRaw = prompt instanceof Int32Array || (typeof prompt === "string" && options.raw);
     if (!isRaw && chatTemplate !== undefined) this.#template ??= new ChatTemplate(chatTemplate);

@@ -78,7 +78,7 @@ const ERROR_FORMS = [
  * The caller keeps ownership of the models and closes them. An invalid request gets a response with
  * the error and the status that OpenAI's API gives it.
  *
- * @throws {ForgeError} `usage` for an invalid option
+ * @throws {ForgeError} `usage` for an invalid argument or option
  */
 export function createHandler(
   models: Model | OfferedModels,

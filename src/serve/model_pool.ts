@@ -2,7 +2,15 @@
 import { basename } from "node:path";
 import type { DeviceMemory } from "../backend.ts";
 import type { Model } from "../engine/model.ts";
-import { checkOptions, FUNCTION, NUMBER, type OptionChecks } from "../formats/arguments.ts";
+import {
+  checkArgument,
+  checkOptions,
+  FUNCTION,
+  NUMBER,
+  type OptionCheck,
+  type OptionChecks,
+  STRINGS,
+} from "../formats/arguments.ts";
 import type { GenerateOptions } from "../engine/request/options.ts";
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
@@ -44,6 +52,29 @@ const POOL_OPTIONS: OptionChecks<PoolOptions> = {
   onChange: FUNCTION,
 };
 
+const SOURCES: OptionCheck = { accepts: Array.isArray, valid: "an array of models to offer" };
+
+/** Check of a model's names. */
+const NAMES: OptionCheck = {
+  accepts: (value) => STRINGS.accepts(value) && (value as readonly string[]).length > 0,
+  valid: "an array of at least one name",
+};
+
+const REQUIRED = { names: NAMES, checkpoint: FUNCTION, load: FUNCTION, leastMemory: FUNCTION };
+
+const SOURCE_OPTIONS: OptionChecks<ModelSource> = {
+  ...REQUIRED,
+  adapters: STRINGS,
+  defaults: FUNCTION,
+};
+
+function checkSource(source: ModelSource): void {
+  checkOptions("a model to offer", source, SOURCE_OPTIONS);
+  for (const name of Object.keys(REQUIRED) as (keyof typeof REQUIRED)[]) {
+    checkArgument(name, source[name], REQUIRED[name]);
+  }
+}
+
 /** Models for `createHandler`. Disposal closes those that are loaded. */
 export interface OfferedModels extends AsyncDisposable {
   /** Names of all models. */
@@ -54,12 +85,14 @@ export interface OfferedModels extends AsyncDisposable {
  * Offers several models, which are loaded when a request needs them and unloaded to make room.
  *
  * @param sources the first is used by requests that name none
- * @throws {ForgeError} `usage` without a source, or if two have the same name
+ * @throws {ForgeError} `usage` without a source, for an invalid one, or if two have the same name
  */
 export function offerModels(
   sources: readonly ModelSource[],
   options: PoolOptions = {},
 ): OfferedModels {
+  checkArgument("sources", sources, SOURCES);
+  sources.forEach(checkSource);
   checkOptions("offerModels", options, POOL_OPTIONS);
   return new ModelPool(sources, options);
 }

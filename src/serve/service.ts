@@ -3,6 +3,7 @@ import type { Model } from "../engine/model.ts";
 import type { GenerateOptions } from "../engine/request/options.ts";
 import { Slices } from "../engine/request/prompt.ts";
 import { ForgeError } from "../errors.ts";
+import { checkArgument, type OptionCheck } from "../formats/arguments.ts";
 import type { JsonObject } from "../formats/json.ts";
 import { quote } from "../formats/quote.ts";
 import { isGiven, readString } from "../requests/values.ts";
@@ -20,6 +21,11 @@ import {
 } from "./model_pool.ts";
 import { DEFAULT_QUEUE, type ServeOptions } from "./options.ts";
 
+const MODELS: OptionCheck = {
+  accepts: (value) => value instanceof ModelPool || typeof Object(value).generate === "function",
+  valid: "a Model, or the result of offerModels",
+};
+
 /** State that all requests share. */
 export class Server {
   readonly models: ModelPool;
@@ -32,7 +38,9 @@ export class Server {
   readonly created = Math.floor(Date.now() / 1000);
   readonly onError: (error: unknown) => void;
 
+  /** @throws {ForgeError} `usage` for models of the wrong type */
   constructor(models: Model | OfferedModels, options: ServeOptions) {
+    checkArgument("the model", models, MODELS);
     const { names: [name, ...others] = [], defaults = {}, maxAnswers, onError } = options;
     this.models = models instanceof ModelPool
       ? models

@@ -185,6 +185,21 @@ Deno.test("arguments of the wrong type are rejected by name", async () => {
       [() => createHandler(model, { anyHost: 1 } as Anything), "anyHost is 1; valid is true"],
       [() => createHandler(model, { names: "a" } as Anything), 'names is "a"; valid is an array'],
       [() => offerModels([], { keepAlive: 5 } as Anything), "did you mean keepAliveMs?"],
+      [() => createHandler({} as Anything), "the model is an object; valid is a Model, or the"],
+      [
+        () => offerModels(model as Anything),
+        "sources is an object; valid is an array of models to",
+      ],
+      [() => offerModels([null] as Anything), "a model to offer is null; valid is an object"],
+      [
+        () => offerModels([{ names: [] }] as Anything),
+        "names is an array; valid is an array of at",
+      ],
+      [
+        () => offerModels([{ names: ["a"] }] as Anything),
+        "checkpoint is undefined; valid is a func",
+      ],
+      [() => any.savePrompt("a", "b", null), "a prompt is null; valid is an object of options"],
       [() => any.tokenizer.encode(5), "the text is 5; valid is a string"],
       [() => any.tokenizer.encode("a", { add: 1 }), 'encode has no option "add"; valid are addSp'],
       [() => any.tokenizer.encode("a", { truncate: 1 }), "truncate is 1; valid is true or false"],
