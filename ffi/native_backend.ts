@@ -104,16 +104,17 @@ export class NativeBackend implements Backend, Meter, Quantizer {
   }
 
   /**
-   * Makes devices of one library the ranks of a group, in order, before their first steps.
+   * Makes devices of one library a group before their first steps: stages of as many ranks each,
+   * one stage after another.
    *
    * @throws {ForgeError} `unsupported` if they have no way to exchange values
    */
-  static join(ranks: readonly NativeBackend[]): void {
-    const [first] = ranks;
+  static join(devices: readonly NativeBackend[], nStages = 1): void {
+    const [first] = devices;
     if (first === undefined) throw new RangeError("a group without devices");
-    const handles = Uint32Array.from(ranks, (rank) => rank.#device);
+    const handles = Uint32Array.from(devices, (device) => device.#device);
     const { forge_devices_join } = first.#native.symbols;
-    const status = forge_devices_join(handles, handles.length);
+    const status = forge_devices_join(handles, handles.length, nStages);
     first.#native.check(status, "joining devices", first.#device);
   }
 

@@ -53,12 +53,14 @@ FORGE_API forge_status forge_set_products(uint32_t device, uint32_t products);
 FORGE_API forge_status forge_device_info(uint32_t device, char *text, uint64_t capacity);
 
 /*
- * Makes devices of one library the ranks of a group, in order, before their first steps. All ranks
- * run the same steps at the same time, each on its part of the weights: `all_reduce` adds up their
- * values. If a run of a rank fails, the caller stops the runs of the others.
- * FORGE_UNSUPPORTED if the devices have no way to exchange values.
+ * Makes devices of one library a group, before their first steps: `n_stages` stages, each of as
+ * many ranks, stage after stage. All devices run the same steps at the same time, each on its part
+ * of the weights: `all_reduce` adds up the values of the ranks of a stage, and a rank sends values
+ * to the rank of the same number in the next stage. If a run of a device fails, the caller stops
+ * the runs of the others. FORGE_UNSUPPORTED if the devices have no way to exchange values.
  */
-FORGE_API forge_status forge_devices_join(const uint32_t *devices, uint32_t n_devices);
+FORGE_API forge_status forge_devices_join(const uint32_t *devices, uint32_t n_devices,
+                                          uint32_t n_stages);
 
 /*
  * The memory bandwidth of the device for reads, in bytes a second, measured in a fraction of a

@@ -70,9 +70,9 @@ void Backend::set_products(uint32_t products) {
        " device has one kind of products; a choice is for cpu");
 }
 
-void Backend::join(std::span<Backend* const>) {
+void Backend::join(std::span<Backend* const>, uint32_t) {
   fail(FORGE_UNSUPPORTED, "the ", backend_name(),
-       " device cannot divide a model; tensor parallelism is for cuda, cpu and reference");
+       " device cannot divide a model; several devices of one model are for cuda, cpu and reference");
 }
 
 uint64_t Backend::set_memory(uint64_t) {
@@ -141,17 +141,19 @@ forge_status forge_set_products(uint32_t device, uint32_t products) {
   });
 }
 
-forge_status forge_devices_join(const uint32_t* devices, uint32_t n_devices) {
+forge_status forge_devices_join(const uint32_t* devices, uint32_t n_devices, uint32_t n_stages) {
   return on_handle(devices && n_devices > 0 ? devices[0] : 0, [&] {
-    require(n_devices >= 2 && n_devices <= kMostRanks, n_devices, " devices; valid is 2 to ",
-            kMostRanks);
+    require(n_devices >= 2 && n_devices <= kMostDevices, n_devices, " devices; valid is 2 to ",
+            kMostDevices);
+    require(n_stages >= 1 && n_devices % n_stages == 0, n_devices, " devices cannot be ", n_stages,
+            " stages of as many ranks");
     not_null(devices, "devices");
-    std::vector<Backend*> ranks;
+    std::vector<Backend*> group;
     for (uint32_t i = 0; i < n_devices; ++i) {
-      ranks.push_back(get_device(devices[i])->backend.get());
-      require(std::ranges::count(ranks, ranks.back()) == 1, "device ", devices[i], " is given twice");
+      group.push_back(get_device(devices[i])->backend.get());
+      require(std::ranges::count(group, group.back()) == 1, "device ", devices[i], " is given twice");
     }
-    ranks[0]->join(ranks);
+    group[0]->join(group, n_stages);
   });
 }
 

@@ -16,6 +16,16 @@ uint64_t nanoseconds_since(std::chrono::steady_clock::time_point start) {
   return static_cast<uint64_t>(time.count());
 }
 
+// Checks that the group of a device has those that an operation exchanges values with.
+void check_place(const Op& op, const GroupPlace& place) {
+  require(!std::holds_alternative<AllReduceOp>(op) || place.n_ranks > 1,
+          "all_reduce: the device is in no group of ranks");
+  require(!std::holds_alternative<SendOp>(op) || place.stage + 1 < place.n_stages,
+          "send: no stage follows that of the device");
+  require(!std::holds_alternative<ReceiveOp>(op) || place.stage > 0,
+          "receive: no stage precedes that of the device");
+}
+
 }  // namespace
 
 forge_status forge_step_begin(uint32_t device, uint32_t max_tokens, uint32_t max_outputs,
@@ -41,8 +51,7 @@ forge_status forge_record(uint32_t step, const char* operation, const uint32_t* 
     uint32_t& value = not_null(out, "out");
     Op op = decode_operation(*object->device, &not_null(operation, "operation"),
                              std::span(operands, n_words));
-    require(!std::holds_alternative<AllReduceOp>(op) || object->device->backend->is_rank(),
-            "all_reduce: the device is in no group");
+    check_place(op, object->device->backend->place());
     value = object->recorder.record(std::move(op));
   });
 }

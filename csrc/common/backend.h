@@ -143,6 +143,12 @@ struct StreamedBytes {
   uint64_t per_token = 0;
 };
 
+// Place of a device in its group. A device that has joined none is a group of its own.
+struct GroupPlace {
+  uint32_t rank = 0, n_ranks = 1;  // among the devices of its stage
+  uint32_t stage = 0, n_stages = 1;
+};
+
 struct Backend {
   virtual ~Backend() = default;
   // Returns JSON: see forge_device_info.
@@ -151,10 +157,10 @@ struct Backend {
   virtual void set_attention(uint32_t attention);
   // `products` is one of FORGE_PRODUCTS_...: see forge_set_products.
   virtual void set_products(uint32_t products);
-  // Makes devices of this backend, this one first, the ranks of a group: see forge_devices_join.
-  virtual void join(std::span<Backend* const> ranks);
-  // True if the device has joined a group.
-  virtual bool is_rank() const { return false; }
+  // Makes devices of this backend, this one first, a group: see forge_devices_join. Each stage has
+  // as many of them.
+  virtual void join(std::span<Backend* const> devices, uint32_t n_stages);
+  virtual GroupPlace place() const { return {}; }
   // Returns the bound: see forge_set_memory.
   virtual uint64_t set_memory(uint64_t bytes);
   // See forge_streamed_bytes.
@@ -174,7 +180,13 @@ struct Backend {
 };
 
 // The most devices of a group.
-constexpr uint32_t kMostRanks = 64;
+constexpr uint32_t kMostDevices = 64;
+
+// Returns the place of a device by its number in a group.
+constexpr GroupPlace place_of(uint32_t device, uint32_t n_devices, uint32_t n_stages) {
+  const uint32_t n_ranks = n_devices / n_stages;
+  return {device % n_ranks, n_ranks, device / n_ranks, n_stages};
+}
 
 // Defined once by each library.
 const char* backend_name();

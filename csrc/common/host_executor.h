@@ -22,8 +22,8 @@ class HostExecutor : public Executable {
   }
 
  protected:
-  HostExecutor(std::shared_ptr<const Program> program, ScratchPlan plan, RankPlace place)
-      : program_(std::move(program)), plan_(std::move(plan)), place_(std::move(place)) {}
+  HostExecutor(std::shared_ptr<const Program> program, ScratchPlan plan, RankLinks links)
+      : program_(std::move(program)), plan_(std::move(plan)), links_(std::move(links)) {}
 
   // A value during a run: a row-major matrix of the arena. `data` is null for value 0.
   struct Matrix {
@@ -53,14 +53,22 @@ class HostExecutor : public Executable {
     }
   }
 
-  void all_reduce(const AllReduceOp& op) {
+  void exchange(const AllReduceOp& op) {
     const Matrix in = matrix(op.x);
-    place_.group->sum(place_.rank, in.data, matrix(op.out).data, in.rows * in.cols, *stop_);
+    links_.stage->sum(links_.place.rank, in.data, matrix(op.out).data, in.rows * in.cols, *stop_);
+  }
+  void exchange(const SendOp& op) {
+    const Matrix in = matrix(op.x);
+    links_.next->send(in.data, in.rows * in.cols, *stop_);
+  }
+  void exchange(const ReceiveOp& op) {
+    const Matrix out = matrix(op.out);
+    links_.previous->receive(out.data, out.rows * out.cols, *stop_);
   }
 
   std::shared_ptr<const Program> program_;
   ScratchPlan plan_;
-  const RankPlace place_;
+  const RankLinks links_;
   float* values_ = nullptr;  // the arena, plan_.elements floats owned by the derived class
 
   // Of the current run.

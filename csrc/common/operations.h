@@ -846,7 +846,7 @@ struct XieluOp {
   }
 };
 
-// out = the sum of x over the ranks of the device's group (forge_devices_join), added in their
+// out = the sum of x over the ranks of the device's stage (forge_devices_join), added in their
 // order, so that all ranks have the same bits.
 struct AllReduceOp {
   Input x;
@@ -856,6 +856,26 @@ struct AllReduceOp {
     const Value& in = c.value("x", x);
     return {in.rows, in.cols};
   }
+};
+
+// Sends x[tokens, cols] to the rank of the same number in the next stage of the group, which
+// receives it in the same step. It has no value.
+struct SendOp {
+  Input x;
+  FORGE_OPERANDS("send", x)
+
+  Shape check(const OperationChecks& c) const {
+    c.expect(c.value("x", x).rows == Rows::tokens, "x must have tokens for rows");
+    return {};
+  }
+};
+
+// out[tokens, cols] = what the rank of the same number in the previous stage sends.
+struct ReceiveOp {
+  uint32_t cols = 0;
+  FORGE_OPERANDS("receive", cols)
+
+  Shape check(const OperationChecks&) const { return {Rows::tokens, cols}; }
 };
 
 // Chooses one token for each row of logits[outputs, vocabulary] as the input block asks, and
@@ -879,7 +899,7 @@ struct SampleOp {
   X(RopeTableOp) X(RopeAppendOp) X(AttentionOp) X(PreviousRowsOp) X(GluOp) X(SigmoidGateOp)      \
   X(GatedRmsNormOp) X(CausalConv1dOp) X(GatedDeltaRuleOp) X(SelectiveScanOp) X(GatherColumnsOp)  \
   X(PermuteColumnsOp) X(MoeRouteOp) X(MoeMatmulOp) X(MoeCombineOp) X(GatherOutputsOp)            \
-  X(SoftcapOp) X(ClampOp) X(XieluOp) X(LoraOp) X(AllReduceOp)                                     \
+  X(SoftcapOp) X(ClampOp) X(XieluOp) X(LoraOp) X(AllReduceOp) X(SendOp) X(ReceiveOp)              \
   X(SampleOp)
 
 #define FORGE_NEXT_OP(Type) , Type

@@ -34,15 +34,30 @@ void RankGroup::meet(const StopFlag* stop) {
   }
 }
 
-void RankGroup::sum(uint32_t rank, const float* in, float* out, uint64_t n, const StopFlag& stop) {
-  parts_[rank] = {in, out, n};
+template <class Work>
+void RankGroup::exchange(uint32_t rank, const Part& part, const StopFlag& stop, Work&& work) {
+  parts_[rank] = part;
   meet(&stop);
   const bool agree =
-      std::ranges::all_of(parts_, [&](const Part& part) { return part.n == parts_[0].n; });
-  if (agree) sum_slice(rank);
-  // Until all slices are complete, inputs are read and results written by other ranks.
+      std::ranges::all_of(parts_, [&](const Part& other) { return other.n == part.n; });
+  if (agree) work();
+  // Until all have worked, inputs are read and results written by other ranks.
   meet(nullptr);
-  if (!agree) fail(FORGE_INTERNAL, "all_reduce: rank ", rank, " has ", n, " numbers, others differ");
+  if (!agree) {
+    fail(FORGE_INTERNAL, "rank ", rank, " exchanges ", part.n, " numbers, others do not");
+  }
+}
+
+void RankGroup::sum(uint32_t rank, const float* in, float* out, uint64_t n, const StopFlag& stop) {
+  exchange(rank, {in, out, n}, stop, [&] { sum_slice(rank); });
+}
+
+void RankGroup::send(const float* in, uint64_t n, const StopFlag& stop) {
+  exchange(0, {in, nullptr, n}, stop, [] {});
+}
+
+void RankGroup::receive(float* out, uint64_t n, const StopFlag& stop) {
+  exchange(1, {nullptr, out, n}, stop, [&] { std::copy_n(parts_[0].in, n, out); });
 }
 
 bool RankGroup::all(uint32_t rank, bool says, const StopFlag& stop) {
@@ -62,10 +77,19 @@ void RankGroup::sum_slice(uint32_t rank) const {
   }
 }
 
-void HostBackend::join(std::span<Backend* const> ranks) {
-  const auto group = std::make_shared<RankGroup>(static_cast<uint32_t>(ranks.size()));
-  for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
-    static_cast<HostBackend*>(ranks[rank])->place_ = {group, rank};
+void HostBackend::join(std::span<Backend* const> devices, uint32_t n_stages) {
+  const auto n = static_cast<uint32_t>(devices.size());
+  const auto links_of = [&](uint32_t device) -> RankLinks& {
+    return static_cast<HostBackend*>(devices[device])->links_;
+  };
+  for (uint32_t device = 0; device < n; ++device) {
+    RankLinks& links = links_of(device);
+    links = {};
+    const GroupPlace at = links.place = place_of(device, n, n_stages);
+    links.stage =
+        at.rank == 0 ? std::make_shared<RankGroup>(at.n_ranks) : links_of(device - 1).stage;
+    if (at.stage > 0) links.previous = links_of(device - at.n_ranks).next;
+    if (at.stage + 1 < n_stages) links.next = std::make_shared<RankGroup>(2);
   }
 }
 

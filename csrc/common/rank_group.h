@@ -1,6 +1,6 @@
 #pragma once
 
-// Devices of one process that divide a model (forge_devices_join).
+// Processors of one process that divide a model (forge_devices_join).
 
 #include <condition_variable>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace forge {
 
-// The ranks of a group of processors, which exchange values through memory.
+// Threads that meet to exchange values through memory, each with a number.
 class RankGroup {
  public:
   explicit RankGroup(uint32_t n_ranks) : parts_(n_ranks) {}
@@ -22,6 +22,9 @@ class RankGroup {
   // Returns when all ranks have called it. Throws FORGE_CANCELLED if the flag is raised before, and
   // FORGE_INTERNAL if the ranks' counts differ.
   void sum(uint32_t rank, const float* in, float* out, uint64_t n, const StopFlag& stop);
+  // Of two ranks, the first sends `in[n]` to the `out[n]` of the second, likewise.
+  void send(const float* in, uint64_t n, const StopFlag& stop);
+  void receive(float* out, uint64_t n, const StopFlag& stop);
   // Returns true if all ranks say so, likewise.
   bool all(uint32_t rank, bool says, const StopFlag& stop);
 
@@ -34,6 +37,9 @@ class RankGroup {
 
   // Waits for all ranks; without a flag until they have arrived.
   void meet(const StopFlag* stop);
+  // Works on the parts of all ranks once they have arrived, and returns when all have worked.
+  template <class Work>
+  void exchange(uint32_t rank, const Part& part, const StopFlag& stop, Work&& work);
   void sum_slice(uint32_t rank) const;
 
   std::mutex mutex_;
@@ -43,20 +49,22 @@ class RankGroup {
   std::vector<Part> parts_;  // of each rank
 };
 
-// The rank of a device in its group, if it is part of one.
-struct RankPlace {
-  std::shared_ptr<RankGroup> group;
-  uint32_t rank = 0;
+// The ranks that a device exchanges values with, as far as it has any.
+struct RankLinks {
+  GroupPlace place;
+  std::shared_ptr<RankGroup> stage;
+  // With the rank of the same number in the previous and in the next stage.
+  std::shared_ptr<RankGroup> previous, next;
 };
 
-// A backend of a processor, which may be divided into ranks.
+// A backend of a processor, of which several may divide a model.
 class HostBackend : public Backend {
  public:
-  void join(std::span<Backend* const> ranks) override;
-  bool is_rank() const override { return place_.group != nullptr; }
+  void join(std::span<Backend* const> devices, uint32_t n_stages) override;
+  GroupPlace place() const override { return links_.place; }
 
  protected:
-  RankPlace place_;
+  RankLinks links_;
 };
 
 }  // namespace forge

@@ -270,7 +270,7 @@ ValueId Recorder::record(Op op) {
           program.samples = true;
           program.logits_cols = program.value(typed.logits).cols;
           program.max_top = typed.max_top;
-        } else {
+        } else if constexpr (!std::is_same_v<AnyOp, SendOp>) {
           require(shape.cols >= 1 && shape.cols <= kMaxCols, AnyOp::kName, ": a result of ",
                   shape.cols, " columns; valid is 1 to ", kMaxCols);
           if constexpr (requires { typed.kv; }) note_kv(AnyOp::kName, typed.kv);

@@ -82,7 +82,7 @@ class CpuBackend : public HostBackend {
 
   std::unique_ptr<Executable> compile(std::shared_ptr<const Program> program) override {
     has_steps_ = true;
-    return std::make_unique<CpuExecutor>(std::move(program), device_, place_);
+    return std::make_unique<CpuExecutor>(std::move(program), device_, links_);
   }
 
  private:

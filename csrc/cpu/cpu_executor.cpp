@@ -12,8 +12,8 @@ constexpr uint64_t kCacheLineFloats = 16;
 }  // namespace
 
 CpuExecutor::CpuExecutor(std::shared_ptr<const Program> program, std::shared_ptr<CpuDevice> device,
-                         const RankPlace& place)
-    : HostExecutor(std::move(program), {}, place),
+                         const RankLinks& links)
+    : HostExecutor(std::move(program), {}, links),
       device_(std::move(device)),
       kernels_(device_->kernels),
       gated_units_(find_gated_units(*program_)),

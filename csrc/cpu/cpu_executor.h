@@ -20,7 +20,7 @@ namespace forge::cpu {
 class CpuExecutor : public HostExecutor {
  public:
   CpuExecutor(std::shared_ptr<const Program> program, std::shared_ptr<CpuDevice> device,
-              const RankPlace& place);
+              const RankLinks& links);
 
   void run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) override;
 

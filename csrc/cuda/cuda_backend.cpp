@@ -69,18 +69,21 @@ class CudaBackend : public GpuBackend<CudaGpu> {
     device_->attention = attention;
   }
 
-  void join(std::span<Backend* const> ranks) override {
+  void join(std::span<Backend* const> devices, uint32_t n_stages) override {
     std::vector<int> indices;
-    for (Backend* rank : ranks) {
-      indices.push_back(static_cast<CudaBackend*>(rank)->device_->device().properties().index);
+    for (Backend* device : devices) {
+      indices.push_back(static_cast<CudaBackend*>(device)->device_->device().properties().index);
     }
-    const auto group = std::make_shared<NcclGroup>(indices);
-    for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
-      static_cast<CudaBackend*>(ranks[rank])->device_->place = {group, rank};
+    const auto group = std::make_shared<NcclGroup>(indices, n_stages);
+    for (uint32_t device = 0; device < devices.size(); ++device) {
+      static_cast<CudaBackend*>(devices[device])->device_->links = {group, device};
     }
   }
 
-  bool is_rank() const override { return device_->place.group != nullptr; }
+  GroupPlace place() const override {
+    const NcclLinks& links = device_->links;
+    return links.group ? links.group->place(links.device) : GroupPlace();
+  }
 
   // Compiling a step copies its weights to the device.
   bool reads_files() const override { return false; }

@@ -36,7 +36,7 @@ struct CudaDevice {
   Kernels kernels;
   uint32_t n_threads;  // for compiling kernels and copying weights
   std::atomic<uint32_t> attention = FORGE_ATTENTION_AUTO;  // for steps compiled later
-  NcclRank place;                                          // likewise
+  NcclLinks links;                                         // likewise
 
  private:
   DeviceBuffer codebooks_;

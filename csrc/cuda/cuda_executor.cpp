@@ -77,12 +77,12 @@ void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const Sto
   if (profile && !timer_) timer_ = std::make_unique<KernelTimer>(device_->handle());
   if (profile) timer_->begin_run(profile->now());
   const StopFlag stops = begin_run(plan, stop);
-  bool has_sums = false;
+  bool is_enqueued = false;
   try {
     inputs_->copy(inputs, work);
     const LaunchPlan& list = plan.list;
     enqueue(plan, plan.forward, {0, list.sampling_begin, false}, stops);
-    has_sums = true;
+    is_enqueued = true;
     // The caller computes the masks during the forward pass.
     if (!inputs.masks.empty()) {
       inputs.masks_ready.wait();
@@ -93,7 +93,7 @@ void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const Sto
     copy_results(results_.at(), results_host_, result_bytes(*program_, inputs.n_outputs), results);
     if (profile) timer_->finish_run(list, *profile);
   } catch (...) {
-    fail_run(has_sums);
+    fail_run(is_enqueued);
     throw;
   }
 }
@@ -101,21 +101,21 @@ void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const Sto
 StopFlag CudaExecutor::begin_run(Plan& plan, const StopFlag& stop) {
   ++plan.runs;
   plan.is_captured = captures(plan);
-  const NcclRank& place = device_->place;
-  if (!place.group) return stop;
-  plan.is_captured = place.group->begin_run(place.rank, plan.is_captured, stop);
+  const NcclLinks& links = device_->links;
+  if (!links.group) return stop;
+  plan.is_captured = links.group->begin_run(links.device, plan.is_captured, stop);
   return StopFlag(nullptr);
 }
 
-void CudaExecutor::fail_run(bool has_sums) {
+void CudaExecutor::fail_run(bool is_enqueued) {
   const auto& gpu = device_->device();
   try {
     throw;
   } catch (const Error& error) {
-    const bool leaves_others = has_sums && error.status() != FORGE_DEVICE_FAILED;
-    if (device_->place.group && !leaves_others) device_->place.group->abort(error.what());
+    const bool leaves_others = is_enqueued && error.status() != FORGE_DEVICE_FAILED;
+    if (device_->links.group && !leaves_others) device_->links.group->abort(error.what());
   } catch (...) {
-    if (device_->place.group) device_->place.group->abort("out of memory");
+    if (device_->links.group) device_->links.group->abort("out of memory");
   }
   // Work on the stream still reads the buffers that the next run fills.
   gpu.api().stream_synchronize(gpu.stream());
@@ -170,14 +170,14 @@ bool CudaExecutor::run_ahead(SeriesInputs& series, ResultBlock& results, const S
   }
   Plan& plan = plan_for(shape);
   const StopFlag stops = begin_run(plan, stop);
-  bool has_sums = false;
+  bool is_enqueued = false;
   try {
     inputs_->copy_series(series, work);
     enqueue_series(plan, next_step(shape), series.n_steps(), stops);
-    has_sums = true;
+    is_enqueued = true;
     copy_results(series_results_.at(), series_results_host_, bytes, results);
   } catch (...) {
-    fail_run(has_sums);
+    fail_run(is_enqueued);
     throw;
   }
   return true;

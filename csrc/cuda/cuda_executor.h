@@ -62,12 +62,12 @@ class CudaExecutor : public StepExecutor<CudaSteps> {
   void enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph, const Section& section,
                const StopFlag& stop);
   bool captures(const Plan& plan) const;
-  // Begins a run of a plan, on all ranks of the device's group at once. Returns the flag that stops
-  // it: none for ranks, of which none may stop while others wait for its sums.
+  // Begins a run of a plan, on all devices of the group at once. Returns the flag that stops it:
+  // none in a group, of which no device may stop while others wait for its values.
   StopFlag begin_run(Plan& plan, const StopFlag& stop);
-  // Ends a run that failed. `has_sums`: its sums are on the stream, so that other ranks need not
-  // wait.
-  void fail_run(bool has_sums);
+  // Ends a run that failed. `is_enqueued`: its exchanges are on the stream, so that other devices
+  // need not wait.
+  void fail_run(bool is_enqueued);
   // Returns the launch after each step of a series (kernels/cuda/next_step.cu).
   Launch next_step(const StepShape& shape) const;
   // Enqueues all steps of a series, several of them as one graph.

@@ -1,6 +1,6 @@
 #pragma once
 
-// Devices that divide a model, and their sums by NCCL.
+// Devices that divide a model, and what they exchange by NCCL.
 
 #include <atomic>
 #include <memory>
@@ -15,61 +15,77 @@
 
 namespace forge::cuda {
 
-// The ranks of a group. Each has a thread that enqueues its work; all enqueue the same sums in the
-// same order.
+// Exchanges of the operations all_reduce, send and receive.
+enum class NcclExchange { sum, send, receive };
+
+// Numbers in the memory of a device that it exchanges; null without any.
+struct NcclNumbers {
+  DevicePointer in, out;
+  uint64_t n;
+};
+
+// The devices of a group. Each has a thread that enqueues its work; all ranks of a stage enqueue
+// the same sums in the same order, and each sends what the rank of its number in the next stage
+// receives.
 class NcclGroup {
  public:
   // Finds the library and connects the devices. Throws FORGE_UNSUPPORTED without the library.
-  explicit NcclGroup(const std::vector<int>& devices);
+  NcclGroup(const std::vector<int>& devices, uint32_t n_stages);
   ~NcclGroup();
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
 
-  // Meets the other ranks before a run. Returns true if all of them ask for a graph, since NCCL
+  GroupPlace place(uint32_t device) const { return place_of(device, n_devices_, n_stages_); }
+
+  // Meets the other devices before a run. Returns true if all of them ask for a graph, since NCCL
   // requires that all ranks capture a sum or none. Throws FORGE_CANCELLED if the flag is raised
   // before all have come, and FORGE_DEVICE_FAILED after a failure. Then a run has begun on all
-  // ranks, which must not stop before its last sum.
-  bool begin_run(uint32_t rank, bool captures, const StopFlag& stop);
-  // Ends the sums of all ranks, which would wait for a rank that failed; the group fails from then
-  // on.
+  // devices, which must not stop before its last exchange.
+  bool begin_run(uint32_t device, bool captures, const StopFlag& stop);
+  // Ends the exchanges of all devices, which would wait for one that failed; the group fails from
+  // then on.
   void abort(const std::string& reason);
 
-  void enqueue_sum(uint32_t rank, DevicePointer in, DevicePointer out, uint64_t n,
-                   const Device& device) const;
+  void enqueue(uint32_t number, NcclExchange kind, const NcclNumbers& numbers,
+               const Device& device) const;
 
  private:
   void check(NcclResult result, const char* what) const;
 
+  uint32_t n_devices_, n_stages_;
   std::shared_ptr<const SharedLibrary> library_;
   NcclApi api_{};
-  std::vector<NcclComm> comms_;  // of each rank
+  // Of each device, with the ranks of its stage, and with all devices of the group; null for one
+  // rank, and for one stage.
+  std::vector<NcclComm> in_stage_, in_group_;
   RankGroup meeting_;
   std::atomic<bool> is_aborted_{false};
   std::mutex mutex_;
   std::string failure_;
 };
 
-// The rank of a device in its group, if it is part of one.
-struct NcclRank {
+// The number of a device in its group, if it is part of one.
+struct NcclLinks {
   std::shared_ptr<NcclGroup> group;
-  uint32_t rank = 0;
+  uint32_t device = 0;
 };
 
-// One sum in a plan.
+// One exchange in a plan.
 class NcclCall {
  public:
-  NcclCall(const NcclRank& place, DevicePointer out, DevicePointer in, uint64_t n)
-      : place_(place), out_(out), in_(in), n_(n) {}
+  NcclCall(const NcclLinks& links, NcclExchange kind, DevicePointer in, DevicePointer out,
+           uint64_t n)
+      : links_(links), kind_(kind), numbers_{in, out, n} {}
 
   void enqueue(const Device& device) const {
-    place_.group->enqueue_sum(place_.rank, in_, out_, n_, device);
+    links_.group->enqueue(links_.device, kind_, numbers_, device);
   }
-  std::string name() const { return "ncclAllReduce"; }
+  std::string name() const;
 
  private:
-  NcclRank place_;
-  DevicePointer out_, in_;
-  uint64_t n_;
+  NcclLinks links_;
+  NcclExchange kind_;
+  NcclNumbers numbers_;
 };
 
 }  // namespace forge::cuda

@@ -1,7 +1,7 @@
 #pragma once
 
 // The part of NCCL that forge uses, declared here so that it is not needed to build. Names, values
-// and signatures are those of nccl.h, from NCCL 2.4 on.
+// and signatures are those of nccl.h, from NCCL 2.7 on.
 
 #include <cstddef>
 
@@ -21,7 +21,11 @@ constexpr int kNcclSum = 0;      // ncclSum
   F(destroy, ncclCommDestroy, NcclResult, (NcclComm comm))                                  \
   F(abort, ncclCommAbort, NcclResult, (NcclComm comm))                                      \
   F(all_reduce, ncclAllReduce, NcclResult,                                                  \
-    (const void* in, void* out, size_t count, int type, int operation, NcclComm comm, void* stream))
+    (const void* in, void* out, size_t count, int type, int operation, NcclComm comm, void* stream)) \
+  F(send, ncclSend, NcclResult,                                                             \
+    (const void* in, size_t count, int type, int peer, NcclComm comm, void* stream))        \
+  F(receive, ncclRecv, NcclResult,                                                          \
+    (void* out, size_t count, int type, int peer, NcclComm comm, void* stream))
 
 struct NcclApi {
 #define FORGE_NCCL_MEMBER(member, symbol, result, parameters) result(*member) parameters;

@@ -64,7 +64,11 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   void emit(const MoeMatmulOp& op);
   void emit(const SampleOp& op);
   void emit(const AllReduceOp& op);
+  void emit(const SendOp& op);
+  void emit(const ReceiveOp& op);
 
+  // Adds an exchange of the rows of `shape`, which is the value that is sent or received.
+  void add_exchange(NcclExchange kind, ValueId in, ValueId out, ValueId shape);
   void add_launch(const char* kernel, const std::string& instance, const Geometry& geometry,
                   std::span<const DevicePointer> buffers,
                   std::span<const uint8_t> scalars) override;

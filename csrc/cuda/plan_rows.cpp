@@ -44,11 +44,22 @@ void PlanBuilder::emit(const GatedDeltaRuleOp& op) {
 
 void PlanBuilder::emit(const SampleOp& op) { emit_sampling(op); }
 
+// All devices of a group have the same shape, and rows beyond those of the run are never read.
+
 void PlanBuilder::emit(const AllReduceOp& op) {
-  // All ranks have the same shape, and rows beyond those of the run are never read.
-  const uint64_t n = uint64_t{max_rows(op.out)} * cols(op.out);
-  plan_.entries.emplace_back(std::in_place_type<NcclCall>, device_.place, value(op.out),
-                             value(op.x), n);
+  add_exchange(NcclExchange::sum, op.x, op.out, op.out);
+}
+
+void PlanBuilder::emit(const SendOp& op) { add_exchange(NcclExchange::send, op.x, 0, op.x); }
+
+void PlanBuilder::emit(const ReceiveOp& op) {
+  add_exchange(NcclExchange::receive, 0, op.out, op.out);
+}
+
+void PlanBuilder::add_exchange(NcclExchange kind, ValueId in, ValueId out, ValueId shape) {
+  const auto at = [&](ValueId id) { return id == 0 ? DevicePointer{} : value(id); };
+  const uint64_t n = uint64_t{max_rows(shape)} * cols(shape);
+  plan_.entries.emplace_back(std::in_place_type<NcclCall>, device_.links, kind, at(in), at(out), n);
 }
 
 }  // namespace forge::cuda

@@ -239,9 +239,12 @@ class SharedOperations : public Planner<Address, Entry> {
                                          .routed = op.route != 0});
   }
 
-  // Only devices that join groups record it.
-  [[noreturn]] void emit(const AllReduceOp&) {
-    fail(FORGE_UNSUPPORTED, "all_reduce: this device joins no group");
+  // Only devices that join groups record these.
+  [[noreturn]] void emit(const AllReduceOp& op) { fail_alone(op.kName); }
+  [[noreturn]] void emit(const SendOp& op) { fail_alone(op.kName); }
+  [[noreturn]] void emit(const ReceiveOp& op) { fail_alone(op.kName); }
+  [[noreturn]] static void fail_alone(const char* operation) {
+    fail(FORGE_UNSUPPORTED, operation, ": this device joins no group");
   }
 
   void emit(const GatherOutputsOp& op) {

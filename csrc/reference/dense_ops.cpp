@@ -214,7 +214,9 @@ void Executor::execute(const SoftcapOp& op) {
   }
 }
 
-void Executor::execute(const AllReduceOp& op) { all_reduce(op); }
+void Executor::execute(const AllReduceOp& op) { exchange(op); }
+void Executor::execute(const SendOp& op) { exchange(op); }
+void Executor::execute(const ReceiveOp& op) { exchange(op); }
 
 void Executor::execute(const ClampOp& op) {
   const Matrix x = matrix(op.x), out = matrix(op.out);

@@ -12,7 +12,7 @@ namespace forge::reference {
 
 class Executor : public HostExecutor {
  public:
-  Executor(std::shared_ptr<const Program> program, const RankPlace& place);
+  Executor(std::shared_ptr<const Program> program, const RankLinks& links);
 
   void run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) override;
 

@@ -9,8 +9,8 @@ namespace forge {
 
 namespace reference {
 
-Executor::Executor(std::shared_ptr<const Program> program, const RankPlace& place)
-    : HostExecutor(program, plan_scratch(*program, 1), place), arena_(plan_.elements) {
+Executor::Executor(std::shared_ptr<const Program> program, const RankLinks& links)
+    : HostExecutor(program, plan_scratch(*program, 1), links), arena_(plan_.elements) {
   values_ = arena_.data();
   scratch_bytes = arena_.size() * sizeof(float);
 }
@@ -48,7 +48,7 @@ class ReferenceBackend : public HostBackend {
   }
 
   std::unique_ptr<Executable> compile(std::shared_ptr<const Program> program) override {
-    return std::make_unique<Executor>(std::move(program), place_);
+    return std::make_unique<Executor>(std::move(program), links_);
   }
 };
 

@@ -50,6 +50,7 @@ export const deviceSymbols = {
     parameters: [
       "buffer", // const uint32_t *devices
       "u32", // uint32_t n_devices
+      "u32", // uint32_t n_stages
     ],
     result: "i32",
   },

@@ -1,6 +1,6 @@
 /**
- * Devices that divide a model: the ranks of a group, which run the same steps on parts of the
- * weights.
+ * Devices that divide a model. Each stage of a group holds some of its layers, and the ranks of a
+ * stage hold parts of their weights. All run the same steps.
  */
 import type {
   Backend,
@@ -23,8 +23,15 @@ import type {
   Value,
 } from "./step.ts";
 
-/** Weights of a rank that stay in their files, as {@linkcode Meter} reports them. */
-type Rank = Backend & { streamedBytes?(): StreamedBytes };
+/** A device, and its weights that stay in their files, as {@linkcode Meter} reports them. */
+type Member = Backend & { streamedBytes?(): StreamedBytes };
+
+/** Place of a device in a group. */
+interface GroupPlace {
+  /** Index among the devices of its stage. */
+  readonly rank: number;
+  readonly stage: number;
+}
 
 /**
  * A group of devices that have been joined. Bytes are those of each device, not of all together.
@@ -33,66 +40,88 @@ export class DeviceGroup implements Device {
   readonly kind: BackendKind;
   readonly info: DeviceInfo;
   readonly memoryBound: number | undefined;
-  readonly ranks: readonly Rank[];
+  /** All devices, stage after stage. */
+  readonly devices: readonly Member[];
+  readonly nStages: number;
+  /** Number of devices of each stage. */
+  readonly nRanks: number;
 
-  constructor(ranks: readonly Rank[]) {
-    const [first] = ranks;
-    if (first === undefined) throw new RangeError("a group without devices");
+  constructor(devices: readonly Member[], nStages = 1) {
+    const [first] = devices;
+    if (first === undefined || devices.length % nStages !== 0) {
+      throw new RangeError(`${devices.length} devices in ${nStages} stages`);
+    }
     const { kind, info } = first;
-    const bounds = ranks.map(({ memoryBound = Infinity }) => memoryBound);
-    this.ranks = ranks;
+    const bounds = devices.map(({ memoryBound = Infinity }) => memoryBound);
+    this.devices = devices;
+    this.nStages = nStages;
+    this.nRanks = devices.length / nStages;
     this.kind = kind;
     this.memoryBound = bounds.some(Number.isFinite) ? Math.min(...bounds) : undefined;
     this.info = {
       ...info,
-      name: `${ranks.length} x ${info.name}`,
-      threads: ranks.reduce((sum, { info }) => sum + info.threads, 0),
-      // Saved keys and values depend on their division.
-      kernels: `${info.kernels} x ${ranks.length}`,
+      name: `${devices.length} x ${info.name}`,
+      threads: devices.reduce((sum, { info }) => sum + info.threads, 0),
+      // Saved keys and values depend on the division of heads, not on that of layers.
+      kernels: this.nRanks === 1 ? info.kernels : `${info.kernels} x ${this.nRanks}`,
     };
+  }
+
+  placeOf(device: number): GroupPlace {
+    return { rank: device % this.nRanks, stage: Math.floor(device / this.nRanks) };
   }
 
   /** Returns the memory of the device with the least that is free. */
   memory(): DeviceMemory {
-    return this.ranks.map((rank) => rank.memory())
+    return this.devices.map((device) => device.memory())
       .reduce((least, memory) => memory.free < least.free ? memory : least);
   }
 
   streamedBytes(): StreamedBytes {
-    const each = this.ranks.map((rank) => rank.streamedBytes?.() ?? { all: 0, perToken: 0 });
+    const each = this.devices.map((device) => device.streamedBytes?.() ?? { all: 0, perToken: 0 });
     return each.reduce((sum, { all, perToken }) => {
       return { all: sum.all + all, perToken: sum.perToken + perToken };
     });
   }
 
   createKv(shape: KvShape): RankedKv {
-    return new RankedKv(this.ranks.map((rank) => rank.createKv(shape)));
+    const { stage = 0 } = shape;
+    return new RankedKv(stage, this.#ranksOf(stage).map((rank) => rank.createKv(shape)));
   }
 
-  createState(_shape: StateShape): StateCache {
+  createState(shape: StateShape): StateCache {
+    const [only, other] = this.#ranksOf(shape.stage ?? 0);
+    if (other === undefined) return only!.createState(shape);
     throw new ForgeError("unsupported", "recurrent state is not divided among devices");
   }
 
   record(limits: StepLimits): RankedRecorder {
-    return new RankedRecorder(this.ranks.map((rank) => rank.record(limits)));
+    return new RankedRecorder(this.devices.map((device) => device.record(limits)), this.nRanks);
   }
 
   close(): void {
-    for (const rank of this.ranks) rank.close();
+    for (const device of this.devices) device.close();
+  }
+
+  #ranksOf(stage: number): readonly Member[] {
+    return this.devices.slice(stage * this.nRanks, (stage + 1) * this.nRanks);
   }
 }
 
 /** Returns the devices of a group, or the device. */
 export function devicesOf(device: Device): readonly Device[] {
-  return device instanceof DeviceGroup ? device.ranks : [device];
+  return device instanceof DeviceGroup ? device.devices : [device];
 }
 
 /** The parts of a KV cache on the ranks. A page has the bytes of each rank, one after another. */
 export class RankedKv implements KvCache {
+  /** The stage that holds it. */
+  readonly stage: number;
   readonly ranks: readonly KvCache[];
   readonly pageBytes: number;
 
-  constructor(ranks: readonly KvCache[]) {
+  constructor(stage: number, ranks: readonly KvCache[]) {
+    this.stage = stage;
     this.ranks = ranks;
     this.pageBytes = ranks.reduce((sum, { pageBytes }) => sum + pageBytes, 0);
   }
@@ -122,17 +151,21 @@ export class RankedKv implements KvCache {
   }
 }
 
-/** Recorders of the ranks. What is recorded through this one is recorded by each of them. */
+/**
+ * Recorders of the devices of a group. What is recorded through this one follows the layers, so it
+ * is recorded by the ranks of the last stage.
+ */
 export class RankedRecorder extends Recorder {
-  readonly ranks: readonly Recorder[];
+  /** Of each device, stage after stage. */
+  readonly devices: readonly Recorder[];
 
-  constructor(ranks: readonly Recorder[]) {
-    super(new RankedSink(ranks.map(({ sink }) => sink)));
-    this.ranks = ranks;
+  constructor(devices: readonly Recorder[], nRanks: number) {
+    super(new RankedSink(devices.map(({ sink }) => sink), nRanks));
+    this.devices = devices;
   }
 }
 
-/** Returns what all ranks have in common: the number of a value in their steps. */
+/** Returns what the ranks of a stage have in common: the number of a value in their steps. */
 export function common(values: readonly Value[]): Value {
   const [first] = values;
   if (first !== undefined && values.every((value) => value === first)) return first;
@@ -140,59 +173,77 @@ export function common(values: readonly Value[]): Value {
 }
 
 class RankedSink implements OperationSink {
-  readonly #ranks: readonly OperationSink[];
+  readonly #devices: readonly OperationSink[];
+  readonly #nRanks: number;
 
-  constructor(ranks: readonly OperationSink[]) {
-    this.#ranks = ranks;
+  constructor(devices: readonly OperationSink[], nRanks: number) {
+    this.#devices = devices;
+    this.#nRanks = nRanks;
+  }
+
+  get #lastStage(): readonly OperationSink[] {
+    return this.#devices.slice(-this.#nRanks);
   }
 
   record(operation: string, operands: Readonly<Record<string, Operand>>): Value {
-    return common(this.#ranks.map((rank) => rank.record(operation, operands)));
+    return common(this.#lastStage.map((rank) => rank.record(operation, operands)));
   }
 
   keep(value: Value): void {
-    for (const rank of this.#ranks) rank.keep(value);
+    for (const rank of this.#lastStage) rank.keep(value);
   }
 
   async finish(): Promise<Step> {
-    const results = await Promise.allSettled(this.#ranks.map((rank) => rank.finish()));
+    const results = await Promise.allSettled(this.#devices.map((device) => device.finish()));
     const steps = results.flatMap((result) => result.status === "fulfilled" ? [result.value] : []);
     const failed = results.find((result) => result.status === "rejected");
-    if (failed === undefined) return new RankedStep(steps);
+    if (failed === undefined) return new RankedStep(steps, this.#nRanks);
     // A step that fits some devices only takes no memory there.
     for (const step of steps) step.release();
     throw failed.reason;
   }
 }
 
-/** A step of all ranks. The first rank samples; its results are those of the step. */
+/**
+ * A step of all devices. The first rank of the last stage samples; its results are those of the
+ * step.
+ */
 class RankedStep implements Step {
-  readonly #ranks: readonly Step[];
+  readonly #devices: readonly Step[];
+  readonly #nRanks: number;
 
-  constructor(ranks: readonly Step[]) {
-    this.#ranks = ranks;
+  constructor(devices: readonly Step[], nRanks: number) {
+    this.#devices = devices;
+    this.#nRanks = nRanks;
   }
 
-  get #first(): Step {
-    return this.#ranks[0]!;
+  /** The step that samples. */
+  get #last(): Step {
+    return this.#devices.at(-this.#nRanks)!;
   }
 
-  /** Bytes of the activations of all ranks. */
+  get #isOneStage(): boolean {
+    return this.#devices.length === this.#nRanks;
+  }
+
+  /** Bytes of the activations of all devices. */
   get scratchBytes(): number {
-    return this.#ranks.reduce((sum, { scratchBytes }) => sum + scratchBytes, 0);
+    return this.#devices.reduce((sum, { scratchBytes }) => sum + scratchBytes, 0);
   }
 
   /**
-   * Runs the step on all ranks at once. If a rank fails, the others are stopped, since they would
-   * wait for it, and its error is thrown.
+   * Runs the step on all devices at once. If one fails, the others are stopped, since they would
+   * wait for it, and its error is thrown. Of several steps, stages run only the first, since the
+   * tokens that it chooses are known to the last stage alone.
    */
-  async run(inputs: StepInputs): Promise<StepResult[]> {
+  async run(asked: StepInputs): Promise<StepResult[]> {
+    const inputs = this.#isOneStage ? asked : { ...asked, nSteps: 1, endTokens: undefined };
     const isSeries = (inputs.nSteps ?? 1) > 1;
     // The tokens of a series are inputs of its next steps, so that all ranks choose them, from
     // equal logits.
     const others = isSeries ? inputs : { ...inputs, outputs: inputs.outputs.map(unsampled) };
     let failure: unknown;
-    const runRank = async (step: Step, inputs: StepInputs) => {
+    const runOne = async (step: Step, inputs: StepInputs) => {
       try {
         return await step.run(inputs);
       } catch (error) {
@@ -201,36 +252,40 @@ class RankedStep implements Step {
         return [];
       }
     };
-    // The first rank begins last: it fills masks while all of them compute.
-    const rest = this.#ranks.slice(1).map((step) => runRank(step, others));
-    const [results, ...copies] = await Promise.all([runRank(this.#first, inputs), ...rest]);
+    const sampling = this.#last;
+    const rest = this.#devices.filter((step) => step !== sampling)
+      .map((step) => runOne(step, others));
+    // The device that samples begins last: it fills masks while all of them compute.
+    const [results, ...copies] = await Promise.all([runOne(sampling, inputs), ...rest]);
     if (failure !== undefined) throw failure;
     if (isSeries) { for (const copy of copies) assertSameTokens(results, copy); }
     return results;
   }
 
   read(value: Value, cols: number, firstRow: number, nRows: number): Float32Array {
-    return this.#first.read(value, cols, firstRow, nRows);
+    return this.#last.read(value, cols, firstRow, nRows);
   }
 
   nativeTime(): number {
-    return this.#first.nativeTime();
+    return this.#last.nativeTime();
   }
 
   profile(enabled: boolean): void {
-    for (const rank of this.#ranks) rank.profile(enabled);
+    for (const step of this.#devices) step.profile(enabled);
   }
 
+  /** Returns the times of the first rank of each stage, stage after stage. */
   operationTimes(): OperationTime[] {
-    return this.#first.operationTimes();
+    return this.#devices.filter((_, i) => i % this.#nRanks === 0)
+      .flatMap((step) => step.operationTimes());
   }
 
   cancel(): void {
-    for (const rank of this.#ranks) rank.cancel();
+    for (const step of this.#devices) step.cancel();
   }
 
   release(): void {
-    for (const rank of this.#ranks) rank.release();
+    for (const step of this.#devices) step.release();
   }
 }
 

@@ -75,6 +75,8 @@ export interface KvShape {
   readonly vHeadDim: number;
   /** True if values are the first `vHeadDim` elements of the keys, stored once. @default false */
   readonly valuesInKeys?: boolean;
+  /** Stage of a group of devices that holds it. @default 0 */
+  readonly stage?: number | undefined;
 }
 
 /**
@@ -98,4 +100,6 @@ export interface StateShape {
   readonly nSlots: number;
   readonly rows: number;
   readonly cols: number;
+  /** As in {@linkcode KvShape}. */
+  readonly stage?: number | undefined;
 }

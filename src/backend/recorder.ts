@@ -489,9 +489,19 @@ export class Recorder {
     return this.sink.record("xielu", { x, alpha_p, alpha_n, beta, eps });
   }
 
-  /** The sum of `x` over the devices of a group, which record it at the same place. */
+  /** The sum of `x` over the ranks of a stage, which record it at the same place. */
   allReduce(x: Value): Value {
     return this.sink.record("all_reduce", { x });
+  }
+
+  /** Sends `x[tokens, cols]` to the next stage of a group. */
+  send(x: Value): void {
+    this.sink.record("send", { x });
+  }
+
+  /** `[tokens, cols]`: what the previous stage sends. */
+  receive(cols: number): Value {
+    return this.sink.record("receive", { cols });
   }
 
   /**

@@ -151,7 +151,8 @@ export interface Step {
   /** Bytes of its activations. */
   readonly scratchBytes: number;
   /**
-   * Runs the step. Returns one result for each request of each step that ran, in order.
+   * Runs the step. Returns one result for each request of each step that ran, in order. Of several
+   * steps, a device may run fewer.
    *
    * @throws {ForgeError} `cancelled` after {@linkcode cancel}
    */

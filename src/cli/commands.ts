@@ -203,8 +203,8 @@ export const COMMANDS: readonly Command[] = [
     summary: "show what a model is and what it needs",
     description: [
       "Shows a model's architecture, tensors, tokenizer, chat template and memory needs. Reads only the " +
-      "headers of files, and needs no native library. With --devices or --data-parallel, also shows what " +
-      "replicas would take of the memory of each device.",
+      "headers of files, and needs no native library. With --devices, --data-parallel, --tensor-parallel or " +
+      "--pipeline-parallel, also shows what replicas would take of the memory of each device.",
     ],
     operands: [MODEL],
     options: ["model", "quantize", "tensors", "template", ...REPLICA_FLAGS, "json", "verbose"],

@@ -108,7 +108,7 @@ export class Model implements AsyncDisposable {
     const { lm, weights, runner, backend } = replicas[0]!;
     this.checkpoint = checkpoint;
     this.tokenizer = tokenizer;
-    this.unusedTensors = weights[0]!.unusedTensors();
+    this.unusedTensors = weights[0]!.unusedTensors(weights);
     this.contextLength = runner.contextLength;
     this.device = backend.info;
     this.#replicas = replicas;

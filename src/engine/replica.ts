@@ -91,7 +91,7 @@ export class Replica {
     const { files } = adapters;
     const savesStates = draftsTokens(options, backend);
     const drafter = draftModel === undefined ? undefined : openCheckpoint(draftModel);
-    const { lm, ranks: weights } = loadModel(backend, checkpoint, {
+    const { lm, loaders: weights } = loadModel(backend, checkpoint, {
       sessionLength: asked ?? DEFAULT_CONTEXT,
       drafts: savesStates && drafter === undefined,
       draftHead: drafter !== undefined && isEagleHead(drafter) ? drafter : undefined,
@@ -102,7 +102,7 @@ export class Replica {
     const kvType = resolveKvType(options.kvType, backend.kind);
     const nAdapters = files.length;
     const shape = { contextLength, maxSequences, kvType, savesStates, nAdapters };
-    const weightBytes = mostBytes(weights);
+    const weightBytes = weights.map(({ mappedBytes }) => mappedBytes);
     const sharers = checkWholeNumber("modelsInMemory", options.modelsInMemory ?? 1, 1, MAX_COUNT);
     const opening = openRunner(backend, lm, shape, weightBytes, options.kvMemory, sharers);
     const [tokenizer, runner] = await Promise.all([readTokenizer(), opening]);
@@ -222,11 +222,6 @@ export async function openReplicas(
     }
   }
   return replicas;
-}
-
-/** Returns the bytes of weights of the device with the most. */
-function mostBytes(weights: readonly WeightLoader[]): number {
-  return Math.max(...weights.map(({ mappedBytes }) => mappedBytes));
 }
 
 /** Returns "replica 2 (NVIDIA H100)" for the index 1. */

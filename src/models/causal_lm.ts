@@ -6,7 +6,7 @@ import { ConfigReader } from "./config/config_reader.ts";
 import type { GgufRules, GgufSink } from "./gguf_rules.ts";
 import type { Rope } from "./parts/rope.ts";
 import { ModelAdapters } from "./weights/adapters.ts";
-import type { Rank } from "./weights/division.ts";
+import type { ModelPart } from "./weights/division.ts";
 import { WeightLoader } from "./weights/weight_loader.ts";
 
 /** The shape of one layer's KV cache. */
@@ -21,6 +21,8 @@ export interface LayerKvShape {
    * or in F32 where all caches are. @default false
    */
   readonly keepsHidden?: boolean;
+  /** Stage of a group of devices that holds it. @default 0 */
+  readonly stage?: number | undefined;
 }
 
 /**
@@ -30,6 +32,8 @@ export interface LayerKvShape {
 export interface StateMatrix {
   readonly rows: number;
   readonly cols: number;
+  /** As in {@linkcode LayerKvShape}. */
+  readonly stage?: number | undefined;
 }
 
 /** A loaded model: its weights are on the device, and `forward` records its forward pass. */
@@ -64,7 +68,8 @@ export interface CausalLm {
   readonly stateLayers: readonly StateMatrix[];
   /**
    * Records the forward pass and returns the logits, `[outputs, vocabSize]`. Models without an
-   * output matrix may lack it.
+   * output matrix may lack it. A stage that does not end the model sends its hidden states to the
+   * next one, and returns them.
    */
   forward?(recorder: Recorder, kv: readonly KvCache[], states: readonly StateCache[]): Value;
   /**
@@ -119,8 +124,8 @@ export interface ModelOptions {
   readonly sink?: GgufSink | undefined;
   /** Low-rank adapters to load with the weights. @default none */
   readonly adapters?: readonly Adapter[] | undefined;
-  /** The device's rank among those that divide the model. @default the only one */
-  readonly rank?: Rank | undefined;
+  /** Part of the model that the device holds. @default all of it */
+  readonly part?: ModelPart | undefined;
 }
 
 /** Input of a family's loader. */
@@ -141,11 +146,11 @@ export class ModelSource {
   constructor(
     backend: Backend,
     checkpoint: Checkpoint,
-    { sessionLength, drafts = false, draftHead, sink, adapters = [], rank }: ModelOptions = {},
+    { sessionLength, drafts = false, draftHead, sink, adapters = [], part }: ModelOptions = {},
   ) {
     this.config = new ConfigReader(checkpoint, undefined, sink);
     this.adapters = adapters.length === 0 ? undefined : new ModelAdapters(adapters, checkpoint);
-    this.weights = WeightLoader.for(backend, checkpoint, sink, this.adapters, rank);
+    this.weights = WeightLoader.for(backend, checkpoint, sink, this.adapters, part);
     this.sessionLength = sessionLength;
     this.drafts = drafts;
     this.draftHead = draftHead;

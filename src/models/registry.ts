@@ -2,9 +2,9 @@ import { type Backend, DeviceGroup } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { quote } from "../formats/quote.ts";
-import { type CausalLm, type Family, type ModelOptions, ModelSource } from "./causal_lm.ts";
+import { type Family, type ModelOptions, ModelSource } from "./causal_lm.ts";
 import type { ConfigReader } from "./config/config_reader.ts";
-import { loadDivided } from "./divided_model.ts";
+import { loadDivided, type LoadedParts } from "./divided_model.ts";
 import { apertus } from "./families/apertus.ts";
 import { cohere } from "./families/cohere.ts";
 import { deepseek } from "./families/deepseek.ts";
@@ -127,13 +127,10 @@ export function ggufRules(checkpoint: Checkpoint): GgufRules {
   );
 }
 
-/** A loaded model and the loaders that hold its weights. */
-export interface LoadedModel {
-  readonly lm: CausalLm;
-  /** Loader of the device, the first of those that divide the model. */
+/** A loaded model. */
+interface LoadedModel extends LoadedParts {
+  /** Loader of the device, or of the first one. */
   readonly weights: WeightLoader;
-  /** Loaders of all of them. */
-  readonly ranks: readonly WeightLoader[];
 }
 
 /**
@@ -147,17 +144,23 @@ export function loadModel(
   checkpoint: Checkpoint,
   options: ModelOptions = {},
 ): LoadedModel {
-  if (device instanceof DeviceGroup) {
-    return loadDivided(device, options, (rank, own) => loadModel(rank, checkpoint, own));
-  }
-  const source = new ModelSource(device, checkpoint, options);
   const family = findFamily(checkpoint);
-  const lm = family.load(source);
-  if (lm.isBidirectional) source.weights.assertWhole("attention to later tokens");
-  else assertCausal(source.config);
-  source.weights.assertLayersUsed();
-  source.adapters?.assertUsed(source.weights);
-  return { lm, weights: source.weights, ranks: [source.weights] };
+  const loadPart = (backend: Backend, options: ModelOptions): LoadedParts => {
+    const source = new ModelSource(backend, checkpoint, options);
+    const lm = family.load(source);
+    if (lm.isBidirectional) source.weights.assertUndivided("attention to later tokens");
+    else assertCausal(source.config);
+    const adapters = source.adapters === undefined ? [] : [source.adapters];
+    return { lm, loaders: [source.weights], adapters };
+  };
+  const loaded = device instanceof DeviceGroup
+    ? loadDivided(device, options, loadPart)
+    : loadPart(device, options);
+  const { loaders, adapters } = loaded;
+  const weights = loaders[0]!;
+  weights.assertLayersUsed(loaders);
+  adapters[0]?.assertUsed(adapters, loaders);
+  return { ...loaded, weights };
 }
 
 function hasExperts(checkpoint: Checkpoint): boolean {

@@ -115,9 +115,9 @@ Deno.test("batch: answers do not depend on the number of replicas", async () => 
     assertEquals([several.code, several.stderr], [single.code, single.stderr]);
     assertEquals(tokensById(several.stdout), tokensById(single.stdout));
   }
-  const alone = await forge(["run", "-m", desk.at("model"), "-p", "x", "--devices", "cpu,cpu"]);
+  const alone = await forge(["run", "-m", desk.at("model"), "-p", "x", "--data-parallel", "2"]);
   assertEquals(alone.code, 2);
-  assertStringIncludes(alone.stderr, "--devices needs --batch FILE");
+  assertStringIncludes(alone.stderr, "--data-parallel needs --batch FILE");
 });
 
 Deno.test("batch: a bad line gives an error line and exit code 1, and the others continue", async () => {

@@ -1,5 +1,6 @@
 /**
- * A model that emulated GPUs divide: the answers of one, sums in graphs, and failures of one GPU.
+ * A model that emulated GPUs divide: the answers of one, exchanges in graphs, and failures of one
+ * GPU.
  */
 import {
   assert,
@@ -62,15 +63,43 @@ Deno.test({
 });
 
 Deno.test({
+  name: "CUDA: stages give the answers of one device, with messages in graphs",
+  ignore,
+  fn: async () => {
+    const single = await answer(["--device", "cuda"]);
+    for (
+      const [ranks, launches] of [[1, / 1xncclSend/], [2, / 2xncclAllReduce.* 1xncclSend/]] as const
+    ) {
+      const flags = [
+        "--device",
+        "cuda",
+        "--pipeline-parallel",
+        "2",
+        "--tensor-parallel",
+        `${ranks}`,
+      ];
+      const options = { devices: 2 * ranks, strict_exit: 1 };
+      const staged = await answer(flags, options, { FORGE_CUDA_TRACE: "1" });
+      assertEquals(staged.code, 0, staged.stderr);
+      assertEquals(tokensOf(staged), tokensOf(single));
+      assertMatch(staged.stderr, launches);
+      assertMatch(staged.stderr, /^graph for \d+ tokens/m);
+    }
+  },
+});
+
+Deno.test({
   name: "CUDA: a device that is lost ends a divided model with an error",
   ignore,
   fn: async () => {
-    const flags = ["--devices", "cuda:0,cuda:1", "--tensor-parallel", "2"];
-    for (const failing_device of [0, 1]) {
-      const lost = await answer(flags, { devices: 2, lost: 60, failing_device });
-      assertEquals(lost.code, 1, lost.stderr);
-      assertStringIncludes(lost.stderr, "CUDA_ERROR");
-      assert(!lost.stderr.includes("fake NCCL"), lost.stderr);
+    for (const division of ["--tensor-parallel", "--pipeline-parallel"]) {
+      const flags = ["--devices", "cuda:0,cuda:1", division, "2"];
+      for (const failing_device of [0, 1]) {
+        const lost = await answer(flags, { devices: 2, lost: 60, failing_device });
+        assertEquals(lost.code, 1, lost.stderr);
+        assertStringIncludes(lost.stderr, "CUDA_ERROR");
+        assert(!lost.stderr.includes("fake NCCL"), lost.stderr);
+      }
     }
   },
 });
@@ -93,6 +122,16 @@ Deno.test({
     const plans: { weights: number; rank: number }[] = JSON.parse(stdout).replicas;
     assertEquals(plans.map(({ rank }) => rank), [0, 1]);
     for (const { weights } of plans) assert(weights < 2.5e6, `${weights} bytes`);
+    const stages = await forge([
+      "inspect",
+      "--devices",
+      "cuda:0,cuda:1",
+      "--pipeline-parallel",
+      "2",
+    ], {
+      env: await emulatedGpu({ devices: 2 }),
+    });
+    assertMatch(stages.stdout, /replica 1, stage 1 .* fit\n\s*replica 1, stage 2 .* fit/);
   },
 });
 

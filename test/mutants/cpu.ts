@@ -396,7 +396,7 @@ export const CPU: readonly Mutant[] = [
     file: "csrc/common/rank_group.cpp",
     find: "    --n_arrived_;\n",
     replace: "",
-    caughtBy: check("all_reduce"),
+    caughtBy: check("exchange"),
   },
   {
     name: "cpu/gains-of-a-gated-norm",

@@ -36,8 +36,8 @@ async function series(): Promise<void> {
   const group = new DeviceGroup(ranks);
   const limits = { maxTokens: 2, maxOutputs: 2, maxSequences: 2, maxPages: 1 };
   const recorder = group.record(limits);
-  for (const own of recorder.ranks) {
-    const graph = new StepGraph(ranks[recorder.ranks.indexOf(own)]!, own);
+  for (const [i, own] of recorder.devices.entries()) {
+    const graph = new StepGraph(ranks[i]!, own);
     const x = graph.input(randomMatrix(random, vocabulary, cols));
     const head = graph.weight(f32Weight(randomMatrix(new Random("head"), vocabulary, cols)));
     own.sample(own.matmul(own.gatherOutputs(own.allReduce(x)), head), 1);

@@ -8,6 +8,7 @@ import type {
   Piece,
 } from "../../src/engine/generation/request.ts";
 import { openBackends } from "../../src/engine/load/open_backend.ts";
+import type { LoadOptions } from "../../src/engine/load/options.ts";
 import { openTokenizer } from "../../src/engine/load/tokenizer.ts";
 import { Runner, type RunnerOptions } from "../../src/engine/runner.ts";
 import {
@@ -43,11 +44,11 @@ export async function withRunner(
   options: Partial<RunnerOptions>,
   fn: (runner: Runner, tokenizer: Tokenizer) => Promise<void>,
   writeModel: typeof writeRandomLlama = writeRandomLlama,
-  ranks = 1,
+  division: Pick<LoadOptions, "tensorParallel" | "pipelineParallel"> = {},
 ): Promise<void> {
   using folder = new TempFolder();
   writeModel(folder.path, { contextLength: CONTEXT });
-  const [backend] = openBackends({ device, threads: 2, tensorParallel: ranks });
+  const [backend] = openBackends({ device, threads: 2, ...division });
   if (backend === undefined) throw new RangeError("no device");
   try {
     const checkpoint = openCheckpoint(folder.path);

@@ -26,6 +26,8 @@ export interface TinyLlamaOptions {
   readonly intermediate?: number;
   /** @default 16 */
   readonly headDim?: number;
+  /** @default 2 */
+  readonly layers?: number;
   /** True to add a layer for multi-token prediction. @default false */
   readonly predictor?: boolean;
   /** Source of tokenizer_config.json's chat template. */
@@ -144,8 +146,8 @@ export function writeScriptedLlama(
 function write(folder: string, options: TinyLlamaOptions, values: Values): TinyLlama {
   const { pieces = [], contextLength = 256, generationConfig, chatTemplate, change } = options;
   const { texts, ids } = vocabularyOf(pieces);
-  const { layers, heads, kvHeads } = SHAPE;
-  const { hidden, intermediate, headDim } = { ...SHAPE, ...options };
+  const { heads, kvHeads } = SHAPE;
+  const { hidden, intermediate, headDim, layers } = { ...SHAPE, ...options };
   const tensors: TensorData[] = [];
   const add = (name: string, ...shape: number[]) =>
     tensors.push(float32Tensor(`${name}.weight`, shape, values(`${name}.weight`, shape)));

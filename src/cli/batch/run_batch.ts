@@ -19,12 +19,7 @@ import type {
   GenerationFlags,
   ModelFlags,
 } from "../options/flags.ts";
-import {
-  fileOptions,
-  generationOptions,
-  loadOptions,
-  replicaOptions,
-} from "../options/library_options.ts";
+import { fileOptions, generationOptions, loadOptions } from "../options/library_options.ts";
 import type { Options } from "../options/options.ts";
 import { writeNotes } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
@@ -75,7 +70,6 @@ export async function runBatchFile(
   using progress = new Progress();
   const settings = {
     ...loadOptions(options),
-    ...replicaOptions(options),
     ...files,
     parallel: options.batchParallel,
   };

@@ -128,9 +128,7 @@ async function chatInBrowser(
     alias: undefined,
     apiKey: undefined,
     cors: undefined,
-    devices: undefined,
     dataParallel: undefined,
-    tensorParallel: undefined,
   };
   return await serveModel({ ...options, ...server }, operand, context, openBrowser);
 }

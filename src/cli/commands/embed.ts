@@ -11,7 +11,7 @@ import { resolveModel } from "../model/model_path.ts";
 import { openModel } from "../model/open_model.ts";
 import { textOperands } from "../input/operands.ts";
 import type { EncoderFlags } from "../options/flags.ts";
-import { loadOptions, replicaOptions } from "../options/library_options.ts";
+import { loadOptions } from "../options/library_options.ts";
 import type { Options } from "../options/options.ts";
 import { writeNotes, writeStdout } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
@@ -45,7 +45,7 @@ export async function run(
   using input = await openTexts(options, text, signal);
 
   using progress = new Progress();
-  const settings = { ...loadOptions(options), ...replicaOptions(options) };
+  const settings = loadOptions(options);
   await using model = await openModel(path, settings, progress);
   if (context.verbose) await writeNotes(formatRows(describeDevice(model), Deno.stderr));
   const { pooling, dimensions, normalize } = options;

@@ -92,14 +92,19 @@ function jsonOf({ kvTokens: kv_tokens, ...plan }: DevicePlan) {
 }
 
 function replicaRows(replicas: readonly DevicePlan[]): Row[] {
-  const isDivided = replicas.some(({ rank }) => rank > 0);
-  return replicas.map(({ replica, rank, name, total, free, weights, context, fits, kvTokens }) => [
-    `replica ${replica + 1}${isDivided ? `, part ${rank + 1}` : ""}`,
-    `${printable(name)}, ${formatBytes(free)} of ${formatBytes(total)} free: ` +
-    (fits
-      ? `${formatBytes(weights)} of weights and a KV cache of ${plural(kvTokens, "token")} fit`
-      : `${formatBytes(weights)} of weights and ${formatBytes(context)} of one context do not fit`),
-  ]);
+  const hasStages = replicas.some(({ stage }) => stage > 0);
+  const hasParts = replicas.some(({ rank }) => rank > 0);
+  return replicas.map(({ replica, stage, rank, name, total, free, fits, ...plan }) => {
+    const weights = formatBytes(plan.weights);
+    return [
+      `replica ${replica + 1}${hasStages ? `, stage ${stage + 1}` : ""}` +
+      (hasParts ? `, part ${rank + 1}` : ""),
+      `${printable(name)}, ${formatBytes(free)} of ${formatBytes(total)} free: ` +
+      (fits
+        ? `${weights} of weights and a KV cache of ${plural(plan.kvTokens, "token")} fit`
+        : `${weights} of weights and ${formatBytes(plan.context)} of one context do not fit`),
+    ];
+  });
 }
 
 /** Returns facts about a low-rank adapter, as JSON or as lines. */

@@ -6,7 +6,7 @@ import { openInput } from "../input/text_source.ts";
 import { resolveModel } from "../model/model_path.ts";
 import { openModel } from "../model/open_model.ts";
 import type { EncoderFlags } from "../options/flags.ts";
-import { loadOptions, replicaOptions } from "../options/library_options.ts";
+import { loadOptions } from "../options/library_options.ts";
 import type { Options } from "../options/options.ts";
 import { formatRows } from "../output/format.ts";
 import { Progress } from "../output/progress.ts";
@@ -51,7 +51,7 @@ export async function run(
     for await (const source of sources(input.chunks)) documents.push(source);
   }
   using progress = new Progress();
-  const settings = { ...loadOptions(options), ...replicaOptions(options) };
+  const settings = loadOptions(options);
   await using model = await openModel(path, settings, progress);
   if (context.verbose) await writeNotes(formatRows(describeDevice(model), Deno.stderr));
   const texts = documents.map(({ text }) => text);

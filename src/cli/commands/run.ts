@@ -70,7 +70,8 @@ export async function run(
   using progress = new Progress();
   await using model = await openModel(
     path,
-    { ...loadOptions(options), ...files, parallel: completions },
+    // A config file may have replicas for the model, which one prompt has no use for.
+    { ...loadOptions(options), ...files, dataParallel: undefined, parallel: completions },
     progress,
   );
   const generation = generationOptions(options, model.tokenizer);

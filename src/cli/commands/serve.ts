@@ -145,7 +145,6 @@ async function findSources(
     const files = await fileOptions(own, stop);
     const options = {
       ...loadOptions(own),
-      ...replicaOptions(own),
       ...files,
       parallel,
       modelsInMemory,

@@ -21,14 +21,24 @@ export const LOADING_FLAGS = [
   "chatTemplate",
 ] as const satisfies readonly OptionName[];
 
-/** Model and device. */
-export const MODEL_FLAGS = ["model", ...LOADING_FLAGS] as const satisfies readonly OptionName[];
+/** Devices that divide a model. */
+const DIVISION_FLAGS = [
+  "devices",
+  "tensorParallel",
+  "pipelineParallel",
+] as const satisfies readonly OptionName[];
+
+/** Model and devices. */
+export const MODEL_FLAGS = [
+  "model",
+  ...LOADING_FLAGS,
+  ...DIVISION_FLAGS,
+] as const satisfies readonly OptionName[];
 
 /** Devices of replicas. */
 export const REPLICA_FLAGS = [
-  "devices",
   "dataParallel",
-  "tensorParallel",
+  ...DIVISION_FLAGS,
 ] as const satisfies readonly OptionName[];
 
 /** Model and device of commands that generate nothing. */
@@ -74,7 +84,7 @@ export const BATCH_FLAGS = [
   "resume",
   "overwrite",
   "shard",
-  ...REPLICA_FLAGS,
+  "dataParallel",
 ] as const satisfies readonly OptionName[];
 
 /** Address, limits and access of a server. */

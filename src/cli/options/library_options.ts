@@ -12,9 +12,15 @@ type FileFlags = Pick<
   "speculate" | "draftModel" | "chatTemplate" | "kvDir" | "kvDirSize"
 >;
 
+/** Flags of {@linkcode loadOptions}. */
+type LoadFlags =
+  & Omit<ModelFlags, "model" | keyof FileFlags | keyof ReplicaFlags>
+  & Partial<ReplicaFlags>;
+
 /** Returns the options of `load` except those of {@linkcode fileOptions}. */
-export function loadOptions(flags: Omit<ModelFlags, "model" | keyof FileFlags>): LoadOptions {
+export function loadOptions(flags: LoadFlags): LoadOptions {
   return {
+    ...replicaOptions(flags),
     device: flags.device,
     threads: flags.threads,
     contextLength: flags.ctx,
@@ -30,9 +36,9 @@ export function loadOptions(flags: Omit<ModelFlags, "model" | keyof FileFlags>):
 
 /** Returns the options of `load` that distribute a model over devices. */
 export function replicaOptions(
-  { devices, dataParallel, tensorParallel }: ReplicaFlags,
+  { devices, dataParallel, tensorParallel, pipelineParallel }: Partial<ReplicaFlags>,
 ): Pick<LoadOptions, keyof ReplicaFlags> {
-  return { devices: devices?.split(","), dataParallel, tensorParallel };
+  return { devices: devices?.split(","), dataParallel, tensorParallel, pipelineParallel };
 }
 
 const SCALED = /^(.+):([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)$/is;

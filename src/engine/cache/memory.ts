@@ -1,4 +1,4 @@
-import type { BackendKind, Device, KvType } from "../../backend.ts";
+import { type BackendKind, type Device, DeviceGroup, type KvType } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { LayerKvShape, StateMatrix } from "../../models/causal_lm.ts";
 import { kvBytesPerToken, stateBytes } from "../load/plan_model.ts";
@@ -53,8 +53,19 @@ export interface CacheNeeds {
   readonly savesStates?: boolean;
 }
 
+/** Returns the caches of a model that a device of a group holds, or the only device. */
+export function cachesOn(
+  backend: Device,
+  device: number,
+  { kvLayers, stateLayers }: Pick<CacheNeeds, "kvLayers" | "stateLayers">,
+): Pick<CacheNeeds, "kvLayers" | "stateLayers"> {
+  if (!(backend instanceof DeviceGroup)) return { kvLayers, stateLayers };
+  const isHere = ({ stage = 0 }) => stage === backend.placeOf(device).stage;
+  return { kvLayers: kvLayers.filter(isHere), stateLayers: stateLayers.filter(isHere) };
+}
+
 /** Capacity of the caches, for all sequences together. */
-interface CacheSize {
+export interface CacheSize {
   /** Positions of the KV cache, in whole pages. */
   readonly cacheTokens: number;
   /** Slots of recurrent state; of no use to a model without any. */

@@ -8,7 +8,7 @@ import {
   LOAD_OPTIONS,
   type LoadOptions,
   resolveContext,
-  resolveTensorParallel,
+  resolveDivision,
 } from "./options.ts";
 import { Model } from "../model.ts";
 import { fetchLibraries, openBackends } from "./open_backend.ts";
@@ -59,9 +59,9 @@ export async function load(path: string, options: LoadOptions = {}): Promise<Mod
  */
 export function leastMemory(path: string, options: LoadOptions = {}): number {
   const checkpoint = asLoaded(openCheckpoint(path), options);
-  const nRanks = resolveTensorParallel(options);
-  const { weightBytes, contextLength, kvLayers } = planModel(checkpoint, false, nRanks);
+  const division = resolveDivision(options);
+  const { weightBytes, contextLength, kvLayers } = planModel(checkpoint, false, division);
   const tokens = resolveContext(options.contextLength, contextLength);
   const kvBytes = tokens * kvBytesPerToken(kvLayers, KV_ELEMENT_BYTES[options.kvType ?? "F16"]);
-  return (weightBytes + nRanks * kvBytes) * countReplicas(options);
+  return (weightBytes + division.ranks * kvBytes) * countReplicas(options);
 }

@@ -22,7 +22,7 @@ import { isFile } from "../../formats/file.ts";
 import { quote, show } from "../../formats/quote.ts";
 import { MAX_DEVICES, MAX_THREADS } from "../limits.ts";
 import { checkWholeNumber } from "../../formats/arguments.ts";
-import { type LoadOptions, resolveTensorParallel } from "./options.ts";
+import { type LoadOptions, resolveDivision } from "./options.ts";
 
 export { fetchLibraries } from "../../../ffi/library.ts";
 
@@ -116,16 +116,17 @@ function openNative(
 
 /** Devices that a model is loaded onto, of {@linkcode LoadOptions}. */
 type DeviceOptions =
-  & Pick<LoadOptions, "device" | "devices" | "dataParallel" | "tensorParallel" | "threads">
+  & Pick<LoadOptions, "device" | "devices" | "dataParallel" | "threads">
+  & Pick<LoadOptions, "tensorParallel" | "pipelineParallel">
   & DeviceChoices;
 
 /** An open device, or a group of them. */
 type OpenDevice = (NativeBackend | DeviceGroup) & Partial<Meter>;
 
 /** Numbers of replicas, and of the devices that divide each. */
-interface Division {
+interface DeviceCounts {
   readonly replicas: number;
-  readonly ranks: number;
+  readonly parts: number;
 }
 
 /**
@@ -136,8 +137,9 @@ interface Division {
  * devices cannot divide a model
  */
 export function openBackends(options: DeviceOptions): OpenDevice[] {
-  const ranks = resolveTensorParallel(options);
-  const devices = deviceNames(options, ranks);
+  const { ranks, stages } = resolveDivision(options);
+  const parts = ranks * stages;
+  const devices = deviceNames(options, parts);
   const { length } = devices;
   if (length === 1) return [openNative(devices[0]!, options.threads, options)];
   const isShared = devices[0] === devices[1];
@@ -145,11 +147,11 @@ export function openBackends(options: DeviceOptions): OpenDevice[] {
   const opened: NativeBackend[] = [];
   try {
     for (const device of devices) opened.push(openNative(device, own.threads, own));
-    if (ranks === 1) return opened;
-    return Array.from({ length: length / ranks }, (_, replica) => {
-      const group = opened.slice(replica * ranks, (replica + 1) * ranks);
-      NativeBackend.join(group);
-      return new DeviceGroup(group);
+    if (parts === 1) return opened;
+    return Array.from({ length: length / parts }, (_, replica) => {
+      const group = opened.slice(replica * parts, (replica + 1) * parts);
+      NativeBackend.join(group, stages);
+      return new DeviceGroup(group, stages);
     });
   } catch (error) {
     for (const backend of opened) backend.close();
@@ -184,12 +186,12 @@ function divideHost(device: string, count: number, options: DeviceOptions): Devi
  */
 function deviceNames(
   { device, devices, dataParallel }: Omit<DeviceOptions, "threads">,
-  ranks: number,
+  parts: number,
 ): readonly string[] {
   if (dataParallel !== undefined) {
     checkWholeNumber("dataParallel", dataParallel, 1, MAX_DEVICES);
   }
-  const asked = { replicas: dataParallel ?? 1, ranks };
+  const asked = { replicas: dataParallel ?? 1, parts };
   if (devices === undefined) return firstDevices(device ?? "auto", asked);
   if (device !== undefined) {
     throw new ForgeError("usage", `give a device (${quote(device)}) or devices, not both`);
@@ -199,12 +201,12 @@ function deviceNames(
   if (length === 0 || length > MAX_DEVICES) {
     throw new ForgeError("usage", `${length} devices are given; valid is 1 to ${MAX_DEVICES}`);
   }
-  if (length % ranks !== 0 || (dataParallel !== undefined && dataParallel * ranks !== length)) {
+  if (length % parts !== 0 || (dataParallel !== undefined && dataParallel * parts !== length)) {
     const many = dataParallel === undefined ? "a multiple of " : "";
     throw new ForgeError(
       "usage",
       `${describe(asked)} need ${many}${
-        asked.replicas * ranks
+        asked.replicas * parts
       } devices, but ${length} are given: ${list}`,
     );
   }
@@ -224,12 +226,12 @@ function deviceNames(
 }
 
 /** Returns as many devices of the kind that a name stands for, the first ones. */
-function firstDevices(device: string, division: Division): readonly string[] {
-  const count = division.replicas * division.ranks;
+function firstDevices(device: string, asked: DeviceCounts): readonly string[] {
+  const count = asked.replicas * asked.parts;
   if (count > MAX_DEVICES) {
     throw new ForgeError(
       "usage",
-      `${describe(division)} take ${count} devices; valid is ${MAX_DEVICES}`,
+      `${describe(asked)} take ${count} devices; valid is ${MAX_DEVICES}`,
     );
   }
   if (count === 1) return [device];
@@ -242,7 +244,7 @@ function firstDevices(device: string, division: Division): readonly string[] {
   if (selector !== "") {
     throw new ForgeError(
       "usage",
-      `${quote(device)} is one device for ${describe(division)}; name ${count} devices, such as ` +
+      `${quote(device)} is one device for ${describe(asked)}; name ${count} devices, such as ` +
         `${kind}:0,${kind}:1`,
     );
   }
@@ -251,14 +253,14 @@ function firstDevices(device: string, division: Division): readonly string[] {
   if (found >= count) return Array.from({ length: count }, (_, i) => `${kind}:${i}`);
   throw new ForgeError(
     "usage",
-    `${describe(division)} need ${count} ${kind} devices; found ${found}`,
+    `${describe(asked)} need ${count} ${kind} devices; found ${found}`,
   );
 }
 
-/** Describes a division as in "2 replicas of 4 parts". */
-function describe({ replicas, ranks }: Division): string {
-  if (ranks === 1) return `${replicas} replicas`;
-  return `${replicas === 1 ? "1 replica" : `${replicas} replicas`} of ${ranks} parts`;
+/** Describes devices as in "2 replicas of 4 parts". */
+function describe({ replicas, parts }: DeviceCounts): string {
+  if (parts === 1) return `${replicas} replicas`;
+  return `${replicas === 1 ? "1 replica" : `${replicas} replicas`} of ${parts} parts`;
 }
 
 /**

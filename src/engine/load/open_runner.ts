@@ -1,7 +1,7 @@
-import type { Device, KvType } from "../../backend.ts";
+import { type Device, devicesOf, type KvType } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { CausalLm } from "../../models/causal_lm.ts";
-import { chooseCaches } from "../cache/memory.ts";
+import { type CacheSize, cachesOn, chooseCaches } from "../cache/memory.ts";
 import { Runner } from "../runner.ts";
 
 /** Shape of the sequences that a model is opened for. */
@@ -24,21 +24,24 @@ export interface SessionShape {
  * caches would take, the runner is opened with caches for one context. So a context that the
  * device's error says would fit does fit, for any number of sequences.
  *
- * @param weightBytes bytes of weights that the device does not count as taken yet
- * @param kvMemory the most bytes of the caches
+ * @param weightBytes bytes of weights of each device of a group that it does not count as taken yet
+ * @param kvMemory the most bytes of the caches of a device
  * @param sharers number of models that share the device
  */
 export async function openRunner(
   backend: Device,
   lm: CausalLm,
   shape: SessionShape,
-  weightBytes: number,
+  weightBytes: readonly number[],
   kvMemory?: number,
   sharers?: number,
 ): Promise<Runner> {
-  const { kvLayers, stateLayers } = lm;
-  const needs = { ...shape, kvLayers, stateLayers };
-  const { size, smallest } = chooseCaches(backend, weightBytes, needs, kvMemory, sharers);
+  const choices = devicesOf(backend).map((device, i) => {
+    const needs = { ...shape, ...cachesOn(backend, i, lm) };
+    return chooseCaches(device, weightBytes[i]!, needs, kvMemory, sharers);
+  });
+  const size = leastOf(choices.map(({ size }) => size));
+  const smallest = leastOf(choices.map(({ smallest }) => smallest));
   try {
     return await Runner.open(backend, lm, { ...shape, ...size });
   } catch (error) {
@@ -46,6 +49,14 @@ export async function openRunner(
     if (!isLarger || !(error instanceof ForgeError) || !isShortOfMemory(error)) throw error;
     return await Runner.open(backend, lm, { ...shape, ...smallest });
   }
+}
+
+/** Returns the caches that every device of a group holds. */
+function leastOf(sizes: readonly CacheSize[]): CacheSize {
+  return {
+    cacheTokens: Math.min(...sizes.map(({ cacheTokens }) => cacheTokens)),
+    nSlots: Math.min(...sizes.map(({ nSlots }) => nSlots)),
+  };
 }
 
 /** True if the device says that smaller caches would fit: see `require_memory` in `csrc/gpu`. */

@@ -29,10 +29,15 @@ export interface LoadOptions {
    */
   readonly dataParallel?: number | undefined;
   /**
-   * Number of devices that divide each replica (tensor parallelism), so that a model may be larger
-   * than the memory of one. @default 1
+   * Number of devices that divide each layer of a replica (tensor parallelism), so that a model
+   * may be larger than the memory of one. @default 1
    */
   readonly tensorParallel?: number | undefined;
+  /**
+   * Number of stages, each of which holds some of the layers of a replica (pipeline parallelism),
+   * on `tensorParallel` devices of its own. @default 1
+   */
+  readonly pipelineParallel?: number | undefined;
   /** Threads that compute. @default one per core */
   readonly threads?: number | undefined;
   /** Most tokens of prompt and answer together. @default the model's own limit, at most 32768 */
@@ -115,6 +120,7 @@ export const LOAD_OPTIONS: OptionChecks<LoadOptions> = {
   devices: STRINGS,
   dataParallel: NUMBER,
   tensorParallel: NUMBER,
+  pipelineParallel: NUMBER,
   threads: NUMBER,
   contextLength: NUMBER,
   parallel: NUMBER,
@@ -182,21 +188,33 @@ export function resolveKvType(asked: KvType | undefined, device: BackendKind): K
 
 /** Returns the number of replicas asked for, which opening the devices checks. */
 export function countReplicas(
-  options: Pick<LoadOptions, "devices" | "dataParallel" | "tensorParallel">,
+  options: Pick<LoadOptions, "devices" | "dataParallel" | keyof DivisionOptions>,
 ): number {
   const { devices, dataParallel } = options;
-  const ranks = resolveTensorParallel(options);
-  return dataParallel ?? (devices === undefined ? 1 : Math.ceil(devices.length / ranks));
+  const { ranks, stages } = resolveDivision(options);
+  return dataParallel ?? (devices === undefined ? 1 : Math.ceil(devices.length / ranks / stages));
+}
+
+type DivisionOptions = Pick<LoadOptions, "tensorParallel" | "pipelineParallel">;
+
+/** Devices of one replica. */
+export interface Division {
+  /** Number of devices of each stage, which divide its layers. */
+  readonly ranks: number;
+  /** Number of stages, which divide the layers of the model among them. */
+  readonly stages: number;
 }
 
 /**
- * Returns the number of devices that divide each replica. @throws {ForgeError} `usage` if out of
- * range
+ * Returns how many devices divide each replica. @throws {ForgeError} `usage` if out of range
  */
-export function resolveTensorParallel(
-  { tensorParallel = 1 }: Pick<LoadOptions, "tensorParallel">,
-): number {
-  return checkWholeNumber("tensorParallel", tensorParallel, 1, MAX_DEVICES);
+export function resolveDivision(
+  { tensorParallel = 1, pipelineParallel = 1 }: DivisionOptions,
+): Division {
+  return {
+    ranks: checkWholeNumber("tensorParallel", tensorParallel, 1, MAX_DEVICES),
+    stages: checkWholeNumber("pipelineParallel", pipelineParallel, 1, MAX_DEVICES),
+  };
 }
 
 /**

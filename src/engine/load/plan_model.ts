@@ -2,6 +2,7 @@ import {
   type Backend,
   DeviceGroup,
   type DeviceInfo,
+  type DeviceMemory,
   type KvCache,
   type Recorder,
   type StateCache,
@@ -13,6 +14,7 @@ import type { Checkpoint } from "../../formats/checkpoint.ts";
 import { tensorBytes } from "../../formats/tensor_info.ts";
 import type { LayerKvShape, StateMatrix } from "../../models/causal_lm.ts";
 import { loadModel } from "../../models/registry.ts";
+import type { Division } from "./options.ts";
 
 /** Facts of a checkpoint that loading would find. */
 export interface ModelPlan {
@@ -27,7 +29,7 @@ export interface ModelPlan {
   /** Bytes of weights of all devices. */
   readonly weightBytes: number;
   /** Bytes of weights of each device. */
-  readonly rankBytes: readonly number[];
+  readonly deviceBytes: readonly number[];
   /** True if a layer for multi-token prediction is part of it. */
   readonly predicts: boolean;
   /** Tensors of the files that the model does not use. */
@@ -39,14 +41,23 @@ export interface ModelPlan {
  * of every tensor, but reads no weights.
  *
  * @param drafts true to include a layer for multi-token prediction, which drafts tokens
- * @param nRanks number of devices that divide the model
+ * @param division devices that divide the model
+ * @param memory their memory, by which layers are divided. @default the same for all
  * @throws {ForgeError} as {@linkcode loadModel}
  */
-export function planModel(checkpoint: Checkpoint, drafts = false, nRanks = 1): ModelPlan {
-  const devices = Array.from({ length: nRanks }, () => new PlanBackend());
-  const device = nRanks > 1 ? new DeviceGroup(devices) : devices[0]!;
-  const { lm, weights, ranks } = loadModel(device, checkpoint, { drafts });
-  const rankBytes = ranks.map(({ mappedBytes }) => mappedBytes);
+export function planModel(
+  checkpoint: Checkpoint,
+  drafts = false,
+  { ranks, stages }: Division = { ranks: 1, stages: 1 },
+  memory: readonly DeviceMemory[] = [],
+): ModelPlan {
+  const devices = Array.from(
+    { length: ranks * stages },
+    (_, i) => new PlanBackend(memory[i] ?? { total: 0, free: 0 }),
+  );
+  const device = devices.length > 1 ? new DeviceGroup(devices, stages) : devices[0]!;
+  const { lm, weights, loaders } = loadModel(device, checkpoint, { drafts });
+  const deviceBytes = loaders.map(({ mappedBytes }) => mappedBytes);
   return {
     vocabSize: lm.vocabSize,
     hiddenSize: lm.hiddenSize,
@@ -54,10 +65,10 @@ export function planModel(checkpoint: Checkpoint, drafts = false, nRanks = 1): M
     contextLength: lm.contextLength,
     kvLayers: lm.kvLayers,
     stateLayers: lm.stateLayers,
-    weightBytes: rankBytes.reduce((sum, bytes) => sum + bytes, 0),
-    rankBytes,
+    weightBytes: deviceBytes.reduce((sum, bytes) => sum + bytes, 0),
+    deviceBytes,
     predicts: lm.draft !== undefined,
-    unusedTensors: weights.unusedTensors(),
+    unusedTensors: weights.unusedTensors(loaders),
   };
 }
 
@@ -81,9 +92,14 @@ export function stateBytes(layers: readonly StateMatrix[]): number {
 class PlanBackend implements Backend {
   readonly kind = "reference";
   readonly info: DeviceInfo = { name: "plan", threads: 0, features: [], kernels: "none" };
+  readonly #memory: DeviceMemory;
 
-  memory() {
-    return { total: 0, free: 0 };
+  constructor(memory: DeviceMemory) {
+    this.#memory = memory;
+  }
+
+  memory(): DeviceMemory {
+    return this.#memory;
   }
 
   mapWeight(parts: readonly WeightSlice[], cols: number): Weight {

@@ -19,8 +19,8 @@ import { Speculator } from "./speculator.ts";
 interface Target extends SessionShape {
   readonly backend: Backend | DeviceGroup;
   readonly runner: Runner;
-  /** Bytes of the model's weights. */
-  readonly weightBytes: number;
+  /** Bytes of the model's weights on each device. */
+  readonly weightBytes: readonly number[];
   readonly tokenizer: Tokenizer;
 }
 
@@ -84,7 +84,7 @@ async function openDraftModel(path: string, target: Target) {
   const { backend, tokenizer, ...shape } = target;
   const checkpoint = openCheckpoint(path);
   checkSameVocabulary(tokenizer, openTokenizer(checkpoint), path);
-  const { lm, weights } = loadModel(backend, checkpoint, {
+  const { lm, loaders } = loadModel(backend, checkpoint, {
     sessionLength: shape.contextLength,
   });
   if (lm.stateLayers.length > 0) throw hasRecurrentState(path);
@@ -92,11 +92,12 @@ async function openDraftModel(path: string, target: Target) {
   const { kvType, maxSequences } = shape;
   // A GPU counts the model's weights as taken by now; a processor counts no weights.
   const isGpu = backend.kind === "cuda" || backend.kind === "metal";
-  const weightBytes = weights.mappedBytes + (isGpu ? 0 : target.weightBytes);
+  const own = loaders.map(({ mappedBytes }) => mappedBytes);
+  const weightBytes = own.map((bytes, i) => bytes + (isGpu ? 0 : target.weightBytes[i]!));
   const draftShape = { contextLength, kvType, maxSequences };
   const runner = await openRunner(backend, lm, draftShape, weightBytes);
   const memory: MemoryUse = {
-    weights: weights.mappedBytes,
+    weights: own.reduce((sum, bytes) => sum + bytes, 0),
     kvCache: runner.kvBytes,
     states: 0,
     activations: runner.scratchBytes,

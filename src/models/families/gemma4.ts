@@ -66,6 +66,7 @@ export const gemma4: Family = {
       max: nLayers - 1,
       fallback: 0,
     });
+    if (nShared > 0) source.weights.assertOneStage("layers with the keys and values of others");
     const nOwn = nLayers - nShared;
     const sources = new Map<boolean, KeyValueSource>();
     const cap = readSoftcap(config, "final_logit_softcapping");
@@ -200,6 +201,7 @@ function loadGemma4Attention(
 ): { readonly attention: Block; readonly source: KeyValueSource } {
   const { nHeads, headDim, hiddenSize } = c;
   const qSize = nHeads * headDim;
+  weights.useKv(parts.source?.layer ?? index);
   const qNorm = weights.vector(["self_attn.q_norm", "attn_q_norm"], headDim);
   const out = weights.matrix(["self_attn.o_proj", "attn_output"], hiddenSize, qSize);
   const source = parts.source ?? { layer: index, kNorm: weights.vector(K_NORM, headDim) };

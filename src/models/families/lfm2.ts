@@ -176,6 +176,7 @@ function loadShortConv(
   { width, bias, state }: ShortConvParts,
 ): Block {
   weights.assertWhole("convolutions");
+  weights.useStates(state);
   // Rows: the gate before the convolution, the gate after it, and its input.
   const tensor = weights.tensor(CONV_IN, "weight", [3 * hiddenSize, hiddenSize]);
   const third = (i: number) => ({ tensor, firstRow: i * hiddenSize, nRows: hiddenSize });

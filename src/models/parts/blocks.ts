@@ -194,6 +194,7 @@ export function loadAttention(
   const { headDim, hiddenSize } = c;
   const { names = NAMES, inputSize = hiddenSize } = parts;
   const { rank } = weights;
+  weights.useKv(index);
   if (parts.qkNorm === "all") weights.assertWhole("norm over all heads");
   if (parts.hasOutputGate) weights.assertWhole("gated attention");
   if (parts.changeHeads) weights.assertWhole("change of all heads");

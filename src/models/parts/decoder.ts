@@ -16,7 +16,7 @@ import type { DecoderConfig } from "../config/decoder_config.ts";
 import { loadProjection, loadScore } from "./classifier.ts";
 import { type DraftHead, loadDraftHead } from "./draft_head.ts";
 import { loadEagleHead } from "./eagle_head.ts";
-import { type HeadParts, loadEmbedding, loadHead } from "./embedding.ts";
+import { endBytes, findEmbedding, type HeadParts, loadHead } from "./embedding.ts";
 import { readRope, type Rope } from "./rope.ts";
 import type { RopeLayers } from "../config/rope_parameters.ts";
 import { divideKvHeads } from "../weights/division.ts";
@@ -206,25 +206,55 @@ function normLoader(c: DecoderConfig, { loadNorm = loadRmsNorm, norm }: FramePar
   return (weights: WeightLoader, name: TensorName): Block => loadNorm(weights, c, name, norm);
 }
 
-/** Loads embedding, layers and output matrix, and joins them. */
+/**
+ * Loads embedding, layers and output matrix, and joins them. Of a model divided into stages, the
+ * first one has the embedding, the last one the output matrix, and each some of the layers.
+ */
 export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: DecoderParts): CausalLm {
   const { weights } = source;
-  const embedding = loadEmbedding(source, c, parts.head);
+  if (parts.begin !== undefined) weights.assertOneStage("input of every layer");
+  const embedding = findEmbedding(source, c, parts.head);
+  const { vocabSize } = embedding;
+  if (weights.isFirstStage) embedding.weight();
+  const [first, nOwn] = weights.ownLayers(c.nLayers, endBytes(weights));
   const layers = Array.from(
-    { length: c.nLayers },
-    (_, index) => parts.layer(weights.layer(index), index),
+    { length: nOwn },
+    (_, i) => parts.layer(weights.layer(first + i), first + i),
   );
-  const loadNorm = normLoader(c, parts);
-  const finalNorm = loadNorm(weights, parts.finalNorm ?? FINAL_NORM);
-  const head = loadHead(source, c, embedding, parts.head);
-  const classifier = loadScore(weights, c.hiddenSize);
-  const kvLayers = (parts.kvLayers ?? layers.map(() => kvShape(c))).map((layer) => ({
+  const kvShapes = parts.kvLayers ?? Array.from({ length: c.nLayers }, () => kvShape(c));
+  const kvLayers = kvShapes.map((layer) => ({
     ...layer,
     nKvHeads: divideKvHeads(layer.nKvHeads, weights.rank)[1],
   }));
   const embed = ({ recorder }: ForwardPass) =>
-    recorder.embed(embedding.weight, parts.embeddingScale);
-  const { vocabSize } = embedding;
+    recorder.embed(embedding.weight(), parts.embeddingScale);
+  /** Returns the inputs of the layers, then the output of the last one. */
+  const states = (pass: ForwardPass): Value[] => {
+    let h = weights.isFirstStage ? embed(pass) : pass.recorder.receive(c.hiddenSize);
+    parts.begin?.(pass, h);
+    return [h, ...layers.map((layer) => h = layer(pass, h))];
+  };
+  const frame = {
+    vocabSize,
+    hiddenSize: c.hiddenSize,
+    isBidirectional: parts.isBidirectional,
+    contextLength: c.contextLength,
+    kvLayers,
+    stateLayers: parts.stateLayers ?? [],
+  };
+  if (!weights.isLastStage) {
+    const forward: CausalLm["hidden"] = (recorder, ...caches) => {
+      const h = states(new ForwardPass(recorder, ...caches, weights)).at(-1)!;
+      recorder.send(h);
+      return h;
+    };
+    return { ...frame, hasHead: false, forward, hidden: forward };
+  }
+
+  const loadNorm = normLoader(c, parts);
+  const finalNorm = loadNorm(weights, parts.finalNorm ?? FINAL_NORM);
+  const head = loadHead(source, c, embedding, parts.head);
+  const classifier = loadScore(weights, c.hiddenSize);
   const draftHead = source.draftHead !== undefined
     ? loadEagleHead(source, source.draftHead, {
       config: c,
@@ -236,24 +266,18 @@ export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: Decode
     : parts.predictor &&
       loadDraftHead(source, c, { ...parts.predictor, kvLayers, embed, loadNorm, finalNorm });
   const hidden = (pass: ForwardPass, head?: DraftHead): Value => {
-    let h = embed(pass);
-    parts.begin?.(pass, h);
-    const inputs = [h];
-    for (const layer of layers) inputs.push(h = layer(pass, h));
+    const inputs = states(pass);
+    const h = inputs.at(-1)!;
     head?.keep(pass, head.captures?.map((layer) => inputs[layer]!) ?? [finalNorm(pass, h)]);
     return finalNorm(pass, pass.recorder.gatherOutputs(h));
   };
 
   return {
-    vocabSize: embedding.vocabSize,
-    hiddenSize: c.hiddenSize,
+    ...frame,
     hasHead: head.isPresent && !parts.isBidirectional && classifier === undefined,
-    isBidirectional: parts.isBidirectional,
     classifier,
     projection: parts.isBidirectional ? loadProjection(weights) : undefined,
-    contextLength: c.contextLength,
     kvLayers: [...kvLayers, ...draftHead?.kvLayers ?? []],
-    stateLayers: parts.stateLayers ?? [],
     forward(recorder, kv, states) {
       const pass = new ForwardPass(recorder, kv, states, weights);
       return head.logits(pass, hidden(pass, draftHead));

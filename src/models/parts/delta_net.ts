@@ -92,6 +92,7 @@ export function loadDeltaNet(
   state: number,
 ): Block {
   weights.assertWhole("linear attention");
+  weights.useStates(state, state + 1);
   const { hiddenSize } = c;
   const { nKHeads, nVHeads, kDim, vDim, headOrder } = d;
   const { qkv, z } = loadQkvz(weights, hiddenSize, d);

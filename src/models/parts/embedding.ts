@@ -3,7 +3,7 @@ import type { Value, Weight } from "../../backend.ts";
 import type { ForwardPass, ModelSource } from "../causal_lm.ts";
 import type { ConfigReader } from "../config/config_reader.ts";
 import type { DecoderConfig } from "../config/decoder_config.ts";
-import type { TensorName } from "../weights/weight_loader.ts";
+import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 import { type BiasRule, loadBias } from "./blocks.ts";
 
 const EMBEDDING: TensorName = ["embed_tokens", "token_embd"];
@@ -24,19 +24,26 @@ export interface HeadParts {
   readonly bias?: BiasRule | undefined;
 }
 
-/** A loaded embedding matrix, `[vocabSize, hiddenSize]`. */
+/** An embedding matrix, `[vocabSize, hiddenSize]`. */
 interface Embedding {
-  readonly weight: Weight;
+  /** Returns the matrix, which the first call loads. */
+  readonly weight: () => Weight;
   readonly vocabSize: number;
   /** The tensor it is read from. */
   readonly name: TensorName;
 }
 
+/** Returns the bytes of the embedding and of the output matrix. */
+export function endBytes(weights: WeightLoader): [number, number] {
+  const [embedding, output] = [weights.bytesOf(EMBEDDING), weights.bytesOf(LM_HEAD)];
+  return [embedding ?? output ?? 0, output ?? embedding ?? 0];
+}
+
 /**
- * Loads the embedding matrix. A tied folder may hold it as the output matrix alone; transformers
+ * Finds the embedding matrix. A tied folder may hold it as the output matrix alone; transformers
  * reads such folders too.
  */
-export function loadEmbedding(
+export function findEmbedding(
   source: ModelSource,
   c: DecoderConfig,
   head: HeadParts = {},
@@ -48,7 +55,9 @@ export function loadEmbedding(
   // GGUF files may lack the setting; the matrix has a row for each token.
   const implied = weights.isGguf ? { fallback: weights.shape(EMBEDDING)[0] ?? 0 } : {};
   const vocabSize = config.int(["vocab_size", undefined], implied);
-  return { weight: weights.embedding(name, vocabSize, c.hiddenSize), vocabSize, name };
+  let loaded: Weight | undefined;
+  const weight = () => loaded ??= weights.embedding(name, vocabSize, c.hiddenSize);
+  return { weight, vocabSize, name };
 }
 
 /** The loaded end of a decoder. */
@@ -80,7 +89,7 @@ export function loadHead(
       (tied && !weights.isGguf && weights.holdSame(EMBEDDING, LM_HEAD))
     : tied || !isPresent;
   const lmHead = isEmbedding
-    ? weights.tied(embedding.weight, hasMatrix ? LM_HEAD : embedding.name, LM_HEAD)
+    ? weights.tied(embedding.weight(), hasMatrix ? LM_HEAD : embedding.name, LM_HEAD)
     : weights.matrix(LM_HEAD, embedding.vocabSize, c.hiddenSize);
   const bias = loadBias(weights, LM_HEAD, embedding.vocabSize, parts.bias);
   return {

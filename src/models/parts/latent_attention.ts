@@ -73,6 +73,7 @@ export function loadLatentAttention(
   parts: LatentAttentionParts,
 ): Block {
   weights.assertWhole("latent attention");
+  weights.useKv(index);
   const { nHeads, hiddenSize } = c;
   const { dims, rope, scale } = parts;
   const { rank, plain, rotated, value } = dims;

@@ -184,6 +184,7 @@ export function loadMamba2(
   weights.assertWhole("recurrent state");
   const { nHeads, nGroups, dtLimits } = m;
   const { state, gatesAfterNorm = false, outputScale } = parts;
+  weights.useStates(state, state + 1);
   const { inputScale = 1, factors = [1, 1, 1, 1, 1] } = parts;
   const inner = innerSize(m);
   const projections = loadProjections(weights, c.hiddenSize, m, inputScale);

@@ -236,12 +236,21 @@ export class ModelAdapters {
   /**
    * Rejects adapters of which a part was not used, except for layers that were not loaded.
    *
+   * @param all the same adapters on each device of the model
+   * @param loaders loaders of these devices
    * @throws {ForgeError} `bad_model` for a matrix that the model does not have; `unsupported` for
    * one that forge cannot adapt
    */
-  assertUsed(weights: Pick<WeightLoader, "isOfOtherLayer">): void {
-    const pair = [...this.#missing].find(({ target }) =>
-      !textModelNames(target).some((name) => weights.isOfOtherLayer(name))
+  assertUsed(
+    all: readonly ModelAdapters[],
+    loaders: readonly Pick<WeightLoader, "isOfOtherLayer">[],
+  ): void {
+    const isLoadedLayer = ({ target }: LoraPair) =>
+      loaders.some((weights) =>
+        !textModelNames(target).some((name) => weights.isOfOtherLayer(name))
+      );
+    const pair = [...this.#missing].find((pair) =>
+      all.every((adapters) => adapters.#missing.has(pair)) && isLoadedLayer(pair)
     );
     if (pair === undefined) return;
     const adapter = this.#adapters.findIndex(({ pairs }) => pairs.includes(pair));

@@ -1,21 +1,79 @@
 /**
- * Division of a model among devices (tensor parallelism). Each device, a rank, holds the rows or
- * the columns of each matrix that belong to its heads or to its part of an MLP; the rest of a layer
- * is on all ranks.
+ * Division of a model among devices. Stages hold consecutive layers (pipeline parallelism). Each
+ * rank of a stage holds the rows or the columns of each matrix that belong to its heads or to its
+ * part of an MLP (tensor parallelism); the rest of a layer is on all ranks.
  */
 import { ForgeError } from "../../errors.ts";
 import { TENSOR_TYPES, type TensorInfo } from "../../formats/tensor_info.ts";
 import { quote } from "../../formats/quote.ts";
 
-/** One of the devices that divide a model. */
+/** One of the devices that divide the layers of a stage. */
 export interface Rank {
   readonly index: number;
   /** Number of ranks. */
   readonly count: number;
 }
 
-/** The only rank of a model on one device. */
-export const WHOLE: Rank = { index: 0, count: 1 };
+/** One of the groups of devices that divide the layers of a model. */
+interface Stage {
+  readonly index: number;
+  /** Bytes that the device of each stage with the least memory has free. */
+  readonly memory: readonly number[];
+}
+
+/** Part of a model that a device holds. */
+export interface ModelPart {
+  readonly rank: Rank;
+  readonly stage: Stage;
+}
+
+/** The part of the only device of a model. */
+export const WHOLE: ModelPart = { rank: { index: 0, count: 1 }, stage: { index: 0, memory: [1] } };
+
+/**
+ * Divides consecutive layers among stages, so that the largest share of a stage's memory that its
+ * layers take is as small as possible. Each stage has a layer at least.
+ *
+ * @param sizes bytes of each layer
+ * @param memory bytes that each stage has free
+ * @throws {ForgeError} `unsupported` if there are fewer layers than stages
+ */
+export function divideLayers(sizes: readonly number[], memory: readonly number[]): Span[] {
+  if (sizes.length < memory.length) {
+    throw new ForgeError(
+      "unsupported",
+      `${memory.length} stages cannot divide a model of ${sizes.length} layers; valid is at most ` +
+        sizes.length,
+    );
+  }
+  const nLayers = sizes.length;
+  const before = [0];
+  for (const bytes of sizes) before.push(before.at(-1)! + bytes);
+  // The best divisions among the stages so far, by the end of the last one: the largest share, and
+  // the begin of the last one.
+  let shares = before.map((bytes) => bytes / memory[0]!);
+  shares[0] = Infinity;
+  const begins: Int32Array[] = [new Int32Array(nLayers + 1)];
+  for (const free of memory.slice(1)) {
+    const first = new Int32Array(nLayers + 1);
+    shares = before.map((bytes, end) => {
+      let least = Infinity;
+      for (let begin = 1; begin < end; begin++) {
+        const share = Math.max(shares[begin]!, (bytes - before[begin]!) / free);
+        if (share < least) [least, first[end]] = [share, begin];
+      }
+      return least;
+    });
+    begins.push(first);
+  }
+  const spans: Span[] = [];
+  for (let end = nLayers; begins.length > 0;) {
+    const begin = begins.pop()![end]!;
+    spans.unshift([begin, end - begin]);
+    end = begin;
+  }
+  return spans;
+}
 
 /** Consecutive heads, rows or columns: the first one, and their number. */
 export type Span = readonly [first: number, count: number];

@@ -15,8 +15,10 @@ import { withColumnOrder } from "./column_order.ts";
 import {
   checkColumns,
   divideColumns,
+  divideLayers,
   gather,
   joined,
+  type ModelPart,
   type Rank,
   type Span,
   WHOLE,
@@ -44,7 +46,15 @@ interface Shared {
   readonly sink: GgufSink | undefined;
   readonly mapped: { readonly weight: Weight; readonly slices: readonly WeightSlice[] }[];
   readonly adapters?: ModelAdapters | undefined;
-  readonly rank: Rank;
+  readonly part: ModelPart;
+  /** Indices of the caches that the loaded layers use. */
+  readonly caches: CacheIndices;
+}
+
+/** Indices of KV and state caches of a model. */
+interface CacheIndices {
+  readonly kv: Set<number>;
+  readonly states: Set<number>;
 }
 
 /** Prefixes of tensors in both formats. */
@@ -92,7 +102,7 @@ export class WeightLoader {
     checkpoint: Checkpoint,
     sink?: GgufSink,
     adapters?: ModelAdapters,
-    rank = WHOLE,
+    part = WHOLE,
   ): WeightLoader {
     const prefixes = { safetensors: DECODER_PREFIX, gguf: "" };
     const shared = {
@@ -101,7 +111,8 @@ export class WeightLoader {
       mapped: [],
       sink,
       adapters,
-      rank,
+      part,
+      caches: { kv: new Set<number>(), states: new Set<number>() },
     };
     return new WeightLoader(backend, checkpoint, prefixes, shared);
   }
@@ -124,54 +135,121 @@ export class WeightLoader {
 
   /** Returns a loader for other files, whose weights count as those of this one. */
   of(checkpoint: Checkpoint): WeightLoader {
-    const { mapped, rank } = this.#shared;
+    const { mapped, part, caches } = this.#shared;
     const names = { used: new Set<string>(), layers: new Set<string>() };
-    const shared = { ...names, mapped, sink: undefined, rank };
+    const shared = { ...names, mapped, sink: undefined, part, caches };
     return new WeightLoader(this.backend, checkpoint, { safetensors: "", gguf: "" }, shared);
   }
 
-  /** The rank of the device among those that divide the model. */
+  /** The rank of the device among those of its stage. */
   get rank(): Rank {
-    return this.#shared.rank;
+    return this.#shared.part.rank;
+  }
+
+  /** True if the device's stage begins the model. */
+  get isFirstStage(): boolean {
+    return this.#shared.part.stage.index === 0;
+  }
+
+  /** True if the device's stage ends the model. */
+  get isLastStage(): boolean {
+    const { index, memory } = this.#shared.part.stage;
+    return index === memory.length - 1;
   }
 
   /**
-   * Rejects the division of a model with a part that every rank would compute whole, or wrong.
+   * Returns the layers of the device's stage, divided by the bytes of their tensors.
+   *
+   * @param ends bytes of the tensors before the first and after the last layer
+   */
+  ownLayers(nLayers: number, ends: readonly [number, number]): Span {
+    const { index, memory } = this.#shared.part.stage;
+    if (memory.length === 1) return [0, nLayers];
+    const sizes = new Array<number>(nLayers).fill(0);
+    for (const [name, { bytes }] of this.#checkpoint.tensors) {
+      const layer = Number(/\d+/.exec(layerOf(name))?.[0]);
+      if (layer < nLayers) sizes[layer]! += bytes;
+    }
+    sizes[0]! += ends[0];
+    sizes[nLayers - 1]! += ends[1];
+    return divideLayers(sizes, memory)[index]!;
+  }
+
+  /** Notes that a layer uses a KV cache of the model, which the device's stage then holds. */
+  useKv(index: number): void {
+    this.#shared.caches.kv.add(index);
+  }
+
+  /** The same for state caches. */
+  useStates(...indices: readonly number[]): void {
+    for (const index of indices) this.#shared.caches.states.add(index);
+  }
+
+  /** Indices of the caches that the loaded layers use. */
+  get caches(): Readonly<Record<keyof CacheIndices, ReadonlySet<number>>> {
+    return this.#shared.caches;
+  }
+
+  /**
+   * Rejects tensor parallelism for a part that every rank would compute whole, or wrong.
    *
    * @throws {ForgeError} `unsupported`, naming the part
    */
   assertWhole(part: string): void {
-    if (this.rank.count === 1) return;
-    throw new ForgeError(
-      "unsupported",
-      `${quote(this.#checkpoint.path)} is a ${quote(this.#checkpoint.modelType)} model, whose ` +
-        `${part} forge does not divide among devices; it runs on one device, or on several with data ` +
-        "parallelism",
-    );
-  }
-
-  /** Names of the tensors that were not requested. */
-  unusedTensors(): string[] {
-    return [...this.#checkpoint.tensors.keys()].filter((name) => !this.#shared.used.has(name));
+    if (this.rank.count > 1) {
+      this.#refuse(`${part} forge does not divide among devices`, "data or pipeline");
+    }
   }
 
   /**
-   * Rejects a model if one of its layers holds a tensor that was not requested. Ignoring the tensor
-   * would give wrong results without any sign of it.
+   * Rejects pipeline parallelism for a part that several stages would need.
+   *
+   * @throws {ForgeError} as {@linkcode assertWhole}
+   */
+  assertOneStage(part: string): void {
+    if (this.#shared.part.stage.memory.length > 1) {
+      this.#refuse(`${part} forge does not divide among stages`, "data or tensor");
+    }
+  }
+
+  /** Rejects all division of a model for a part. @throws {ForgeError} as {@linkcode assertWhole} */
+  assertUndivided(part: string): void {
+    const { rank, stage } = this.#shared.part;
+    if (rank.count * stage.memory.length > 1) {
+      this.#refuse(`${part} forge does not divide among devices`, "data");
+    }
+  }
+
+  #refuse(problem: string, parallelism: string): never {
+    throw new ForgeError(
+      "unsupported",
+      `${quote(this.#checkpoint.path)} is a ${quote(this.#checkpoint.modelType)} model, whose ` +
+        `${problem}; it runs on one device, or on several with ${parallelism} parallelism`,
+    );
+  }
+
+  /** Names of the tensors that no loader of the model, one for each device, requested. */
+  unusedTensors(loaders: readonly WeightLoader[] = [this]): string[] {
+    return [...this.#checkpoint.tensors.keys()]
+      .filter((name) => !loaders.some((loader) => loader.#shared.used.has(name)));
+  }
+
+  /**
+   * Rejects a model if one of its layers holds a tensor that no loader requested. Ignoring the
+   * tensor would give wrong results without any sign of it.
    *
    * @throws {ForgeError} `unsupported`, naming the tensor
    */
-  assertLayersUsed(): void {
-    const surplus = this.unusedTensors().find((name) =>
-      this.#shared.layers.has(layerOf(name)) && !SURPLUS.test(name)
+  assertLayersUsed(loaders: readonly WeightLoader[] = [this]): void {
+    const { path, modelType } = this.#checkpoint;
+    const surplus = this.unusedTensors(loaders).find((name) =>
+      loaders.some((loader) => loader.#shared.layers.has(layerOf(name))) && !SURPLUS.test(name)
     );
     if (surplus === undefined) return;
     throw new ForgeError(
       "unsupported",
-      `${quote(this.#checkpoint.path)} has the tensor ${
-        quote(surplus)
-      }, which forge does not use ` +
-        `in a ${quote(this.#checkpoint.modelType)} model`,
+      `${quote(path)} has the tensor ${quote(surplus)}, which forge does not use in a ` +
+        `${quote(modelType)} model`,
     );
   }
 
@@ -231,6 +309,11 @@ export class WeightLoader {
   holdSame(one: TensorName, other: TensorName): boolean {
     const [a, b] = [this.#find(one, "weight"), this.#find(other, "weight")];
     return a !== undefined && b !== undefined && holdSame(a, b);
+  }
+
+  /** Returns the bytes of a tensor, if it exists. */
+  bytesOf(name: TensorName): number | undefined {
+    return this.#find(name, "weight")?.bytes;
   }
 
   /** Returns the shape of a tensor. */

@@ -1,17 +1,20 @@
-// A stand-in for NCCL: sums in stream order once all ranks have come, and ends the program for sums
-// that do not match, for communicators that are used wrongly, and for ranks that wait for others
-// too long.
+// A stand-in for NCCL: sums in stream order once all ranks have come, copies once sender and
+// receiver have, and ends the program for sums and messages that do not match, for communicators
+// that are used wrongly, and for ranks that wait for others too long.
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../../../csrc/cuda/nccl_api.h"
@@ -67,9 +70,20 @@ struct Sum {
   size_t n_arrived = 0;
 };
 
+// Messages from one rank to another, in order.
+struct Channel {
+  struct Message {
+    const float* in = nullptr;
+    size_t count = 0;
+  };
+  std::deque<Message> sent;  // and not yet received
+  uint64_t n_sent = 0, n_awaited = 0, n_received = 0;
+};
+
 // Accessed by work of streams, under the lock of the driver.
 struct Group {
   std::vector<int> devices;
+  std::map<std::pair<size_t, size_t>, Channel> channels;  // by sender and receiver
   std::vector<uint64_t> n_sums;              // that each rank has begun
   std::vector<std::shared_ptr<Sum>> open;    // begun by some ranks, in order
   uint64_t n_complete = 0;
@@ -86,10 +100,24 @@ Comm& the(NcclComm comm) {
   return *reinterpret_cast<Comm*>(comm);
 }
 
-struct Wait {
-  const Group* group;
-  uint64_t index;
-};
+// Waits until the group is aborted or a number, such as that of sums that are complete, exceeds an
+// index. Returns false after too long.
+bool wait_for(const Group& group, const uint64_t& number, uint64_t index) {
+  struct Wait {
+    const Group* group;
+    const uint64_t* number;
+    uint64_t index;
+  };
+  static const auto wait = of_driver<bool(bool (*)(void*), void*, int)>("fake_cuda_wait");
+  static const char* given = std::getenv("FORGE_FAKE_NCCL_WAIT_MS");
+  static const int most = given ? std::atoi(given) : kMostWaitMs;
+  Wait until{&group, &number, index};
+  const auto is_over = [](void* data) {
+    const Wait& wait = *static_cast<Wait*>(data);
+    return *wait.number > wait.index || wait.group->is_aborted;
+  };
+  return wait(is_over, &until, most);
+}
 
 void report_wait(const Group& group, size_t rank, uint64_t index) {
   std::string missing;
@@ -107,15 +135,48 @@ void add(const Sum& sum) {
   }
 }
 
-// A call of one rank, which runs when its stream comes to it.
+// A call of one rank, which runs when its stream comes to it: a sum, a message to a peer, or one
+// from a peer.
 struct Call {
   std::shared_ptr<Group> group;
   size_t rank;
   Sum::Part part;
+  int peer = -1;  // of messages
 
   void run() const {
+    if (group->is_aborted) return;
+    if (peer < 0) return sum();
+    const auto other = static_cast<size_t>(peer);
+    if (part.in) return send(group->channels[{rank, other}]);
+    receive(group->channels[{other, rank}]);
+  }
+
+  void send(Channel& channel) const {
+    const uint64_t index = channel.n_sent++;
+    channel.sent.push_back({part.in, part.count});
+    if (!wait_for(*group, channel.n_received, index)) {
+      misuse("rank %zu waits until rank %d receives message %lu", rank, peer, index + 1);
+    }
+  }
+
+  void receive(Channel& channel) const {
+    const uint64_t index = channel.n_awaited++;
+    if (!wait_for(*group, channel.n_sent, index)) {
+      misuse("rank %zu waits for message %lu of rank %d", rank, index + 1, peer);
+    }
+    if (group->is_aborted) return;
+    const Channel::Message message = channel.sent.front();
+    if (message.count != part.count) {
+      misuse("message %lu has %zu numbers on rank %d, %zu on rank %zu", index + 1, message.count,
+             peer, part.count, rank);
+    }
+    std::copy_n(message.in, message.count, part.out);
+    channel.sent.pop_front();
+    ++channel.n_received;
+  }
+
+  void sum() const {
     Group& own = *group;
-    if (own.is_aborted) return;
     const uint64_t index = own.n_sums[rank]++;
     while (own.open.size() <= index - own.n_complete) {
       own.open.push_back(std::make_shared<Sum>(own.devices.size()));
@@ -134,17 +195,31 @@ struct Call {
       ++own.n_complete;
       return;
     }
-    static const auto wait = of_driver<bool(bool (*)(void*), void*, int)>("fake_cuda_wait");
-    Wait until{group.get(), index};
-    const auto is_over = [](void* data) {
-      const Wait& wait = *static_cast<Wait*>(data);
-      return wait.group->n_complete > wait.index || wait.group->is_aborted;
-    };
-    static const char* given = std::getenv("FORGE_FAKE_NCCL_WAIT_MS");
-    static const int most = given ? std::atoi(given) : kMostWaitMs;
-    if (!wait(is_over, &until, most)) report_wait(own, rank, index);
+    if (!wait_for(own, own.n_complete, index)) report_wait(own, rank, index);
   }
 };
+
+// Enqueues a call of a communicator's rank.
+NcclResult enqueue(const Comm& own, const Sum::Part& part, int type, int peer, void* stream) {
+  if (type != kNcclFloat32 || part.count == 0) return kInvalid;
+  if (current_device() != own.group->devices[own.rank]) {
+    misuse("rank %zu is used on device %d", own.rank, current_device());
+  }
+  // Never freed, since a graph may replay it until the process ends.
+  static std::mutex mutex;
+  static std::deque<Call> kept;
+  const std::lock_guard lock(mutex);
+  Call* call = &kept.emplace_back(Call{own.group, own.rank, part, peer});
+  static const auto enqueue =
+      of_driver<int(void*, void (*)(void*), void*)>("fake_cuda_enqueue");
+  return enqueue(stream, [](void* data) { static_cast<Call*>(data)->run(); }, call);
+}
+
+// Checks the peer of a message.
+bool is_peer(const Comm& own, int peer) {
+  const auto number = static_cast<size_t>(peer);
+  return peer >= 0 && number < own.group->devices.size() && number != own.rank;
+}
 
 }  // namespace
 
@@ -170,6 +245,9 @@ NcclResult ncclCommInitAll(NcclComm* comms, int n_devices, const int* devices) {
 NcclResult ncclCommDestroy(NcclComm comm) {
   const Comm& own = the(comm);
   if (!own.group->open.empty()) misuse("a communicator is destroyed during a sum");
+  for (const auto& [ends, channel] : own.group->channels) {
+    if (!channel.sent.empty()) misuse("a communicator is destroyed before a message is received");
+  }
   delete &own;
   return kOk;
 }
@@ -181,18 +259,19 @@ NcclResult ncclCommAbort(NcclComm comm) {
 
 NcclResult ncclAllReduce(const void* in, void* out, size_t count, int type, int operation,
                          NcclComm comm, void* stream) {
-  const Comm& own = the(comm);
-  if (type != kNcclFloat32 || operation != kNcclSum || count == 0) return kInvalid;
-  if (current_device() != own.group->devices[own.rank]) {
-    misuse("rank %zu is used on device %d", own.rank, current_device());
-  }
-  // Never freed, since a graph may replay it until the process ends.
-  static std::mutex mutex;
-  static std::deque<Call> kept;
-  const std::lock_guard lock(mutex);
-  Call* call = &kept.emplace_back(Call{
-      own.group, own.rank, {static_cast<const float*>(in), static_cast<float*>(out), count}});
-  static const auto enqueue =
-      of_driver<int(void*, void (*)(void*), void*)>("fake_cuda_enqueue");
-  return enqueue(stream, [](void* data) { static_cast<Call*>(data)->run(); }, call);
+  if (operation != kNcclSum) return kInvalid;
+  const Sum::Part part{static_cast<const float*>(in), static_cast<float*>(out), count};
+  return enqueue(the(comm), part, type, -1, stream);
+}
+
+NcclResult ncclSend(const void* in, size_t count, int type, int peer, NcclComm comm, void* stream) {
+  if (!is_peer(the(comm), peer)) return kInvalid;
+  const Sum::Part part{static_cast<const float*>(in), nullptr, count};
+  return enqueue(the(comm), part, type, peer, stream);
+}
+
+NcclResult ncclRecv(void* out, size_t count, int type, int peer, NcclComm comm, void* stream) {
+  if (!is_peer(the(comm), peer)) return kInvalid;
+  const Sum::Part part{nullptr, static_cast<float*>(out), count};
+  return enqueue(the(comm), part, type, peer, stream);
 }

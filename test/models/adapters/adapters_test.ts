@@ -112,8 +112,11 @@ for (const options of DEVICES) {
     Deno.test(`adapters of ${name} agree with peft (${options.device})`, async () => {
       using folder = new TempFolder();
       const path = writeModel(folder, name);
-      await using model = await load(path, { ...options, lora: writeAdapters(folder, name) });
+      const lora = writeAdapters(folder, name);
+      await using model = await load(path, { ...options, lora });
       await assertLogits(model, adapted);
+      await using staged = await load(path, { ...options, lora, pipelineParallel: 2 });
+      await assertLogits(staged, adapted);
     });
   }
 }

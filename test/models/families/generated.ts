@@ -2,6 +2,10 @@
 import { join } from "@std/path";
 import { wantedTensors } from "../../../src/bench/synthetic/checkpoint.ts";
 import type { JsonObject } from "../../../src/formats/json.ts";
+import { float32Tensor } from "../../../src/formats/tensor_data.ts";
+import { writeModelFolder } from "../../support/safetensors_writer.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
+import { writeRandomLlama } from "../../support/tiny_llama.ts";
 import { readJson } from "../reference_check.ts";
 import type { FloatTensor } from "./tiny_gguf.ts";
 
@@ -68,6 +72,20 @@ function filled(name: string, shape: readonly number[]): FloatTensor {
 /** Returns the tensors of a model of `generated`, as forge requests them. */
 export function generatedTensors(name: string, config: JsonObject): FloatTensor[] {
   return wantedTensors({ name, config, type: "F32" }).map(({ name, shape }) => filled(name, shape));
+}
+
+/** Writes a model of `generated` to the folder "model" of a new folder. */
+export function writeGenerated(name: string): TempFolder {
+  const folder = new TempFolder();
+  const { config } = generated.models[name]!;
+  // Prompts are token ids; any tokenizer will do.
+  writeRandomLlama(folder.at("tokens"));
+  const tokenizer = readJson(folder.at("tokens", "tokenizer.json"));
+  const tensors = generatedTensors(name, config)
+    .map(({ name, shape, values }) => float32Tensor(name, shape, values));
+  const files = { "config.json": config, "tokenizer.json": tokenizer };
+  writeModelFolder(folder.at("model"), files, tensors);
+  return folder;
 }
 
 /** Expands a pattern such as `layers.{0,1}.mlp` to the names it stands for. */

@@ -3,29 +3,11 @@
  * tensor names, shapes and element positions.
  */
 import { assert, assertEquals } from "@std/assert";
-import { float32Tensor } from "../../../src/formats/tensor_data.ts";
 import { load } from "../../../src/mod.ts";
-import { writeModelFolder } from "../../support/safetensors_writer.ts";
-import { TempFolder } from "../../support/temp_folder.ts";
-import { writeRandomLlama } from "../../support/tiny_llama.ts";
-import { generated, generatedTensors } from "./generated.ts";
-import { assertClose, readJson } from "../reference_check.ts";
+import { generated, writeGenerated } from "./generated.ts";
+import { assertClose } from "../reference_check.ts";
 
 const { prompt_ids, models } = generated;
-
-/** Writes a model of `generated.json` to a new folder. */
-function writeModel(name: string): TempFolder {
-  const folder = new TempFolder();
-  const { config } = models[name]!;
-  // Prompts are token ids; any tokenizer will do.
-  writeRandomLlama(folder.at("tokens"));
-  const tokenizer = readJson(folder.at("tokens", "tokenizer.json"));
-  const tensors = generatedTensors(name, config)
-    .map(({ name, shape, values }) => float32Tensor(name, shape, values));
-  const files = { "config.json": config, "tokenizer.json": tokenizer };
-  writeModelFolder(folder.at("model"), files, tensors);
-  return folder;
-}
 
 for (const [name, { logits }] of Object.entries(models)) {
   for (
@@ -35,7 +17,7 @@ for (const [name, { logits }] of Object.entries(models)) {
     ]
   ) {
     Deno.test(`${name} with generated weights agrees with transformers on ${device}`, async () => {
-      using folder = writeModel(name);
+      using folder = writeGenerated(name);
       await using model = await load(folder.at("model"), { device, kvType: "F32" });
       const last = await model.logits(Int32Array.from(prompt_ids));
       assertClose(last.filter((_, i) => i % 4 === 0), logits, tolerance);
@@ -43,7 +25,7 @@ for (const [name, { logits }] of Object.entries(models)) {
   }
 
   Deno.test(`${name} gives the same token after decoding as after a prompt`, async () => {
-    using folder = writeModel(name);
+    using folder = writeGenerated(name);
     const options = { device: "cpu", kvType: "F32" } as const;
     const prompt = Int32Array.from(prompt_ids);
     await using speaker = await load(folder.at("model"), options);

@@ -1,4 +1,4 @@
-/** Tests the division of heads and columns among devices. */
+/** Tests the division of heads, columns and layers among devices. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import {
@@ -10,6 +10,7 @@ import {
   checkColumns,
   divideColumns,
   divideHeads,
+  divideLayers,
   joined,
   rowsOf,
   type Span,
@@ -96,6 +97,43 @@ Deno.test("columns inside of a block or in an order of their own are refused", (
     columnOrder,
   } as const;
   assertThrows(() => checkColumns({ ...tensor, packed }, span), ForgeError, "desc_act");
+});
+
+/** Yields all choices of `count` ends of spans before `n`. */
+function* cuts(n: number, count: number, from = 1): Generator<number[]> {
+  if (count === 0) yield [];
+  else {
+    for (let at = from; at < n; at++) {
+      for (const rest of cuts(n, count - 1, at + 1)) yield [at, ...rest];
+    }
+  }
+}
+
+Deno.test("stages divide layers by the share of their memory that the fullest one uses", () => {
+  const random = new Random("layers");
+  for (let round = 0; round < 200; round++) {
+    const nLayers = random.int(1, 10);
+    const sizes = Array.from({ length: nLayers }, () => random.int(1, 50));
+    const memory = Array.from(
+      { length: random.int(1, Math.min(4, nLayers)) },
+      () => random.int(1, 9),
+    );
+    const shareOf = (ends: readonly number[]) =>
+      Math.max(...memory.map((free, stage) => {
+        const own = sizes.slice(ends[stage - 1] ?? 0, ends[stage] ?? nLayers);
+        return own.reduce((sum, bytes) => sum + bytes, 0) / free;
+      }));
+    const best = Math.min(...Array.from(cuts(nLayers, memory.length - 1), shareOf));
+    const spans = divideLayers(sizes, memory);
+    assertEquals(joined(spans), [[0, nLayers]]);
+    assert(spans.every(([, count]) => count > 0), `${spans}`);
+    assertEquals(shareOf(spans.slice(1).map(([first]) => first)), best, `${sizes} on ${memory}`);
+  }
+  assertThrows(
+    () => divideLayers([1, 1], [1, 1, 1]),
+    ForgeError,
+    "3 stages cannot divide a model of 2 layers; valid is at most 2",
+  );
 });
 
 Deno.test("spans of rows", () => {

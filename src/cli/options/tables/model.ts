@@ -51,7 +51,18 @@ export const MODEL_OPTIONS = {
     min: 1,
     max: MAX_DEVICES,
     group: "Model",
-    help: "devices that divide the model, or each replica of it",
+    help: "devices that divide each layer of the model, or of each replica of it",
+    defaultText: "1",
+  },
+  pipelineParallel: {
+    flags: "--pipeline-parallel",
+    kind: "integer",
+    metavar: "N",
+    min: 1,
+    max: MAX_DEVICES,
+    group: "Model",
+    help:
+      "stages that divide the layers of the model, each on --tensor-parallel devices of its own",
     defaultText: "1",
   },
   threads: {

@@ -158,7 +158,7 @@ Deno.test("the suggested context fits, for any number of sequences", async () =>
       const open = (contextLength: number, maxSequences: number, kvMemory?: number) => {
         const backend: Backend = new TightGpu(gib * GIB, activations * GIB);
         const shape = { contextLength, maxSequences, kvType: "F16" } as const;
-        return openRunner(backend, lm, shape, 0, kvMemory);
+        return openRunner(backend, lm, shape, [0], kvMemory);
       };
       for (const maxSequences of [1, 4, 32]) {
         const error = await assertRejects(() => open(32768, maxSequences), ForgeError);

@@ -44,21 +44,23 @@ for (
   });
 }
 
-Deno.test("tokens do not depend on other sequences on devices that divide a model", async () => {
-  const options = { maxSequences: 8, cacheTokens: 2 * CACHE };
-  await withRunner(
-    "cpu",
-    options,
-    async (runner, tokenizer) => {
-      const random = new Random("mixes on ranks");
-      for (let round = 0; round < 2; round++) {
-        await checkMix(random, runner, tokenizer, await randomCases(random, runner, tokenizer));
-      }
-    },
-    writeRandomLlama,
-    2,
-  );
-});
+for (const division of [{ tensorParallel: 2 }, { pipelineParallel: 2 }]) {
+  Deno.test(`tokens do not depend on other sequences with ${Object.keys(division)}`, async () => {
+    const options = { maxSequences: 8, cacheTokens: 2 * CACHE };
+    await withRunner(
+      "cpu",
+      options,
+      async (runner, tokenizer) => {
+        const random = new Random("mixes on ranks");
+        for (let round = 0; round < 2; round++) {
+          await checkMix(random, runner, tokenizer, await randomCases(random, runner, tokenizer));
+        }
+      },
+      writeRandomLlama,
+      division,
+    );
+  });
+}
 
 for (
   const [name, device, options, rounds] of [

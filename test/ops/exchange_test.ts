@@ -1,12 +1,14 @@
-/** Tests the sum over devices that divide a model, on parts of a processor. */
-import { assertEquals, assertRejects, assertThrows } from "@std/assert";
+/** Tests what devices that divide a model exchange, on parts of a processor. */
+import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { NativeBackend } from "../../ffi/native_backend.ts";
-import type { Step, Value } from "../../src/backend.ts";
+import type { Recorder, Step, Value } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { devices, deviceTest, isGpu, openDevice, type TestDevice } from "../support/devices.ts";
 import { type Matrix, randomMatrix } from "../support/matrix.ts";
 import { Random } from "../support/random.ts";
 import { limitsOf, StepGraph, tokenInputs } from "../support/step_graph.ts";
+import { f32Weight } from "../support/weights.ts";
+import { assertClose } from "../models/reference_check.ts";
 
 interface RankStep {
   readonly step: Step;
@@ -26,10 +28,11 @@ async function withGroup(
   device: TestDevice,
   count: number,
   test: (ranks: NativeBackend[]) => Promise<void>,
+  nStages = 1,
 ): Promise<void> {
   const ranks = Array.from({ length: count }, () => openDevice(device, 1));
   try {
-    NativeBackend.join(ranks);
+    NativeBackend.join(ranks, nStages);
     await test(ranks);
   } finally {
     for (const rank of ranks) rank.close();
@@ -99,6 +102,81 @@ for (const device of processors) {
   });
 }
 
+/** Records a step of each of three stages, which adds a matrix to what it receives. */
+async function recordStages(devices: readonly NativeBackend[], xs: readonly Matrix[]) {
+  const [{ rows, cols }] = xs as [Matrix];
+  return await Promise.all(devices.map(async (device, i) => {
+    const recorder = device.record(limitsOf(tokenInputs(rows)));
+    const own = new StepGraph(device, recorder).input(xs[i]!);
+    const h = i < 2 ? own : addTo(device, recorder, recorder.receive(cols), own);
+    const sum = recorder.allReduce(h);
+    recorder.keep(sum);
+    if (i < devices.length - 2) recorder.send(sum);
+    return { step: await recorder.finish(), sum };
+  }));
+}
+
+/** Records `x + y`, as the residual of a product with ones on the diagonal. */
+function addTo(device: NativeBackend, recorder: Recorder, x: Value, y: Value): Value {
+  const size = 6;
+  const diagonal = Float32Array.from({ length: size * size }, (_, i) => i % (size + 1) ? 0 : 1);
+  const weight = new StepGraph(device, recorder)
+    .weight(f32Weight({ rows: size, cols: size, data: diagonal }));
+  return recorder.matmul(x, weight, { residual: y });
+}
+
+for (const device of processors) {
+  Deno.test(`stages send values to the ranks of the next (${device.name})`, async () => {
+    const random = new Random("stages");
+    await withGroup(device, 6, async (devices) => {
+      const xs = devices.map(() => randomMatrix(random, 4, 6));
+      const steps = await recordStages(devices, xs);
+      for (let run = 0; run < 2; run++) {
+        const order = random.permutation(6);
+        await Promise.all(order.map((i) => steps[i]!.step.run(tokenInputs(4))));
+        const expected = xs[0]!.data.map((_, i) => {
+          const at = (device: number) => xs[device]!.data[i]!;
+          // A value is sent to both ranks of the next stage, and doubled by their sum.
+          return 4 * (at(0) + at(1)) + 2 * (at(2) + at(3)) + at(4) + at(5);
+        });
+        for (const { step, sum } of steps.slice(4)) {
+          assertClose(step.read(sum, 6, 0, 4), expected, 1e-5);
+        }
+      }
+    }, 3);
+  });
+
+  Deno.test(`a stage that is stopped ends the wait of the others (${device.name})`, async () => {
+    const random = new Random("stopped stages");
+    await withGroup(device, 4, async (devices) => {
+      const xs = devices.map(() => randomMatrix(random, 2, 6));
+      const steps = await recordStages(devices, xs);
+      for (const missing of [[0, 1], [2, 3], [3]]) {
+        const begun = steps.filter((_, i) => !missing.includes(i));
+        const waiting = Promise.allSettled(begun.map(({ step }) => step.run(tokenInputs(2))));
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        for (const { step } of steps) step.cancel();
+        assert((await waiting).some((result) => codeOf(result) === "cancelled"));
+      }
+      await Promise.all(steps.map(({ step }) => step.run(tokenInputs(2))));
+    }, 2);
+  });
+
+  Deno.test(`ends of a model have no stage to exchange with (${device.name})`, async () => {
+    await withGroup(device, 2, ([first, last]) => {
+      const limits = limitsOf(tokenInputs(1));
+      const begin = first!.record(limits), end = last!.record(limits);
+      assertThrows(() => begin.receive(8), ForgeError, "receive: no stage precedes");
+      const h = end.receive(8);
+      assertThrows(() => end.send(h), ForgeError, "send: no stage follows");
+      assertThrows(() => end.allReduce(h), ForgeError, "all_reduce: the device is in no group");
+      assertThrows(() => end.receive(0), ForgeError, "receive: a result of 0 columns");
+      assertThrows(() => end.send(end.gatherOutputs(h)), ForgeError, "send: ");
+      return Promise.resolve();
+    }, 2);
+  });
+}
+
 deviceTest("all_reduce needs a group", async (device, random) => {
   await assertRejects(
     () => record(device, [randomMatrix(random, 1, 8)]),
@@ -109,5 +187,6 @@ deviceTest("all_reduce needs a group", async (device, random) => {
 
 deviceTest("groups of one device, or of the same device twice, are refused", (device) => {
   assertThrows(() => NativeBackend.join([device]), ForgeError, "1 devices; valid is 2 to 64");
+  assertThrows(() => NativeBackend.join([device, device], 3), ForgeError, "cannot be 3 stages");
   assertThrows(() => NativeBackend.join([device, device]), ForgeError, "is given twice");
 });
