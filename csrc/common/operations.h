@@ -295,35 +295,68 @@ constexpr uint64_t kMostAdapterRanks = 1u << 16;
 //
 //   out = residual + alpha * activation(y + sum over ranks r of s_r (a_r x) b_r)
 //
-// a is [ranks, x.cols]. b_r is added to the columns of rank r: it is the beginning of row r of b.
-// s_r is the scale of the adapter of the rank for the sequence of the row (adapter_scales of a
+// a is [ranks, cols of x]. b_r is added to the columns of rank r: it is the beginning of row r of
+// b. s_r is the scale of the adapter of the rank for the sequence of the row (adapter_scales of a
 // run). Ranks of adapters whose scale is 0 are not computed. All operations of a step have as many
 // adapters.
+//
+// A product with n_blocks blocks of a weight has several results a row, each with a correction of
+// its own: y is [rows, results * cols], x [rows, cols of a] for all of them or [rows, results *
+// cols of a]. Result k is of block route[row][k] (experts), or without a route of block k (heads).
+// a and b hold the ranks of each block, block after block, or those that all blocks share.
 struct LoraOp {
   Input y, x;
+  OptionalInput route;
   Floats a, b;
   AdapterRanks ranks;
   uint32_t n_adapters = 0;
+  uint32_t n_blocks = 1;
   float alpha = 1;
   uint32_t activation = FORGE_IDENTITY;
   OptionalInput residual;
-  FORGE_OPERANDS("lora", y, x, a, b, ranks, n_adapters, alpha, activation, residual)
+  FORGE_OPERANDS("lora", y, x, route, a, b, ranks, n_adapters, n_blocks, alpha, activation,
+                 residual)
+
+  // Rows of a and of b from a block to the next one; 0 if all blocks share them.
+  uint32_t a_step() const { return step(a); }
+  uint32_t b_step() const { return step(b); }
 
   Shape check(const OperationChecks& c) const {
     const Value &product = c.value("y", y), &in = c.value("x", x);
-    const uint64_t n = a->rows;
+    const uint64_t n = ranks->rows;
+    uint64_t n_results = n_blocks;
+    c.expect(n_blocks >= 1 && n_blocks <= 4096, n_blocks, " blocks; valid is 1 to 4096");
+    if (route != 0) {
+      const Value& chosen = c.value("route", route);
+      c.expect(chosen.n_experts == n_blocks && chosen.rows == in.rows, "route is ",
+               chosen.n_experts == 0 ? "no moe_route value" : "over other experts or rows",
+               "; expected ", n_blocks, " experts, and the rows of x");
+      n_results = chosen.cols / 2;
+    }
     c.expect(in.rows == product.rows, "x and y must have the same rows");
-    c.expect(a->cols == in.cols, "x has ", in.cols, " columns, a ", a->cols);
+    c.expect(in.cols == a->cols || in.cols == n_results * a->cols, "x has ", in.cols, " columns, a ",
+             a->cols);
+    c.expect(product.cols % n_results == 0, "y has ", product.cols, " columns for ", n_results,
+             " blocks");
     c.expect(n <= kMostAdapterRanks, n, " ranks; valid is up to ", kMostAdapterRanks);
-    c.expect(b->rows == n && ranks->rows == n, "a has ", n, " ranks, b ", b->rows, ", ranks ",
-             ranks->rows);
+    c.expect(has_ranks(a) && has_ranks(b), "a has ", a->rows, " ranks, b ", b->rows, ", ranks ", n,
+             " for ", n_blocks, " blocks");
     c.expect(ranks.n_adapters <= n_adapters, "a rank is of adapter ", ranks.n_adapters - 1, " of ",
              n_adapters);
-    c.expect(ranks.end <= product.cols, "a rank ends at column ", ranks.end, " of ", product.cols);
+    c.expect(ranks.end <= product.cols / n_results, "a rank ends at column ", ranks.end, " of ",
+             product.cols / n_results);
     c.expect(ranks.width <= b->cols, "a rank has ", ranks.width, " columns; b has ", b->cols);
     c.activation(activation);
     c.residual(residual, product.rows, product.cols);
     return {product.rows, product.cols};
+  }
+
+ private:
+  uint32_t step(const WeightRef& weight) const {
+    return weight->rows == ranks->rows ? 0 : static_cast<uint32_t>(ranks->rows);
+  }
+  bool has_ranks(const WeightRef& weight) const {
+    return weight->rows == ranks->rows || weight->rows == n_blocks * ranks->rows;
   }
 };
 

@@ -37,6 +37,10 @@ struct Program {
   uint64_t max_rows(ValueId id) const {
     return value(id).rows == Rows::tokens ? limits.max_tokens : limits.max_outputs;
   }
+  // Results of a row: one for each chosen block, or for each block.
+  uint64_t results_a_row(const LoraOp& op) const {
+    return op.route == 0 ? op.n_blocks : value(op.route).cols / 2;
+  }
   // True if exactly one operation reads the value and it is not kept after the run.
   bool is_read_once(ValueId id) const {
     size_t readers = 0;

@@ -107,12 +107,15 @@ inline Geometry geometry(const kernel_args::SelectiveScanArgs& a, uint32_t runs)
   const uint32_t columns = kernel_args::kScanColumns;
   return {{divide_up(a.head_dim, columns), a.n_heads, runs}, {columns * kernel_args::kScanLanes}};
 }
-inline Geometry geometry(const kernel_args::LoraProductsArgs& a, uint32_t rows) {
-  return {{divide_up(a.n_ranks, kernel_args::kLoraRanks), divide_up(rows, kernel_args::kLoraRows)},
+// The first dimension, of results, has no limit in reach: a row may have one for each head.
+inline Geometry geometry(const kernel_args::LoraProductsArgs& a, uint32_t results) {
+  return {{divide_up(results, kernel_args::kLoraRows),
+           divide_up(a.n_ranks, kernel_args::kLoraRanks)},
           {32 * kernel_args::kLoraRanks}};
 }
-inline Geometry geometry(const kernel_args::LoraSumsArgs& a, uint32_t rows) {
-  return {{divide_up(a.cols, kernel_args::kLoraColumns), divide_up(rows, kernel_args::kLoraRows)},
+inline Geometry geometry(const kernel_args::LoraSumsArgs& a, uint32_t results) {
+  return {{divide_up(results, kernel_args::kLoraRows),
+           divide_up(a.cols, kernel_args::kLoraColumns)},
           {kernel_args::kLoraColumns}};
 }
 // Of the sampling kernels that read logits in chunks.

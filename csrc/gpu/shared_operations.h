@@ -163,31 +163,43 @@ class SharedOperations : public Planner<Address, Entry> {
   }
 
   void emit(const LoraOp& op) {
-    const auto n_ranks = static_cast<uint32_t>(op.a->rows);
-    const Address products = this->scratch(uint64_t{max_rows(op.x)} * n_ranks * sizeof(float));
-    launch<kernel_args::LoraProducts>(max_rows(op.x),
-                                      {.products = products,
-                                       .x = value(op.x),
-                                       .a = floats(op.a),
-                                       .ranks = floats(op.ranks),
-                                       .scales = inputs_.adapter_scales,
-                                       .sequences = inputs_.sequences,
-                                       .output_rows = inputs_.output_rows,
-                                       .n_rows = n_rows(op.x)},
-                                      {.cols = cols(op.x),
-                                       .n_ranks = n_ranks,
-                                       .n_adapters = op.n_adapters,
-                                       .of_outputs = !this->is_of_tokens(op.x)});
-    launch<kernel_args::LoraSums>(max_rows(op.out),
+    const auto n_ranks = static_cast<uint32_t>(op.ranks->rows);
+    const auto n_results = static_cast<uint32_t>(this->program_.results_a_row(op));
+    const uint32_t max_results = max_rows(op.x) * n_results;
+    const Address products = this->scratch(uint64_t{max_results} * n_ranks * sizeof(float));
+    launch<kernel_args::LoraProducts>(
+        max_results,
+        {.products = products,
+         .x = value(op.x),
+         .route = value(op.route),
+         .a = floats(op.a),
+         .ranks = floats(op.ranks),
+         .scales = inputs_.adapter_scales,
+         .sequences = inputs_.sequences,
+         .output_rows = inputs_.output_rows,
+         .n_rows = n_rows(op.x)},
+        {.cols = static_cast<uint32_t>(op.a->cols),
+         .x_cols = cols(op.x),
+         .n_ranks = n_ranks,
+         .n_results = n_results,
+         .a_step = op.a_step(),
+         .routed = op.route != 0,
+         .n_adapters = op.n_adapters,
+         .of_outputs = !this->is_of_tokens(op.x)});
+    launch<kernel_args::LoraSums>(max_results,
                                   {.out = value(op.out),
                                    .y = value(op.y),
                                    .products = products,
+                                   .route = value(op.route),
                                    .b = floats(op.b),
                                    .ranks = floats(op.ranks),
                                    .residual = value(op.residual),
                                    .n_rows = n_rows(op.out)},
-                                  {.cols = cols(op.out),
+                                  {.cols = cols(op.out) / n_results,
                                    .n_ranks = n_ranks,
+                                   .n_results = n_results,
+                                   .b_step = op.b_step(),
+                                   .routed = op.route != 0,
                                    .width = static_cast<uint32_t>(op.b->cols),
                                    .alpha = op.alpha,
                                    .activation = op.activation,

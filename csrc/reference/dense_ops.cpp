@@ -130,24 +130,33 @@ void Executor::execute(const HeadMatmulOp& op) {
 
 void Executor::execute(const LoraOp& op) {
   const Matrix y = matrix(op.y), x = matrix(op.x), out = matrix(op.out);
-  const Matrix residual = matrix(op.residual);
+  const Matrix residual = matrix(op.residual), route = matrix(op.route);
   const std::vector<float> a = vector_of(host(op.a)), b = vector_of(host(op.b));
   const std::vector<float> ranks = vector_of(host(op.ranks));
-  std::vector<double> sums(out.cols);
+  const uint64_t n_results = program_->results_a_row(op);
+  const uint64_t x_cols = op.a->cols, cols = out.cols / n_results;
+  std::vector<double> sums(cols);
   for (uint64_t t = 0; t < x.rows; ++t) {
     const float* scales = inputs_->scales_of(program_->value(op.x).rows, t);
-    std::copy_n(y.row(t), out.cols, sums.begin());
-    for (uint64_t r = 0; r < op.a->rows; ++r) {
-      const float scale = scales[static_cast<size_t>(ranks[3 * r])];
-      if (scale == 0) continue;
-      const double product = scale * dot(a.data() + r * x.cols, x.row(t), x.cols);
-      const auto first = static_cast<uint64_t>(ranks[3 * r + 1]);
-      const auto width = static_cast<uint64_t>(ranks[3 * r + 2]);
-      for (uint64_t i = 0; i < width; ++i) sums[first + i] += product * b[r * op.b->cols + i];
-    }
-    for (uint64_t i = 0; i < out.cols; ++i) {
-      const float value = op.alpha * activate(op.activation, static_cast<float>(sums[i]));
-      out.row(t)[i] = value + (residual.data ? residual.row(t)[i] : 0.0f);
+    for (uint64_t k = 0; k < n_results; ++k) {
+      const uint64_t block = route.data ? static_cast<uint64_t>(route.row(t)[k]) : k;
+      const float* row = x.row(t) + (x.cols == x_cols ? 0 : k * x_cols);
+      std::copy_n(y.row(t) + k * cols, cols, sums.begin());
+      for (uint64_t r = 0; r < op.ranks->rows; ++r) {
+        const float scale = scales[static_cast<size_t>(ranks[3 * r])];
+        if (scale == 0) continue;
+        const double product =
+            scale * dot(a.data() + (block * op.a_step() + r) * x_cols, row, x_cols);
+        const float* b_row = b.data() + (block * op.b_step() + r) * op.b->cols;
+        const auto first = static_cast<uint64_t>(ranks[3 * r + 1]);
+        const auto width = static_cast<uint64_t>(ranks[3 * r + 2]);
+        for (uint64_t i = 0; i < width; ++i) sums[first + i] += product * b_row[i];
+      }
+      for (uint64_t i = 0; i < cols; ++i) {
+        const uint64_t at = k * cols + i;
+        const float value = op.alpha * activate(op.activation, static_cast<float>(sums[i]));
+        out.row(t)[at] = value + (residual.data ? residual.row(t)[at] : 0.0f);
+      }
     }
   }
 }

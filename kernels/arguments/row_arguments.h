@@ -133,39 +133,50 @@ KERNEL_ARGUMENTS(GatedRmsNorm, gated_rms_norm, GatedRmsNormArgs,
                  WRITES(float) out; READS(float) x; READS(float) gate; READS(float) weight;
                  READS(u32) n_rows;)
 
-// Rows and ranks of a block of lora_products, and columns, one a thread, of a block of lora_sums,
-// which has as many rows.
+// Results and ranks of a block of lora_products, and columns, one a thread, of a block of
+// lora_sums, which has as many results.
 KERNEL_CONSTANT kLoraRows = 4;
 KERNEL_CONSTANT kLoraRanks = 8;
 KERNEL_CONSTANT kLoraColumns = 256;
 
-// products[row][rank] = scale * a[rank] x[row] for the scale of the rank's adapter in the row's
-// sequence, 0 if that scale is. The low-rank operation of csrc/common/operations.h is this kernel
-// and the next one. output_rows: if of_outputs.
+// The low-rank operation of csrc/common/operations.h is this kernel and the next one. A row has
+// n_results results: result row * n_results + k is of block route[row][k] if routed, else of block
+// k, whose ranks begin a_step (b_step) rows of a (b) after those of the block before it.
+//
+// products[result][rank] = scale * a[rank] x[result] for the scale of the rank's adapter in the
+// row's sequence, 0 if that scale is. x_cols is cols, for one x of all results of a row, or
+// n_results * cols. route is [rows, 2 n_results]. output_rows: if of_outputs.
 struct LoraProductsArgs {
   u32 cols;
+  u32 x_cols;
   u32 n_ranks;
+  u32 n_results;
+  u32 a_step;
+  u32 routed;
   u32 n_adapters;
   u32 of_outputs;
 };
 KERNEL_ARGUMENTS(LoraProducts, lora_products, LoraProductsArgs,
-                 WRITES(float) products; READS(float) x; READS(float) a; READS(float) ranks;
-                 READS(float) scales; READS(i32) sequences; READS(i32) output_rows;
-                 READS(u32) n_rows;)
+                 WRITES(float) products; READS(float) x; READS(float) route; READS(float) a;
+                 READS(float) ranks; READS(float) scales; READS(i32) sequences;
+                 READS(i32) output_rows; READS(u32) n_rows;)
 
-// out = residual + alpha * activation(y + sum over ranks of products[row][rank] b[rank]), where
+// out = residual + alpha * activation(y + sum over ranks of products[result][rank] b[rank]), where
 // b[rank], of `width` numbers, begins at the first column of the rank. residual: if has_residual.
 struct LoraSumsArgs {
-  u32 cols;
+  u32 cols;  // of a result
   u32 n_ranks;
+  u32 n_results;
+  u32 b_step;
+  u32 routed;
   u32 width;
   float alpha;
   u32 activation;  // of forge.h
   u32 has_residual;
 };
 KERNEL_ARGUMENTS(LoraSums, lora_sums, LoraSumsArgs,
-                 WRITES(float) out; READS(float) y; READS(float) products; READS(float) b;
-                 READS(float) ranks; READS(float) residual; READS(u32) n_rows;)
+                 WRITES(float) out; READS(float) y; READS(float) products; READS(float) route;
+                 READS(float) b; READS(float) ranks; READS(float) residual; READS(u32) n_rows;)
 
 struct RopeTableArgs {
   u32 n_freqs;

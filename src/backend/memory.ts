@@ -23,9 +23,11 @@ export interface Weight {
 export interface AdapterWeights {
   /** Of an embedding: `[rows, ranks]`, the `x` of each row. */
   readonly rows?: Weight | undefined;
-  /** `[ranks, cols]` of all adapters. */
+  /** Number of experts or heads whose matrices the weight stacks. @default 1 */
+  readonly nBlocks?: number;
+  /** `[ranks, cols]` of all adapters; with blocks those of each, or those that all share. */
   readonly a: Weight;
-  /** `[ranks, width]`: each row begins with the numbers for the columns of its rank. */
+  /** `[ranks, width]`, as `a`: each row begins with the numbers for the columns of its rank. */
   readonly b: Weight;
   /** `[ranks, 3]`: adapter, first column and number of columns of each rank. */
   readonly ranks: Weight;

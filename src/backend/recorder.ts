@@ -34,7 +34,10 @@ export interface MatmulOptions {
 }
 
 /** `residual + alpha * activation(y + the corrections of the adapters)` */
-export type LoraOptions = Omit<MatmulOptions, "bias">;
+export interface LoraOptions extends Omit<MatmulOptions, "bias"> {
+  /** Experts of each row, whose results `y` holds side by side. */
+  readonly route?: Value | undefined;
+}
 
 /** Options of {@linkcode Recorder.ropeAppend}. */
 export interface RopeAppendOptions {
@@ -261,15 +264,17 @@ export class Recorder {
 
   /** The result `y` of a product with `x`, corrected by low-rank adapters. */
   lora(y: Value, x: Value, adapters: AdapterWeights, options: LoraOptions = {}): Value {
-    const { alpha = 1, activation = "identity", residual } = options;
-    const { a, b, ranks, nAdapters: n_adapters } = adapters;
+    const { alpha = 1, activation = "identity", residual, route } = options;
+    const { a, b, ranks, nAdapters: n_adapters, nBlocks: n_blocks = 1 } = adapters;
     return this.sink.record("lora", {
       y,
       x,
+      route,
       a,
       b,
       ranks,
       n_adapters,
+      n_blocks,
       alpha,
       activation,
       residual,
@@ -281,8 +286,9 @@ export class Recorder {
    * weight's rows.
    */
   headMatmul(x: Value, weight: Weight, nHeads: number): Value {
-    assertPlain(weight);
-    return this.sink.record("head_matmul", { x, weight, n_heads: nHeads });
+    assertOrdered(weight);
+    const y = this.sink.record("head_matmul", { x, weight, n_heads: nHeads });
+    return weight.adapters === undefined ? y : this.lora(y, x, weight.adapters);
   }
 
   /** `[tokens, 2 n]`: cosines, then sines, of `position * invFreq[1, n]`, times `scale`. */
@@ -452,16 +458,17 @@ export class Recorder {
 
   /** Products of each token with its chosen experts, whose blocks of rows the weight stacks. */
   moeMatmul(x: Value, route: Value, weight: Weight, nExperts: number, bias?: Weight): Value {
-    assertUnadapted(weight);
     this.onProduct?.(weight, x, { route, nExperts, topK: this.#topK.get(route)! });
     const ordered = this.#inOrder(x, weight, route);
-    return this.sink.record("moe_matmul", {
+    const { adapters } = weight;
+    const y = this.sink.record("moe_matmul", {
       x: ordered,
       route,
       weight,
       bias,
       n_experts: nExperts,
     });
+    return adapters === undefined ? y : this.lora(y, x, adapters, { route });
   }
 
   /** `residual` + the sum over the chosen experts of weight times their columns of `x`. */

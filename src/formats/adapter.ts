@@ -14,7 +14,7 @@ import { assertComputable, type TensorInfo } from "./tensor_info.ts";
  * matrix is an embedding.
  */
 export interface LoraPair {
-  /** Name of the matrix in a model of the adapter's format, with `.weight`. */
+  /** Name of the tensor in a model of the adapter's format. */
   readonly target: string;
   /** `[rank, cols]`; of embeddings in GGUF files `[tokens, rank]` */
   readonly a: TensorInfo;
@@ -22,6 +22,12 @@ export interface LoraPair {
   readonly b: TensorInfo;
   readonly rank: number;
   readonly isOfEmbedding: boolean;
+  /**
+   * Number of experts for which the pair stacks matrices: in GGUF files `[experts, rank, cols]` and
+   * `[experts, rows, rank]`, in folders `[experts * rank, cols]` and `[rows, rank * experts]`.
+   * `undefined` for a pair of one matrix.
+   */
+  readonly nExperts?: number | undefined;
   /** `alpha / rank`, or `alpha / sqrt(rank)` for rank-stabilised adapters. */
   readonly factor: number;
 }
@@ -43,7 +49,7 @@ export interface Adapter {
 const CONFIG = "adapter_config.json";
 const WEIGHTS = "adapter_model.safetensors";
 
-/** The largest rank. Adapters in use have up to 512. */
+/** The largest rank of a matrix. Adapters in use have up to 512. */
 const MAX_RANK = 4096;
 
 /**
@@ -78,7 +84,6 @@ const PLAIN_SETTINGS: Readonly<Record<string, readonly unknown[]>> = {
   fan_in_fan_out: [false],
   modules_to_save: [],
   trainable_token_indices: [],
-  target_parameters: [],
   layer_replication: [],
   alora_invocation_tokens: [],
   arrow_config: [],
@@ -120,14 +125,17 @@ function openFolder(path: string): Adapter {
   checkConfig(config, configPath);
   const { tensors } = readSafetensors(weightsPath);
   const own = new Map([...tensors].filter(([name]) => !COPY.test(name)));
+  const modules = [...own.keys()].flatMap((name) => FOLDER_TENSOR.exec(name)?.[1] ?? []);
+  const parameterOf = readParameters(config, modules, configPath);
   const pairs = pairUp(own, weightsPath, (name) => {
     const [, module, side, embeddingSide] = FOLDER_TENSOR.exec(name) ?? [];
     return module === undefined ? undefined : {
-      target: `${module}.weight`,
+      target: parameterOf(module) ?? `${module}.weight`,
       side: (side ?? embeddingSide) as Side,
       isOfEmbedding: embeddingSide !== undefined,
     };
   });
+  const parameters = new Set(modules.map(parameterOf));
   const rankOf = readNumbers(config, "r", "rank_pattern", configPath);
   const alphaOf = readNumbers(config, "lora_alpha", "alpha_pattern", configPath);
   return {
@@ -139,19 +147,97 @@ function openFolder(path: string): Adapter {
       ? config.base_model_name_or_path
       : undefined,
     pairs: pairs.map((pair) => {
-      const module = pair.target.slice(0, -".weight".length);
+      const isParameter = parameters.has(pair.target);
+      // Patterns are matched with the name of the module, or with that of the parameter.
+      const module = isParameter ? pair.target : pair.target.slice(0, -".weight".length);
       const rank = rankOf(module);
-      if (rank !== pair.rank) {
+      const nExperts = pair.rank / rank;
+      if (isParameter ? !Number.isInteger(nExperts) : nExperts !== 1) {
         throw new ForgeError(
           "bad_model",
           `${quote(weightsPath)}: tensor ${quote(pair.a.name)} has rank ${pair.rank}; ` +
-            `${CONFIG} implies ${rank}`,
+            `${CONFIG} implies ${rank}${isParameter ? " for each expert" : ""}`,
         );
       }
       const alpha = alphaOf(module);
       const divisor = config.use_rslora === true ? Math.sqrt(rank) : rank;
-      return { ...pair, factor: alpha / divisor };
+      const stacked = isParameter && nExperts > 1 ? { nExperts } : {};
+      return { ...pair, ...stacked, rank, factor: alpha / divisor };
     }),
+  };
+}
+
+/** Most ends of a module's name that are looked up; the names in use have up to a dozen parts. */
+const MAX_ENDS = 64;
+
+/** Returns the ends of a module's name that consist of whole parts. */
+function endsOf(module: string): string[] {
+  const ends = [module];
+  for (let dot = module.lastIndexOf("."); dot > 0 && ends.length < MAX_ENDS;) {
+    ends.push(module.slice(dot + 1));
+    dot = module.lastIndexOf(".", dot - 1);
+  }
+  return ends;
+}
+
+/** A module inside the wrappers of its adapted parameters. */
+const WRAPPED = /^(.+?)((?:\.base_layer)*)$/;
+
+/**
+ * Reads `target_parameters`: tensors that peft adapts by wrappers around their module, nested if it
+ * has several. Names in the file tell the wrappers of a module apart only by their depth.
+ *
+ * @param modules names of the modules that have adapters
+ * @returns the name of the tensor that a wrapper adapts; `undefined` for other modules
+ */
+function readParameters(
+  config: JsonObject,
+  modules: readonly string[],
+  path: string,
+): (module: string) => string | undefined {
+  const parameters = config.target_parameters ?? [];
+  if (!Array.isArray(parameters) || parameters.some((name) => typeof name !== "string")) {
+    throw new ForgeError(
+      "bad_model",
+      `${quote(path)} has target_parameters ${show(parameters)}; valid is a list of names`,
+    );
+  }
+  const split = (module: string) => {
+    const [, owner = "", wrappers = ""] = WRAPPED.exec(module) ?? [];
+    return { owner, depth: wrappers.length / ".base_layer".length };
+  };
+  const counts = new Map<string, number>();
+  for (const { owner, depth } of modules.map(split)) {
+    counts.set(owner, Math.max(counts.get(owner) ?? 0, depth + 1));
+  }
+  const named = new Map<string, string[]>();
+  for (const name of parameters as string[]) {
+    // peft writes plain names for those of experts.
+    const dot = name.lastIndexOf("."), module = dot < 0 ? "experts" : name.slice(0, dot);
+    const own = named.get(module) ?? [];
+    own.push(name.slice(dot + 1));
+    named.set(module, own);
+  }
+  // Wrappers are nested in the order in which the modules of transformers define the parameters.
+  const owned = new Map(Array.from(counts.keys(), (owner) => {
+    const own = new Set(endsOf(owner).flatMap((end) => named.get(end) ?? []));
+    const isLast = (name: string) => Number(name === "down_proj");
+    return [owner, [...own].sort((a, b) => isLast(a) - isLast(b))];
+  }));
+
+  return (module) => {
+    const { owner, depth } = split(module);
+    const own = owned.get(owner) ?? [];
+    if (own.length === 0) return undefined;
+    const count = counts.get(owner)!;
+    if (own.length !== count) {
+      throw new ForgeError(
+        "bad_model",
+        `${quote(path)}: target_parameters names ${quoteList(own)} of ${quote(owner)}; ` +
+          `${quote(WEIGHTS)} has pairs of ${count}`,
+      );
+    }
+    return `${owner}.${own[count - 1 - depth]}`;
   };
 }
 
@@ -195,9 +281,6 @@ function checkConfig(config: JsonObject, path: string): void {
 
 /** Names of modules in rank_pattern and alpha_pattern. */
 const MODULE_NAME = /^\^?(?:[\w-]|\\?\.)+\$?$/;
-/** Most ends of a module's name that are looked up; the names in use have up to a dozen parts. */
-const MAX_ENDS = 64;
-
 /** Part of a regular expression that is matched: a character, a class or alternatives. */
 const EXPRESSION_PART = /(?:[\w-]|\\?\.|\\d|\[\w+\]|\[0-9\])[*+?]?|\([\w|-]+\)/g;
 /** Limits that bound the time of matching. */
@@ -259,11 +342,7 @@ function readNumbers(
     expressions.push({ index, pattern, expression });
   }
   return (module) => {
-    const places = [module, `.${module}`];
-    for (let dot = module.lastIndexOf("."); dot > 0 && places.length < MAX_ENDS;) {
-      places.push(module.slice(dot));
-      dot = module.lastIndexOf(".", dot - 1);
-    }
+    const places = [module, ...endsOf(module).map((end) => `.${end}`)];
     const isShort = module.length <= MAX_MODULE_LENGTH;
     const [first] = [
       ...places.flatMap((place) => known.get(place) ?? []),
@@ -323,8 +402,17 @@ function openGguf(path: string): Adapter {
     files: [path],
     architecture: metadataText(metadata, "general.architecture", path),
     baseModel: metadataText(metadata, "general.base_model.0.name", path),
-    // llama.cpp takes an alpha of 0 as none.
-    pairs: pairs.map((pair) => ({ ...pair, factor: alpha === 0 ? 1 : alpha / pair.rank })),
+    pairs: pairs.map((pair) => {
+      if (pair.rank > MAX_RANK) {
+        throw new ForgeError(
+          "unsupported",
+          `the adapter ${quote(path)}: ${quote(pair.a.name)} has rank ${pair.rank}; forge ` +
+            `computes up to ${MAX_RANK}`,
+        );
+      }
+      // llama.cpp takes an alpha of 0 as none.
+      return { ...pair, factor: alpha === 0 ? 1 : alpha / pair.rank };
+    }),
   };
 }
 
@@ -391,9 +479,12 @@ function pairUp(
         } matrix`,
       );
     }
-    const rank = b.shape[1] ?? 0;
-    const fits = a.shape.length === 2 && b.shape.length === 2 &&
-      (a.shape[0] === rank || (isOfEmbedding && a.shape[1] === rank));
+    const nExperts = a.shape.length === 3 ? a.shape[0] : undefined;
+    const isStacked = nExperts !== undefined && nExperts === b.shape[0];
+    const [aShape, bShape] = [a, b].map(({ shape }) => isStacked ? shape.slice(1) : shape);
+    const rank = bShape![1] ?? 0;
+    const fits = aShape!.length === 2 && bShape!.length === 2 &&
+      (aShape![0] === rank || (isOfEmbedding && aShape![1] === rank));
     if (!fits) {
       throw new ForgeError(
         "bad_model",
@@ -403,14 +494,6 @@ function pairUp(
           `[${b.shape}]; expected [rank, columns] and [rows, rank]`,
       );
     }
-    if (rank > MAX_RANK) {
-      throw new ForgeError(
-        "unsupported",
-        `the adapter ${quote(path)}: ${
-          quote(a.name)
-        } has rank ${rank}; forge computes up to ${MAX_RANK}`,
-      );
-    }
-    return { target, a, b, rank, isOfEmbedding };
+    return { target, a, b, rank, isOfEmbedding, nExperts };
   });
 }

@@ -405,4 +405,11 @@ export const CPU: readonly Mutant[] = [
     replace: "gate.row(t) + i, weight,",
     caughtBy: check("gates"),
   },
+  {
+    name: "cpu/block-of-an-expert",
+    file: "csrc/cpu/operations/product_ops.cpp",
+    find: "b + block_of(result) * op.b_step() * width",
+    replace: "b + result % per_row * op.b_step() * width",
+    caughtBy: check("lora"),
+  },
 ];

@@ -33,6 +33,28 @@ interface LoraCase {
   readonly residual: Matrix | undefined;
   /** Tokens whose rows are outputs; if missing, the rows are those of tokens. */
   readonly outputs?: readonly number[];
+  /** Number of blocks of the weight. @default 1 */
+  readonly nBlocks?: number;
+  /** Blocks of each row. @default all, in order */
+  readonly route?: Route;
+}
+
+/** Experts chosen for each row, and router logits that choose them in this order. */
+interface Route {
+  readonly experts: readonly (readonly number[])[];
+  readonly logits: Matrix;
+}
+
+function randomRoute(random: Random, rows: number, nExperts: number, topK: number): Route {
+  const experts = Array.from({ length: rows }, () => {
+    const left = Array.from({ length: nExperts }, (_, expert) => expert);
+    return Array.from({ length: topK }, () => left.splice(random.int(0, left.length - 1), 1)[0]!);
+  });
+  const logits = matrixOf(rows, nExperts, (row, expert) => {
+    const at = experts[row]!.indexOf(expert);
+    return at < 0 ? -1 : topK - at;
+  });
+  return { experts, logits };
 }
 
 function loraCase(
@@ -70,6 +92,37 @@ function loraCase(
   };
 }
 
+/**
+ * A product with blocks. Each block has ranks of its own in `a` and in `b`, unless they are shared;
+ * the results of a row have an `x` of their own, unless it is.
+ */
+function blockCase(
+  random: Random,
+  nTokens: number,
+  [xCols, yCols]: readonly [number, number],
+  segments: readonly Segment[],
+  { nBlocks, topK, shared = [], ...rest }: {
+    readonly nBlocks: number;
+    /** Blocks of a row that a route chooses. @default all, without a route */
+    readonly topK?: number;
+    readonly shared?: readonly ("a" | "b" | "x")[];
+  } & Partial<LoraCase>,
+): LoraCase {
+  const plain = loraCase(random, nTokens, [xCols, yCols], segments);
+  const nResults = topK ?? nBlocks;
+  const blocks = (name: "a" | "b") => shared.includes(name) ? 1 : nBlocks;
+  return {
+    ...plain,
+    x: randomMatrix(random, nTokens, shared.includes("x") ? xCols : nResults * xCols),
+    y: randomMatrix(random, nTokens, nResults * yCols),
+    a: randomMatrix(random, blocks("a") * plain.a.rows, xCols, 1 / Math.sqrt(xCols)),
+    b: randomMatrix(random, blocks("b") * plain.b.rows, plain.b.cols),
+    nBlocks,
+    ...(topK === undefined ? {} : { route: randomRoute(random, nTokens, nBlocks, topK) }),
+    ...rest,
+  };
+}
+
 const whole = (adapter: number, rank: number, width: number): Segment => ({
   adapter,
   rank,
@@ -80,6 +133,7 @@ const whole = (adapter: number, rank: number, width: number): Segment => ({
 /** Runs the operation for the rows of tokens, or of outputs, whose values are gathered first. */
 function run(device: Backend, inputs: LoraCase): Promise<Matrix> {
   const { x, y, a, b, ranks, scales, sequences, activation, alpha, residual, outputs } = inputs;
+  const { nBlocks = 1, route } = inputs;
   const tokens = Int32Array.from({ length: x.rows }, (_, i) => i);
   return runStep(
     device,
@@ -103,7 +157,16 @@ function run(device: Backend, inputs: LoraCase): Promise<Matrix> {
         ranks: graph.weight(f32Weight(ranks)),
         targets: [],
         nAdapters: scales.cols,
-      }, { activation, alpha, residual: residual && rows(residual) });
+        nBlocks,
+      }, {
+        activation,
+        alpha,
+        residual: residual && rows(residual),
+        route: route && recorder.moeRoute(rows(route.logits), {
+          topK: route.experts[0]!.length,
+          normalize: false,
+        }),
+      });
       return { value, cols: y.cols };
     },
     outputs === undefined ? "tokens" : "outputs",
@@ -112,16 +175,26 @@ function run(device: Backend, inputs: LoraCase): Promise<Matrix> {
 
 function plain(inputs: LoraCase): Matrix {
   const { x, y, a, b, ranks, scales, sequences, activation, alpha, residual, outputs } = inputs;
+  const { nBlocks = 1, route } = inputs;
   const rows = outputs ?? Array.from(sequences.keys());
+  const nResults = route === undefined ? nBlocks : route.experts[0]!.length;
+  const cols = y.cols / nResults;
   return matrixOfRows(rows.length, y.cols, (i) => {
     const row = rows[i]!;
     const sums = Array.from(rowOf(y, row));
-    for (let rank = 0; rank < ranks.rows; rank++) {
-      const [adapter, first, width] = rowOf(ranks, rank);
-      const scale = rowOf(scales, sequences[row]!)[adapter!]!;
-      if (scale === 0) continue;
-      const product = rowOf(x, row).reduce((sum, v, c) => sum + v * rowOf(a, rank)[c]!, 0);
-      for (let c = 0; c < width!; c++) sums[first! + c]! += scale * product * rowOf(b, rank)[c]!;
+    for (let k = 0; k < nResults; k++) {
+      const block = route === undefined ? k : route.experts[row]![k]!;
+      const ownX = rowOf(x, row).subarray(x.cols === a.cols ? 0 : k * a.cols).subarray(0, a.cols);
+      const rowOfBlock = (matrix: Matrix, rank: number) =>
+        rowOf(matrix, matrix.rows === ranks.rows ? rank : block * ranks.rows + rank);
+      for (let rank = 0; rank < ranks.rows; rank++) {
+        const [adapter, first, width] = rowOf(ranks, rank);
+        const scale = rowOf(scales, sequences[row]!)[adapter!]!;
+        if (scale === 0) continue;
+        const [aRow, bRow] = [rowOfBlock(a, rank), rowOfBlock(b, rank)];
+        const product = ownX.reduce((sum, v, c) => sum + v * aRow[c]!, 0);
+        for (let c = 0; c < width!; c++) sums[k * cols + first! + c]! += scale * product * bRow[c]!;
+      }
     }
     return sums.map((sum, c) =>
       (residual ? rowOf(residual, row)[c]! : 0) + Math.fround(alpha) * activate(activation, sum)
@@ -156,6 +229,43 @@ opTest<LoraCase>("lora", {
       "outputs",
       loraCase(random, 11, [32, 50], [whole(0, 2, 50), whole(1, 3, 50)], {
         outputs: [10, 0, 7, 3, 4],
+      }),
+    ],
+    [
+      "experts of one x",
+      blockCase(random, 9, [40, 300], [
+        { adapter: 0, rank: 4, first: 0, width: 150 },
+        { adapter: 0, rank: 2, first: 150, width: 150 },
+        whole(1, 3, 300),
+      ], { nBlocks: 5, topK: 3, shared: ["x"] }),
+    ],
+    [
+      "experts of their own x",
+      blockCase(random, 13, [33, 70], [whole(0, 8, 70), whole(1, 1, 70)], { nBlocks: 8, topK: 2 }),
+    ],
+    [
+      "one expert of each row, of outputs, with an epilogue",
+      blockCase(random, 6, [20, 30], [whole(0, 2, 30), whole(2, 2, 30)], {
+        nBlocks: 3,
+        topK: 1,
+        outputs: [5, 1, 2],
+        activation: "silu",
+        alpha: 0.5,
+        residual: randomMatrix(random, 6, 30),
+      }),
+    ],
+    [
+      "heads that share a",
+      blockCase(random, 5, [24, 10], [whole(0, 3, 10), whole(1, 2, 10)], {
+        nBlocks: 6,
+        shared: ["a"],
+      }),
+    ],
+    [
+      "heads that share b",
+      blockCase(random, 5, [10, 40], [whole(0, 3, 40), whole(1, 2, 40)], {
+        nBlocks: 6,
+        shared: ["b"],
       }),
     ],
   ],

@@ -90,18 +90,20 @@ interface LoraMistake {
   readonly ranks?: readonly number[];
   readonly matrix?: Weight;
   readonly nAdapters?: number;
+  readonly nBlocks?: number;
   readonly residual?: Value;
+  readonly route?: Value;
 }
 
 /** Records two ranks of two adapters, with a mistake. */
 function lora(mistake: LoraMistake): (parts: Parts) => unknown {
   return (p) => {
     const { x = p.x, y = p.x, aCols = 8, bRows = 2, bCols = 8, nAdapters = 2 } = mistake;
-    const { ranks = [0, 0, 8, 1, 0, 8], residual } = mistake;
+    const { ranks = [0, 0, 8, 1, 0, 8], nBlocks = 1, residual, route } = mistake;
     const { matrix = p.order(3, ranks) } = mistake;
     const [a, b] = [p.matrix(2, aCols), p.matrix(bRows, bCols)];
-    const adapters = { a, b, ranks: matrix, targets: [], nAdapters };
-    return p.recorder.lora(y, x, adapters, { residual });
+    const adapters = { a, b, ranks: matrix, targets: [], nAdapters, nBlocks };
+    return p.recorder.lora(y, x, adapters, { residual, route });
   };
 }
 
@@ -173,8 +175,22 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
     ["y is 99", lora({ y: unknown })],
     ["x and y must have the same rows", (p) => lora({ x: p.outputs })(p)],
     ["x has 8 columns, a 7", lora({ aCols: 7 })],
-    ["a has 2 ranks, b 3, ranks 2", lora({ bRows: 3 })],
-    ["a has 2 ranks, b 2, ranks 1", lora({ ranks: [0, 0, 8] })],
+    ["a has 2 ranks, b 3, ranks 2 for 1 blocks", lora({ bRows: 3 })],
+    ["a has 2 ranks, b 2, ranks 1 for 1 blocks", lora({ ranks: [0, 0, 8] })],
+    ["a has 2 ranks, b 6, ranks 2 for 2 blocks", lora({ bRows: 6, nBlocks: 2, aCols: 4 })],
+    ["0 blocks; valid is 1 to 4096", lora({ nBlocks: 0 })],
+    ["y has 8 columns for 3 blocks", lora({ nBlocks: 3 })],
+    ["a rank ends at column 8 of 4", lora({ nBlocks: 2, aCols: 4 })],
+    ["route is 99", lora({ route: unknown })],
+    ["route is no moe_route value; expected 2", (p) => lora({ nBlocks: 2, route: p.x })(p)],
+    [
+      "route is over other experts or rows; expected 2",
+      (p) => lora({ nBlocks: 2, route: p.recorder.moeRoute(p.x, route) })(p),
+    ],
+    [
+      "route is over other experts or rows; expected 8",
+      (p) => lora({ nBlocks: 8, route: p.recorder.moeRoute(p.outputs, route) })(p),
+    ],
     [
       "ranks is [3, 2]; expected [ranks, 3]",
       (p) => lora({ matrix: p.order(2, [0, 0, 8, 0, 0, 8]) })(p),

@@ -73,45 +73,56 @@ void CpuExecutor::prepare(const LoraOp& op) {
   for (const WeightRef& weight : {WeightRef(op.a), WeightRef(op.b), WeightRef(op.ranks)}) {
     floats_of(weight);
   }
-  const uint64_t products = program_->max_rows(op.x) * op.a->rows;
+  const uint64_t n_results = program_->max_rows(op.x) * program_->results_a_row(op);
+  const uint64_t products = n_results * op.ranks->rows;
   if (rank_products_.size() < products) rank_products_.resize(products);
 }
 
 void CpuExecutor::execute(const LoraOp& op) {
   const Matrix y = matrix(op.y), x = matrix(op.x), residual = matrix(op.residual),
-               out = matrix(op.out);
+               route = matrix(op.route), out = matrix(op.out);
   const float *a = floats_of(op.a), *b = floats_of(op.b), *ranks = floats_of(op.ranks);
-  const uint64_t n_ranks = op.a->rows, width = op.b->cols;
+  const uint64_t n_ranks = op.ranks->rows, x_cols = op.a->cols, width = op.b->cols;
+  const uint64_t per_row = program_->results_a_row(op), n_results = out.rows * per_row;
+  const uint64_t cols = out.cols / per_row;
   const Rows rows = program_->value(op.x).rows;
+  const auto block_of = [&](uint64_t result) {
+    const uint64_t k = result % per_row;
+    return route.data ? static_cast<uint64_t>(route.row(result / per_row)[k]) : k;
+  };
 
-  // The rows of a rank are neighbours, so that it stays in the cache.
-  for_rows(n_ranks * x.rows, x.cols, [&](uint64_t pair, uint32_t) {
-    const uint64_t rank = pair / x.rows, t = pair % x.rows;
+  // The results of a rank are neighbours, so that it stays in the cache.
+  for_rows(n_ranks * n_results, x_cols, [&](uint64_t pair, uint32_t) {
+    const uint64_t rank = pair / n_results, result = pair % n_results, t = result / per_row;
     const float scale = inputs_->scales_of(rows, t)[static_cast<size_t>(ranks[3 * rank])];
-    const bool is_used = scale != 0;
-    rank_products_[t * n_ranks + rank] =
-        is_used ? scale * kernels_.dot(a + rank * x.cols, x.row(t), x.cols) : 0.0f;
+    float& product = rank_products_[result * n_ranks + rank];
+    product = 0;
+    if (scale == 0) return;
+    const float* from = x.row(t) + (x.cols == x_cols ? 0 : result % per_row * x_cols);
+    const float* row = a + (block_of(result) * op.a_step() + rank) * x_cols;
+    product = scale * kernels_.dot(row, from, x_cols);
   });
 
   constexpr uint64_t kColumns = 512;
-  const uint64_t n_blocks = (out.cols + kColumns - 1) / kColumns;
-  for_rows(out.rows * n_blocks, kColumns * 8, [&](uint64_t piece, uint32_t) {
-    const uint64_t t = piece / n_blocks, begin = piece % n_blocks * kColumns;
-    const uint64_t end = std::min(out.cols, begin + kColumns);
+  const uint64_t n_pieces = (cols + kColumns - 1) / kColumns;
+  for_rows(n_results * n_pieces, kColumns * 8, [&](uint64_t piece, uint32_t) {
+    const uint64_t result = piece / n_pieces, begin = piece % n_pieces * kColumns;
+    const uint64_t end = std::min(cols, begin + kColumns), at = result * cols + begin;
+    const float* b_rows = b + block_of(result) * op.b_step() * width;
     float sums[kColumns];
-    std::memcpy(sums, y.row(t) + begin, (end - begin) * sizeof(float));
+    std::memcpy(sums, y.data + at, (end - begin) * sizeof(float));
     for (uint64_t rank = 0; rank < n_ranks; ++rank) {
-      const float product = rank_products_[t * n_ranks + rank];
+      const float product = rank_products_[result * n_ranks + rank];
       if (product == 0) continue;
       const auto first = static_cast<uint64_t>(ranks[3 * rank + 1]);
       const uint64_t from = std::max(begin, first);
       const uint64_t to = std::min(end, first + static_cast<uint64_t>(ranks[3 * rank + 2]));
       if (from >= to) continue;
-      kernels_.add_scaled(sums + (from - begin), b + rank * width + (from - first), product,
+      kernels_.add_scaled(sums + (from - begin), b_rows + rank * width + (from - first), product,
                           to - from);
     }
     kernels_.epilogue(sums, end - begin, op.activation, op.alpha,
-                      residual.data ? residual.row(t) + begin : nullptr, out.row(t) + begin);
+                      residual.data ? residual.data + at : nullptr, out.data + at);
   });
 }
 

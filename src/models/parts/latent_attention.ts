@@ -147,19 +147,34 @@ interface HeadMatrices {
 }
 
 /**
- * Loads the matrices of all heads. Newer GGUF files hold those of keys, transposed, and those of
- * values in separate tensors.
+ * Loads the matrices of all heads, with their adapters. Newer GGUF files hold those of keys,
+ * transposed, and those of values in separate tensors.
  */
 function loadHeadMatrices(weights: WeightLoader, nHeads: number, dims: LatentDims): HeadMatrices {
+  const { toLatent, toValues } = loadStoredMatrices(weights, nHeads, dims);
+  const adapters = weights.adaptersOfHeads(KEYS_AND_VALUES, { nHeads, ...dims });
+  if (adapters === undefined) return { toLatent, toValues };
+  return {
+    toLatent: { ...toLatent, adapters: adapters.keys },
+    toValues: { ...toValues, adapters: adapters.values },
+  };
+}
+
+const KEYS_AND_VALUES: TensorName = ["self_attn.kv_b_proj", "attn_kv_b"];
+
+function loadStoredMatrices(
+  weights: WeightLoader,
+  nHeads: number,
+  dims: LatentDims,
+): HeadMatrices {
   const { rank, plain, value } = dims;
-  const both: TensorName = ["self_attn.kv_b_proj", "attn_kv_b"];
-  if (weights.isGguf && !weights.has(both)) {
+  if (weights.isGguf && !weights.has(KEYS_AND_VALUES)) {
     const keys = weights.tensor([undefined, "attn_k_b"], "weight", [nHeads, rank, plain]);
     const values = weights.tensor([undefined, "attn_v_b"], "weight", [nHeads, value, rank]);
     return { toLatent: weights.mapWhole(keys, plain), toValues: weights.mapWhole(values, rank) };
   }
   const step = plain + value;
-  const tensor = weights.tensor(both, "weight", [nHeads * step, rank]);
+  const tensor = weights.tensor(KEYS_AND_VALUES, "weight", [nHeads * step, rank]);
   const values = Array.from({ length: nHeads }, (_, head) => {
     return { tensor, firstRow: head * step + plain, nRows: value };
   });

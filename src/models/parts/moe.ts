@@ -10,7 +10,7 @@ import {
   loadStackedExperts,
 } from "../weights/stacked_experts.ts";
 import { rowsOf, type Span } from "../weights/division.ts";
-import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
+import type { ExpertPart, TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
 /**
  * Names in Hugging Face folders that hold each expert in its own tensors. `{}` stands for its
@@ -162,8 +162,38 @@ interface Experts {
   readonly downBias: Weight | undefined;
 }
 
-/** Loads the experts of a mixture, stacked or one by one. */
+/** Loads the experts of a mixture, stacked or one by one, with their adapters. */
 export function loadExperts(
+  weights: WeightLoader,
+  hiddenSize: number,
+  parts: MoeParts,
+): Experts {
+  const experts = loadStoredExperts(weights, hiddenSize, parts);
+  const { nExperts, intermediateSize: size, names } = parts;
+  const single = singleNames(names), stacked = stackedNames(names);
+  const isInterleaved = "gateUp" in names && names.isInterleaved;
+  const gateUp: ExpertPart[] = [
+    { name: [single?.gate, GATE_EXPERTS], span: [0, size] },
+    { name: [single?.up, UP_EXPERTS], span: [size, size] },
+    ...stacked.map(({ gateUp }): ExpertPart => ({
+      name: [gateUp, undefined],
+      span: [0, 2 * size],
+      isInterleaved,
+    })),
+    { name: GATE_UP_EXPERTS, span: [0, 2 * size] },
+  ];
+  const down: ExpertPart[] = [
+    { name: [single?.down, DOWN_EXPERTS[1]], span: [0, hiddenSize] },
+    ...stacked.map(({ down }): ExpertPart => ({ name: [down, undefined], span: [0, hiddenSize] })),
+  ];
+  return {
+    ...experts,
+    gateUp: weights.adaptExperts(experts.gateUp, nExperts, gateUp),
+    down: weights.adaptExperts(experts.down, nExperts, down),
+  };
+}
+
+function loadStoredExperts(
   weights: WeightLoader,
   hiddenSize: number,
   parts: MoeParts,
@@ -270,6 +300,25 @@ function divideTensors(
 
 const GATE_UP = ".gate_up_proj";
 
+/** Returns the names of single experts, as most quantisers write them; `undefined` without any. */
+function singleNames(names: ExpertNames | StackedNames): ExpertNames | undefined {
+  if (!("gateUp" in names)) return names;
+  const { router, gateUp } = names;
+  if (!gateUp.endsWith(GATE_UP)) return undefined;
+  const single = (part: string) => `${gateUp.slice(0, -GATE_UP.length)}.{}.${part}_proj`;
+  return { router, gate: single("gate"), up: single("up"), down: single("down") };
+}
+
+/** Returns the names of stacked experts: those of the folder, and those of transformers 5. */
+function stackedNames(
+  names: ExpertNames | StackedNames,
+): readonly Pick<StackedNames, "gateUp" | "down">[] {
+  const of = (experts: string) => ({ gateUp: experts + GATE_UP, down: `${experts}.down_proj` });
+  if (!("gateUp" in names)) return [of(names.gate.split(".{}.")[0]!)];
+  if (names.gateUp.endsWith(GATE_UP)) return [names];
+  return [names, of(names.gateUp.replace(/[^.]+\.weight$/, "experts"))];
+}
+
 /**
  * Returns the names under which a folder holds experts. Some versions of transformers stack experts
  * that were published one by one; most quantisers split experts that were published as one tensor.
@@ -279,17 +328,15 @@ function storedNames(
   hiddenSize: number,
   { names, nExperts, intermediateSize }: MoeParts,
 ): ExpertNames | (StackedNames & ExpertLayout) {
-  const { router } = names;
   if (!("gateUp" in names)) {
-    const [experts = ""] = names.gate.split(".{}.");
-    const stacked = { router, gateUp: experts + GATE_UP, down: `${experts}.down_proj` };
-    return weights.has([stacked.gateUp, undefined], "") ? stacked : names;
+    const stacked = stackedNames(names)[0]!;
+    const isStacked = weights.has([stacked.gateUp, undefined], "");
+    return isStacked ? { router: names.router, ...stacked } : names;
   }
   const { gateUp, down } = names;
-  const experts = gateUp.endsWith(GATE_UP) ? gateUp.slice(0, -GATE_UP.length) : undefined;
-  const single = (part: string) => `${experts}.{}.${part}_proj`;
-  if (experts !== undefined && weights.has([`${experts}.0.gate_proj`, undefined])) {
-    return { router, gate: single("gate"), up: single("up"), down: single("down") };
+  const single = singleNames(names);
+  if (single !== undefined && weights.has([single.gate.replace("{}", "0"), undefined])) {
+    return single;
   }
   const { isTransposed = false } = names;
   if (isTransposed !== "either") return { ...names, isTransposed };
@@ -319,8 +366,16 @@ export function loadPlainExperts(weights: WeightLoader, parts: PlainExpertParts)
   weights.assertWhole("experts without gates");
   const { nExperts, intermediateSize, inputSize, choiceBias, names } = parts;
   const bias = weights.row(choiceBias, nExperts, [nExperts], weights.isGguf ? "bias" : "");
-  const up = weights.experts([[names.up, intermediateSize]], nExperts, inputSize);
-  const down = weights.experts([[names.down, inputSize]], nExperts, intermediateSize);
+  const load = (name: TensorName, rows: number, cols: number) => {
+    const stacked = name[0]?.replace(".{}", "");
+    const span = [0, rows] as const;
+    return weights.adaptExperts(weights.experts([[name, rows]], nExperts, cols), nExperts, [
+      { name, span },
+      { name: [stacked, undefined], span },
+    ]);
+  };
+  const up = load(names.up, intermediateSize, inputSize);
+  const down = load(names.down, inputSize, intermediateSize);
   return (recorder, logits, x, residual) => {
     const route = recorder.moeRoute(logits, { ...parts, bias });
     // max(x, 0)^2 is an xIELU.

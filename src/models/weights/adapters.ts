@@ -5,6 +5,8 @@ import type { Checkpoint } from "../../formats/checkpoint.ts";
 import { quote } from "../../formats/quote.ts";
 import type { TensorInfo } from "../../formats/tensor_info.ts";
 import { textModelNames } from "../../formats/text_part.ts";
+import type { Span } from "./division.ts";
+import { storedRow } from "./stacked_experts.ts";
 import type { WeightLoader } from "./weight_loader.ts";
 
 /** Pair of an adapter for one tensor of the model. */
@@ -16,6 +18,40 @@ interface AttachedPair {
   readonly rowOrder?: Uint32Array | undefined;
 }
 
+/** Rows of each expert that adapters change as one matrix. */
+export interface ExpertRows {
+  /**
+   * Name of the matrix in both formats; `{}` stands for the number of an expert, if each has a
+   * tensor of its own.
+   */
+  readonly names: FullNames;
+  /** First of the rows among those of an expert, and their number. */
+  readonly span: Span;
+  /** True if rows of the two halves alternate in adapters. @default false */
+  readonly isInterleaved?: boolean | undefined;
+}
+
+/** Rows of experts with the pair of each expert that one adapter changes. */
+interface ExpertSegment extends ExpertRows {
+  readonly adapter: number;
+  /** The largest rank of the pairs. */
+  readonly rank: number;
+  readonly pairs: readonly (LoraPair | undefined)[];
+}
+
+/** Sizes of the matrices of latent attention's heads. */
+export interface HeadRows {
+  readonly nHeads: number;
+  /** Rows of a head's keys, then rows of its values. */
+  readonly plain: number;
+  readonly value: number;
+  /** Columns of all. */
+  readonly rank: number;
+}
+
+/** Adapters of the two matrices that stand in for the one of keys and values. */
+export type HeadAdapters = Readonly<Record<"keys" | "values", AdapterWeights>>;
+
 /** Neighbouring columns of a product that one pair changes. */
 interface Segment {
   readonly of: AttachedPair;
@@ -25,7 +61,13 @@ interface Segment {
 }
 
 /** Full names of a tensor in both formats. */
-type FullNames = Readonly<Record<Checkpoint["kind"], string | undefined>>;
+export type FullNames = Readonly<Record<Checkpoint["kind"], string | undefined>>;
+
+/** Names of transformers 5 for tensors, and the names under which folders store them. */
+const RENAMED: readonly (readonly [pattern: RegExp, stored: string])[] = [
+  [/\.mlp\.(?=experts\.|gate\.)/, ".block_sparse_moe."],
+  [/\.block_sparse_moe\.router\.weight$/, ".block_sparse_moe.router.layer.weight"],
+];
 
 /**
  * GGUF architectures of which llama.cpp's converters reorder the rows of q and k, in models and in
@@ -36,11 +78,11 @@ const REORDERED = /^(?:llama|arcee|mistral3|granite|granitemoe|granitehybrid|smo
 /** Matrices of heads whose rows are reordered. */
 const Q_OR_K = /\.(?:self_attn\.[qk]_proj|attn_[qk])\.weight$/;
 
-/**
- * Matrices that are not used in products as they are stored: heads that the host computes and the
- * factors of latent attention.
- */
-const NOT_ADAPTED = /^(?:classifier|score|head)\b|\.kv_b_proj\.|\.attn_(?:kv|k|v)_b\./;
+/** Tensors of all heads of latent attention, which it asks for by itself. */
+const OF_HEADS = /\.(?:kv_b_proj|attn_kv_b)\.weight$/;
+
+/** Heads that the host computes. */
+const NOT_ADAPTED = /^(?:classifier|score|head)\b/;
 /**
  * Matrices and models that llama.cpp's converter rearranges or scales, for which adapters of the
  * other format are not converted.
@@ -62,6 +104,12 @@ export class ModelAdapters {
   readonly #attached = new Map<TensorInfo, AttachedPair[]>();
   /** Pairs whose matrices have not been loaded. */
   readonly #missing = new Set<LoraPair>();
+  /**
+   * True for adapters whose pairs of stacked experts are of the transposed matrices: A of their
+   * rows, B of their columns. Older versions of peft write them for tensors `[experts, rows,
+   * cols]`, the present one for those of Llama 4. The shape shows it unless the matrix is square.
+   */
+  readonly #reversed = new Map<number, boolean>();
 
   /** @throws {ForgeError} `bad_model` for an adapter of another architecture */
   constructor(adapters: readonly Adapter[], checkpoint: Checkpoint) {
@@ -77,8 +125,7 @@ export class ModelAdapters {
       }
       for (const pair of pairs) {
         this.#missing.add(pair);
-        const names = kind === "gguf" ? [pair.target] : textModelNames(pair.target);
-        for (const name of names) {
+        for (const name of kind === "gguf" ? [pair.target] : storedNames(pair.target)) {
           const key = keyOf(kind, name);
           this.#wanted.set(key, [...this.#wanted.get(key) ?? [], { adapter, pair }]);
         }
@@ -93,11 +140,10 @@ export class ModelAdapters {
    * forge cannot adapt
    */
   meet(tensor: TensorInfo, names: FullNames): void {
-    if (this.#attached.has(tensor)) return;
-    const found = (["safetensors", "gguf"] as const).flatMap((kind) => {
-      const name = names[kind];
-      return name === undefined ? [] : this.#wanted.get(keyOf(kind, name)) ?? [];
-    });
+    // Tensors that stack experts or heads have adapters of another kind.
+    const isStacked = tensor.shape.length !== 2 || OF_HEADS.test(tensor.name);
+    if (this.#attached.has(tensor) || isStacked) return;
+    const found = this.#find(names);
     if (found.length === 0) return;
     this.#attached.set(
       tensor,
@@ -108,15 +154,7 @@ export class ModelAdapters {
           (isOfEmbedding
             ? b.shape[0] === cols && a.shape.includes(rank) && a.shape.includes(rows)
             : b.shape[0] === rows && a.shape[1] === cols);
-        if (!fits) {
-          throw new ForgeError(
-            "bad_model",
-            `${this.#nameOf(adapter)} is for another model: ${quote(pair.a.name)} has the shape ` +
-              `[${pair.a.shape}] and ${quote(pair.b.name)} [${pair.b.shape}]; the matrix ${
-                quote(tensor.name)
-              } has [${tensor.shape}]`,
-          );
-        }
+        if (!fits) throw this.#misfit(adapter, pair, quote(tensor.name), tensor.shape);
         const { kind } = this.#adapters[adapter]!;
         const isForeign = kind !== this.#checkpoint.kind;
         const isPlain = !NOT_ADAPTED.test(pair.target) &&
@@ -133,12 +171,11 @@ export class ModelAdapters {
     slices: readonly WeightSlice[],
     cols: number,
     weights: UploadTarget,
-    isOfExperts: boolean,
   ): AdapterWeights | undefined {
     const segments = this.#segments(slices, cols);
     if (segments.length === 0) return undefined;
     for (const { of: { pair, adapter } } of segments) {
-      if (isOfExperts || pair.isOfEmbedding) throw this.#notAdapted(adapter, pair);
+      if (pair.isOfEmbedding) throw this.#notAdapted(adapter, pair);
       this.#missing.delete(pair);
     }
     const pairs = segments.map(({ of: { pair } }) => pair);
@@ -174,14 +211,142 @@ export class ModelAdapters {
           begin += rank;
         }
       }),
-      ranks: floats(3, [], (values) => {
-        let at = 0;
-        for (const { of: { pair, adapter }, first, rows } of segments) {
-          for (let r = 0; r < pair.rank; r++, at += 3) {
-            values.set([adapter, first, rows.length], at);
+      ranks: uploadRanks(
+        weights,
+        segments.map(({ of: { pair, adapter }, first, rows }) => [
+          pair.rank,
+          [adapter, first, rows.length],
+        ]),
+      ),
+    };
+  }
+
+  /**
+   * Makes the adapters of a weight of experts, `[nExperts * rows, cols]`; `undefined` without any.
+   */
+  ofExperts(
+    parts: readonly ExpertRows[],
+    nExperts: number,
+    cols: number,
+    weights: UploadTarget,
+  ): AdapterWeights | undefined {
+    const segments = parts.flatMap((part) => this.#expertSegments(part, nExperts, cols));
+    if (segments.length === 0) return undefined;
+    const nRanks = segments.reduce((sum, { rank }) => sum + rank, 0);
+    const width = Math.max(...segments.map(({ span }) => span[1]));
+    const targets = segments.flatMap(({ pairs }) => pairs.flatMap((pair) => pair?.target ?? []));
+    // Calls `fill` for each pair, with the index of its first row of A and B.
+    const forPairs = (
+      fill: (first: number, pair: LoraPair, numbers: PairNumbers, segment: ExpertSegment) => void,
+    ) => {
+      let begin = 0;
+      for (const segment of segments) {
+        let read: { readonly pair: LoraPair; readonly of: NumbersOfExpert } | undefined;
+        for (const [expert, pair] of segment.pairs.entries()) {
+          if (pair === undefined) continue;
+          if (pair !== read?.pair) {
+            read = { pair, of: this.#readPair(segment, pair, cols, weights) };
           }
+          fill(expert * nRanks + begin, pair, read.of(expert), segment);
         }
-      }),
+        begin += segment.rank;
+      }
+    };
+    const tensors = (side: "a" | "b") =>
+      segments.flatMap(({ pairs }) => [...new Set(pairs)].flatMap((pair) => pair?.[side] ?? []));
+    return {
+      nAdapters: this.#adapters.length,
+      nBlocks: nExperts,
+      targets: [...new Set(targets)],
+      a: uploadFloats(
+        weights,
+        [nExperts * nRanks, cols],
+        tensors("a"),
+        (values) =>
+          forPairs((first, { rank }, { a }) => {
+            for (let r = 0; r < rank; r++) {
+              for (let c = 0; c < cols; c++) values[(first + r) * cols + c] = a(r, c);
+            }
+          }),
+      ),
+      b: uploadFloats(
+        weights,
+        [nExperts * nRanks, width],
+        tensors("b"),
+        (values) =>
+          forPairs((first, { rank, factor }, { b }, { span: [, rows], isInterleaved = false }) => {
+            for (let row = 0; row < rows; row++) {
+              const from = storedRow(row, rows, isInterleaved);
+              for (let r = 0; r < rank; r++) {
+                values[(first + r) * width + row] = factor * b(from, r);
+              }
+            }
+          }),
+      ),
+      ranks: uploadRanks(
+        weights,
+        segments.map(({ adapter, rank, span }) => [rank, [adapter, ...span]]),
+      ),
+    };
+  }
+
+  /**
+   * Makes the adapters of the matrices of heads that latent attention uses in place of one tensor:
+   * the transposed one of keys, `[rank, plain]` for each head, and the one of values. A correction
+   * `B A` of keys is `A^T B^T` there.
+   */
+  ofHeads(
+    names: FullNames,
+    { nHeads, plain, value, rank: cols }: HeadRows,
+    weights: UploadTarget,
+  ): HeadAdapters | undefined {
+    const found = this.#find(names);
+    if (found.length === 0) return undefined;
+    const rows = plain + value;
+    for (const { pair, adapter } of found) {
+      const { a, b, isOfEmbedding, nExperts } = pair;
+      const fits = !isOfEmbedding && nExperts === undefined && b.shape[0] === nHeads * rows &&
+        a.shape[1] === cols;
+      if (!fits) throw this.#misfit(adapter, pair, "of the model", [nHeads * rows, cols]);
+      this.#missing.delete(pair);
+    }
+    const nRanks = found.reduce((sum, { pair }) => sum + pair.rank, 0);
+    const tensors = (side: "a" | "b") => found.map(({ pair }) => pair[side]);
+    const a = uploadFloats(weights, [nRanks, cols], tensors("a"), (values) => {
+      let at = 0;
+      for (const { pair } of found) {
+        values.set(readTensor(pair.a, weights), at);
+        at += pair.rank * cols;
+      }
+    });
+    /** Uploads rows of B for each head, transposed and scaled. */
+    const transposed = (first: number, count: number) =>
+      uploadFloats(weights, [nHeads * nRanks, count], tensors("b"), (values) => {
+        let begin = 0;
+        for (const { pair: { b, rank, factor } } of found) {
+          const stored = readTensor(b, weights);
+          for (let head = 0; head < nHeads; head++) {
+            for (let i = 0; i < count; i++) {
+              const from = (head * rows + first + i) * rank;
+              for (let r = 0; r < rank; r++) {
+                const to = (head * nRanks + begin + r) * count + i;
+                values[to] = factor * stored[from + r]!;
+              }
+            }
+          }
+          begin += rank;
+        }
+      });
+    const ranks = (width: number) =>
+      uploadRanks(weights, found.map(({ adapter, pair }) => [pair.rank, [adapter, 0, width]]));
+    const common = {
+      nAdapters: this.#adapters.length,
+      nBlocks: nHeads,
+      targets: found.map(({ pair }) => pair.target),
+    };
+    return {
+      keys: { ...common, a: transposed(0, plain), b: a, ranks: ranks(cols) },
+      values: { ...common, a, b: transposed(plain, value), ranks: ranks(value) },
     };
   }
 
@@ -223,12 +388,10 @@ export class ModelAdapters {
     const identity = uploadFloats(weights, [nRanks, nRanks], [], (values) => {
       for (let r = 0; r < nRanks; r++) values[r * (nRanks + 1)] = 1;
     });
-    const ranks = uploadFloats(weights, [nRanks, 3], [], (values) => {
-      const of = attached.flatMap(({ adapter, pair }) =>
-        new Array<number>(pair.rank).fill(adapter)
-      );
-      for (const [r, adapter] of of.entries()) values.set([adapter, 0, cols], 3 * r);
-    });
+    const ranks = uploadRanks(
+      weights,
+      attached.map(({ adapter, pair }) => [pair.rank, [adapter, 0, cols]]),
+    );
     const targets = pairs.map(({ target }) => target);
     return { nAdapters: this.#adapters.length, targets, rows, a: identity, b, ranks };
   }
@@ -246,15 +409,13 @@ export class ModelAdapters {
     loaders: readonly Pick<WeightLoader, "isOfOtherLayer">[],
   ): void {
     const isLoadedLayer = ({ target }: LoraPair) =>
-      loaders.some((weights) =>
-        !textModelNames(target).some((name) => weights.isOfOtherLayer(name))
-      );
+      loaders.some((weights) => !storedNames(target).some((name) => weights.isOfOtherLayer(name)));
     const pair = [...this.#missing].find((pair) =>
       all.every((adapters) => adapters.#missing.has(pair)) && isLoadedLayer(pair)
     );
     if (pair === undefined) return;
     const adapter = this.#adapters.findIndex(({ pairs }) => pairs.includes(pair));
-    const isStored = textModelNames(pair.target).some((name) => this.#checkpoint.tensors.has(name));
+    const isStored = storedNames(pair.target).some((name) => this.#checkpoint.tensors.has(name));
     const isLoaded = [...this.#attached.values()].flat().some((known) => known.pair === pair);
     if (isStored || isLoaded) throw this.#notAdapted(adapter, pair);
     throw new ForgeError(
@@ -284,6 +445,86 @@ export class ModelAdapters {
     return segments;
   }
 
+  /** Returns the pairs for a tensor by its names. */
+  #find(names: FullNames): readonly { readonly adapter: number; readonly pair: LoraPair }[] {
+    return (["safetensors", "gguf"] as const).flatMap((kind) => {
+      const name = names[kind];
+      return name === undefined ? [] : this.#wanted.get(keyOf(kind, name)) ?? [];
+    });
+  }
+
+  /** Finds the pairs for rows of experts: one of all experts, or one of each. */
+  #expertSegments(part: ExpertRows, nExperts: number, cols: number): ExpertSegment[] {
+    const { names: { safetensors, gguf }, span: [, rows] } = part;
+    const found = Array.from(
+      { length: nExperts },
+      (_, expert) => this.#find({ safetensors: safetensors?.replace("{}", String(expert)), gguf }),
+    );
+    const adapters = new Set(found.flat().map(({ adapter }) => adapter));
+    return Array.from(adapters, (adapter) => {
+      const pairs = found.map((own) => own.find((known) => known.adapter === adapter)?.pair);
+      const known = new Set(pairs.flatMap((pair) => pair ?? []));
+      for (const pair of known) {
+        this.#assertFits(adapter, pair, part.names, [nExperts, rows, cols]);
+        this.#missing.delete(pair);
+      }
+      const rank = Math.max(...Array.from(known, (pair) => pair.rank));
+      return { ...part, adapter, rank, pairs };
+    });
+  }
+
+  #assertFits(
+    adapter: number,
+    pair: LoraPair,
+    names: FullNames,
+    shape: readonly [nExperts: number, rows: number, cols: number],
+  ): void {
+    const [nExperts, rows, cols] = shape, { a, b, isOfEmbedding } = pair;
+    const name = names[this.#adapters[adapter]!.kind]!;
+    const isOfOne = name.includes("{}");
+    const isOfRows = a.shape.at(-1) === cols && b.shape.at(-2) === rows;
+    const isReversed = a.shape.length === 2 && a.shape[1] === rows && b.shape[0] === cols;
+    const fits = !isOfEmbedding &&
+      (isOfOne
+        ? isOfRows && pair.nExperts === undefined
+        : (isOfRows || isReversed) && (pair.nExperts ?? 1) === nExperts);
+    if (!fits) throw this.#misfit(adapter, pair, quote(name), isOfOne ? [rows, cols] : shape);
+    if (!isOfOne && rows !== cols) this.#reversed.set(adapter, isReversed);
+  }
+
+  /** Reads a pair; returns a function that gives its elements for an expert. */
+  #readPair(
+    { adapter, span: [, rows] }: ExpertSegment,
+    pair: LoraPair,
+    cols: number,
+    weights: UploadTarget,
+  ): NumbersOfExpert {
+    const { rank, nExperts } = pair;
+    const a = readTensor(pair.a, weights), b = readTensor(pair.b, weights);
+    if (nExperts === undefined || pair.a.shape.length === 3) {
+      return (expert) => {
+        const own = nExperts === undefined ? 0 : expert;
+        return {
+          a: (r, col) => a[(own * rank + r) * cols + col]!,
+          b: (row, r) => b[(own * rows + row) * rank + r]!,
+        };
+      };
+    }
+    // peft stacks the ranks of all experts in A expert by expert, and in B rank by rank.
+    const all = rank * nExperts;
+    const isReversed = rows === cols ? this.#reversed.get(adapter) : pair.a.shape[1] === rows;
+    if (isReversed === true) {
+      return (expert) => ({
+        a: (r, col) => b[col * all + r * nExperts + expert]!,
+        b: (row, r) => a[(expert * rank + r) * rows + row]!,
+      });
+    }
+    return (expert) => ({
+      a: (r, col) => a[(expert * rank + r) * cols + col]!,
+      b: (row, r) => b[row * all + r * nExperts + expert]!,
+    });
+  }
+
   /** Returns the order of B's rows for a model in the other format, if it differs. */
   #rowOrder(adapter: number, { target, b }: LoraPair): Uint32Array | undefined {
     const { kind, architecture } = this.#adapters[adapter]!;
@@ -307,6 +548,16 @@ export class ModelAdapters {
     });
   }
 
+  #misfit(adapter: number, { a, b }: LoraPair, name: string, shape: readonly number[]): ForgeError {
+    return new ForgeError(
+      "bad_model",
+      `${this.#nameOf(adapter)} is for another model: ${
+        quote(a.name)
+      } has the shape [${a.shape}] ` +
+        `and ${quote(b.name)} [${b.shape}]; the matrix ${name} has [${shape}]`,
+    );
+  }
+
   #nameOf(adapter: number): string {
     return `the adapter ${quote(this.#adapters[adapter]!.path)}`;
   }
@@ -328,8 +579,31 @@ function rowsOf({ shape }: TensorInfo, cols: number): number {
 }
 
 function readTensor(tensor: TensorInfo, { backend }: UploadTarget): Float32Array {
-  const [rows = 0, cols = 0] = tensor.shape;
-  return backend.readWeight(backend.mapWeight([{ tensor }], cols), 0, rows);
+  const cols = tensor.shape.at(-1) ?? 1;
+  return backend.readWeight(backend.mapWeight([{ tensor }], cols), 0, rowsOf(tensor, cols));
+}
+
+/** Returns the names under which folders may store a tensor that an adapter names. */
+function storedNames(target: string): string[] {
+  const renamed = RENAMED.map(([pattern, stored]) => target.replace(pattern, stored));
+  return [...new Set([target, ...renamed])].flatMap(textModelNames);
+}
+
+/** Elements of A and B for one expert. */
+interface PairNumbers {
+  readonly a: (rank: number, col: number) => number;
+  readonly b: (row: number, rank: number) => number;
+}
+
+type NumbersOfExpert = (expert: number) => PairNumbers;
+
+/** Uploads the adapter, first column and number of columns of each rank. */
+function uploadRanks(
+  weights: UploadTarget,
+  runs: readonly (readonly [count: number, rank: readonly [number, number, number]])[],
+): Weight {
+  const ranks = runs.flatMap(([count, rank]) => new Array(count).fill(rank)).flat();
+  return uploadFloats(weights, [ranks.length / 3, 3], [], (values) => values.set(ranks));
 }
 
 /** Uploads computed floats. Calls `fill` only on devices that hold weights. */

@@ -69,7 +69,7 @@ export function loadStackedBiases(
 }
 
 /** Returns the index of row `row` of an expert among its stored rows. */
-function storedRow(row: number, rows: number, isInterleaved: boolean): number {
+export function storedRow(row: number, rows: number, isInterleaved: boolean): number {
   if (!isInterleaved) return row;
   const half = rows / 2;
   return row < half ? 2 * row : 2 * (row - half) + 1;

@@ -10,7 +10,7 @@ import {
   type TensorType,
 } from "../../formats/tensor_info.ts";
 import type { GgufSink, TensorRows } from "../gguf_rules.ts";
-import type { ModelAdapters } from "./adapters.ts";
+import type { ExpertRows, FullNames, HeadAdapters, HeadRows, ModelAdapters } from "./adapters.ts";
 import { withColumnOrder } from "./column_order.ts";
 import {
   checkColumns,
@@ -35,6 +35,11 @@ type Suffix = string | readonly [huggingFace: string, gguf: string];
 
 /** A tensor, its rows or numbers, and those of them that are loaded, in order. @default all */
 type Part = readonly [name: TensorName, size: number, spans?: readonly Span[] | undefined];
+
+/** Rows of each expert that adapters change as one matrix, under the name of a tensor. */
+export interface ExpertPart extends Omit<ExpertRows, "names"> {
+  readonly name: TensorName;
+}
 
 /** State that the loaders of one checkpoint share. */
 interface Shared {
@@ -358,7 +363,7 @@ export class WeightLoader {
     this.#meet(tensor, name);
     return withAdapters(
       embedding,
-      this.#shared.adapters?.of([{ tensor }], embedding.cols, this, false),
+      this.#shared.adapters?.of([{ tensor }], embedding.cols, this),
     );
   }
 
@@ -409,7 +414,7 @@ export class WeightLoader {
         slices.push(...slicesOf(tensor, { spans, firstRow, columns }, cols));
       }
     }
-    const weight = this.#map(slices, columns[1], nExperts);
+    const weight = this.#mapPlain(slices, columns[1], nExperts);
     this.noteExperts(weight, names.map(([[, gguf], rows]) => [gguf, rows]), nExperts);
     return weight;
   }
@@ -425,7 +430,23 @@ export class WeightLoader {
       { length: nExperts },
       (_, expert) => slicesOf(tensor, { spans, firstRow: expert * rows, columns }, cols),
     );
-    return this.#map(slices.flat(), columns[1]);
+    return this.#mapPlain(slices.flat(), columns[1]);
+  }
+
+  /** Adds the adapters of experts to a weight of these rows of each. */
+  adaptExperts(weight: Weight, nExperts: number, parts: readonly ExpertPart[]): Weight {
+    const named = parts.map(({ name, ...rows }) => {
+      // Folders stack experts in tensors without a suffix.
+      const suffix = name[0]?.includes("{}") === true ? "weight" : ["", "weight"] as const;
+      return { ...rows, names: this.#namesOf(name, suffix) };
+    });
+    const { adapters } = this.#shared;
+    return withAdapters(weight, adapters?.ofExperts(named, nExperts, weight.cols, this));
+  }
+
+  /** Returns the adapters of the matrices of heads that one tensor holds. */
+  adaptersOfHeads(name: TensorName, rows: HeadRows): HeadAdapters | undefined {
+    return this.#shared.adapters?.ofHeads(this.#namesOf(name, "weight"), rows, this);
   }
 
   /** Tells the sink which rows of each expert form the tensors of a GGUF file. */
@@ -596,9 +617,9 @@ export class WeightLoader {
     return weight;
   }
 
-  #map(parts: readonly WeightSlice[], cols: number, nExperts = 1): Weight {
-    const weight = this.#mapPlain(parts, cols, nExperts);
-    return withAdapters(weight, this.#shared.adapters?.of(parts, cols, this, nExperts > 1));
+  #map(parts: readonly WeightSlice[], cols: number): Weight {
+    const weight = this.#mapPlain(parts, cols);
+    return withAdapters(weight, this.#shared.adapters?.of(parts, cols, this));
   }
 
   /** Loads a weight without adapters. */
@@ -642,10 +663,14 @@ export class WeightLoader {
   }
 
   #meet(tensor: TensorInfo, name: TensorName): void {
-    this.#shared.adapters?.meet(tensor, {
-      safetensors: this.#tensorName(name, "weight", "safetensors"),
-      gguf: this.#tensorName(name, "weight", "gguf"),
-    });
+    this.#shared.adapters?.meet(tensor, this.#namesOf(name, "weight"));
+  }
+
+  #namesOf(name: TensorName, suffix: Suffix): FullNames {
+    return {
+      safetensors: this.#tensorName(name, suffix, "safetensors"),
+      gguf: this.#tensorName(name, suffix, "gguf"),
+    };
   }
 
   /** Returns a required tensor and checks its shape if one is given. */

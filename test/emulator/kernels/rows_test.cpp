@@ -192,70 +192,111 @@ TEST(gather_columns_of_one_value) {
   for (u32 i = 0; i < 20; ++i) EXPECT(out[i] == 2 * x[i / 10 * 15 + 3 + i % 10]);
 }
 
+struct LoraShape {
+  bool of_outputs = false;
+  u32 n_ranks = 20;
+  u32 activation = 0;
+  // Blocks of the weight, of which a route chooses top_k for a row, or which are all of a row.
+  u32 n_blocks = 1;
+  u32 top_k = 0;
+  bool shares_x = false, shares_a = false, shares_b = false;
+};
+
 // Rows of three sequences, of which the last uses no adapter, with ranks of part of the columns.
-void check_lora(bool of_outputs, u32 n_ranks, u32 activation) {
-  Random random(20 + of_outputs + n_ranks);
-  const u32 rows = 6, x_cols = 100, cols = 300, width = 170, n_adapters = 3;
-  const auto x = random_floats(random, rows * x_cols), a = random_floats(random, n_ranks * x_cols);
-  const auto y = random_floats(random, rows * cols), b = random_floats(random, n_ranks * width);
-  const auto residual = random_floats(random, rows * cols);
+void check_lora(const LoraShape& shape) {
+  const auto [of_outputs, n_ranks, activation, n_blocks, top_k, shares_x, shares_a, shares_b] =
+      shape;
+  Random random(20 + of_outputs + n_ranks + n_blocks);
+  const u32 rows = 6, a_cols = 100, cols = 300, width = 170, n_adapters = 3;
+  const u32 n_results = top_k ? top_k : n_blocks, x_cols = shares_x ? a_cols : n_results * a_cols;
+  const u32 a_step = n_blocks == 1 || shares_a ? 0 : n_ranks;
+  const u32 b_step = n_blocks == 1 || shares_b ? 0 : n_ranks;
+  const auto x = random_floats(random, rows * x_cols);
+  const auto a = random_floats(random, (a_step ? n_blocks : 1) * n_ranks * a_cols);
+  const auto b = random_floats(random, (b_step ? n_blocks : 1) * n_ranks * width);
+  const auto y = random_floats(random, rows * n_results * cols);
+  const auto residual = random_floats(random, rows * n_results * cols);
   const Buffer<float> scales = {1.0f, 0.0f, -0.5f, 0.0f, 2.0f, 0.0f, 0.0f, 0.0f, 0.0f};
   const Buffer<i32> sequences = {0, 2, 1, 1, 0, 2, 0}, output_rows = {6, 3, 0, 1, 2, 5};
   const Buffer<u32> n_rows = {rows};
-  Buffer<float> ranks(3 * n_ranks), products(rows * n_ranks), out(rows * cols);
+  Buffer<float> ranks(3 * n_ranks), products(rows * n_results * n_ranks), out(y.size());
+  Buffer<float> route(rows * 2 * n_results);
   for (u32 r = 0; r < n_ranks; ++r) {
     const float part[] = {float(random.below(n_adapters)), float(random.below(cols - width)),
                           float(width - random.below(50))};
     std::copy_n(part, 3, ranks.data() + 3 * r);
   }
-  launch<LoraProducts>(rows + 3,
+  for (u32 i = 0; i < rows * 2 * n_results; ++i) {
+    route[i] = i % (2 * n_results) < n_results ? float(random.below(n_blocks)) : 0.5f;
+  }
+  launch<LoraProducts>((rows + 3) * n_results,
                        {.products = products.data(),
                         .x = x.data(),
+                        .route = top_k ? route.data() : nullptr,
                         .a = a.data(),
                         .ranks = ranks.data(),
                         .scales = scales.data(),
                         .sequences = sequences.data(),
                         .output_rows = of_outputs ? output_rows.data() : nullptr,
                         .n_rows = n_rows.data()},
-                       {.cols = x_cols,
+                       {.cols = a_cols,
+                        .x_cols = x_cols,
                         .n_ranks = n_ranks,
+                        .n_results = n_results,
+                        .a_step = a_step,
+                        .routed = top_k != 0,
                         .n_adapters = n_adapters,
                         .of_outputs = of_outputs});
-  launch<LoraSums>(rows + 3,
+  launch<LoraSums>((rows + 3) * n_results,
                    {.out = out.data(),
                     .y = y.data(),
                     .products = products.data(),
+                    .route = top_k ? route.data() : nullptr,
                     .b = b.data(),
                     .ranks = ranks.data(),
                     .residual = of_outputs ? residual.data() : nullptr,
                     .n_rows = n_rows.data()},
                    {.cols = cols,
                     .n_ranks = n_ranks,
+                    .n_results = n_results,
+                    .b_step = b_step,
+                    .routed = top_k != 0,
                     .width = width,
                     .alpha = 0.5f,
                     .activation = activation,
                     .has_residual = of_outputs});
   std::vector<double> expected;
-  for (u32 row = 0; row < rows; ++row) {
+  for (u32 result = 0; result < rows * n_results; ++result) {
+    const u32 row = result / n_results, k = result % n_results;
+    const u32 block = top_k ? u32(route[row * 2 * n_results + k]) : k;
     const u32 sequence = u32(sequences[of_outputs ? u32(output_rows[row]) : row]);
-    std::vector<double> sums(y.data() + row * cols, y.data() + (row + 1) * cols);
+    const float* from = x.data() + row * x_cols + (shares_x ? 0 : k * a_cols);
+    std::vector<double> sums(y.data() + result * cols, y.data() + (result + 1) * cols);
     for (u32 r = 0; r < n_ranks; ++r) {
       const auto [adapter, first, n] = std::array{ranks[3 * r], ranks[3 * r + 1], ranks[3 * r + 2]};
+      const float *a_row = a.data() + (block * a_step + r) * a_cols,
+                  *b_row = b.data() + (block * b_step + r) * width;
       double product = 0;
-      for (u32 i = 0; i < x_cols; ++i) product += double(x[row * x_cols + i]) * a[r * x_cols + i];
+      for (u32 i = 0; i < a_cols; ++i) product += double(from[i]) * a_row[i];
       product *= scales[sequence * n_adapters + u32(adapter)];
-      for (u32 i = 0; i < u32(n); ++i) sums[u32(first) + i] += product * b[r * width + i];
+      for (u32 i = 0; i < u32(n); ++i) sums[u32(first) + i] += product * b_row[i];
     }
     for (u32 i = 0; i < cols; ++i) {
-      const double before = of_outputs ? residual[row * cols + i] : 0.0;
+      const double before = of_outputs ? residual[result * cols + i] : 0.0;
       expected.push_back(before + 0.5 * plain_activation(activation, sums[i]));
     }
   }
   expect_near("lora", out, expected, 1e-3, 1e-5);
 }
-TEST(lora_of_tokens) { check_lora(false, 20, 0); }
-TEST(lora_of_outputs_with_an_activation) { check_lora(true, 9, 1); }
-TEST(lora_of_more_ranks_than_threads) { check_lora(false, 300, 0); }
+TEST(lora_of_tokens) { check_lora({}); }
+TEST(lora_of_outputs_with_an_activation) {
+  check_lora({.of_outputs = true, .n_ranks = 9, .activation = 1});
+}
+TEST(lora_of_more_ranks_than_threads) { check_lora({.n_ranks = 300}); }
+TEST(lora_of_experts) { check_lora({.n_blocks = 5, .top_k = 3, .shares_x = true}); }
+TEST(lora_of_experts_after_gates) { check_lora({.of_outputs = true, .n_blocks = 4, .top_k = 2}); }
+TEST(lora_of_heads) { check_lora({.n_ranks = 5, .n_blocks = 3, .shares_a = true}); }
+TEST(lora_of_heads_with_one_b) { check_lora({.n_ranks = 5, .n_blocks = 3, .shares_b = true}); }
 
 TEST(gather_outputs_and_softcap) {
   Random random(7);

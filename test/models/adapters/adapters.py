@@ -25,6 +25,7 @@ SIZES = dict(
     bos_token_id=0, eos_token_id=1,
 )
 ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
+EXPERTS = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
 
 # For each model its configuration, and the settings of its adapters.
 MODELS = {
@@ -72,6 +73,55 @@ MODELS = {
         ),
         {"mixed": dict(r=4, lora_alpha=8, target_modules=["in_proj", *ATTENTION])},
     ),
+    # Experts in one tensor of a layer, which the saved model has one by one; the router is a parameter too.
+    "qwen3_moe": (
+        transformers.Qwen3MoeConfig(**SIZES, head_dim=8, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=12, norm_topk_prob=True),
+        {
+            "experts": dict(
+                r=3, lora_alpha=6, target_modules=ATTENTION, target_parameters=[*EXPERTS, "mlp.gate.weight"],
+                rank_pattern={r"mlp\.experts\.gate_up_proj": 4}, alpha_pattern={"down_proj": 2},
+            ),
+            "other": dict(r=2, lora_alpha=6, use_rslora=True, target_modules=["q_proj"], target_parameters=[*EXPERTS, "mlp.gate.weight"]),
+        },
+    ),
+    # The names of version 4, which peft turns into those of stacked experts.
+    "mixtral": (
+        transformers.MixtralConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2),
+        {"renamed": dict(r=2, lora_alpha=4, target_modules=["q_proj", "gate", "w1", "w2", "w3"])},
+    ),
+    # Rows of gate and up alternate, and tensors are transposed.
+    "gpt_oss": (
+        transformers.GptOssConfig(
+            **SIZES, head_dim=8, num_local_experts=4, num_experts_per_tok=2, layer_types=["sliding_attention", "full_attention"],
+        ),
+        {"experts": dict(r=3, lora_alpha=6, target_modules=ATTENTION, target_parameters=EXPERTS)},
+    ),
+    # Transposed tensors that peft takes for upright ones.
+    "llama4_text": (
+        transformers.Llama4TextConfig(
+            **SIZES, head_dim=8, num_local_experts=4, num_experts_per_tok=1, interleave_moe_layer_step=1,
+            intermediate_size_mlp=48, attn_temperature_tuning=False,
+        ),
+        {"experts": dict(r=3, lora_alpha=6, target_modules=[], target_parameters=["feed_forward.experts.gate_up_proj", "feed_forward.experts.down_proj"])},
+    ),
+    "granitemoe": (
+        transformers.GraniteMoeConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2),
+        {"experts": dict(r=3, lora_alpha=6, target_modules=["o_proj"], target_parameters=["experts.gate_up_proj", "router.weight"])},
+    ),
+    "deepseek_v3": (
+        transformers.DeepseekV3Config(
+            **{**SIZES, "num_key_value_heads": 4}, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
+            n_shared_experts=1, first_k_dense_replace=1, kv_lora_rank=16, q_lora_rank=24, qk_nope_head_dim=8,
+            qk_rope_head_dim=4, v_head_dim=12, n_group=1, topk_group=1,
+        ),
+        {
+            "all": dict(
+                r=4, lora_alpha=8, target_modules=["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"],
+                target_parameters=EXPERTS,
+            ),
+            "latent": dict(r=2, lora_alpha=8, target_modules=["kv_b_proj", "kv_a_proj_with_mqa"], target_parameters=EXPERTS),
+        },
+    ),
     "granite": (
         transformers.GraniteConfig(**SIZES, residual_multiplier=0.3, attention_multiplier=0.2, logits_scaling=2.0),
         {"scaled": dict(r=4, lora_alpha=8, target_modules="all-linear")},
@@ -93,7 +143,7 @@ def refill(path, is_tied=False):
 
     def source(name):
         # peft adds copies of the model's own output matrix and embedding.
-        if "base_layer" not in name:
+        if not name.endswith(".base_layer.weight"):
             return name
         own = name.removeprefix("base_model.model.").replace(".base_layer", "")
         return "model.embed_tokens.weight" if is_tied and own == "lm_head.weight" else own
@@ -122,7 +172,8 @@ def compute(config, adapters):
             shapes = refill(folder / name / "adapter_model.safetensors", config.tie_word_embeddings)
             written = json.loads((folder / name / "adapter_config.json").read_text())
             written["base_model_name_or_path"] = "model"
-            written["target_modules"] = sorted(written["target_modules"]) if isinstance(written["target_modules"], list) else written["target_modules"]
+            for key in ["target_modules", "target_parameters"]:
+                written[key] = sorted(written[key]) if isinstance(written[key], list) else written[key]
             result["adapters"][name] = {"config": written, "tensors": folded(shapes)}
         model = load()
         for name in adapters:

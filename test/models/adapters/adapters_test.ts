@@ -14,9 +14,11 @@ import {
   load,
   type LoadOptions,
   type Model,
+  quantize,
 } from "../../../src/mod.ts";
 import { openAdapter } from "../../../src/formats/adapter.ts";
 import { createHandler } from "../../../src/serve/mod.ts";
+import { ROOT } from "../../support/checkout.ts";
 import { encodeGguf } from "../../support/parts.ts";
 import { encodeSafetensors, writeModelFolder } from "../../support/safetensors_writer.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
@@ -50,6 +52,8 @@ const DEVICES: readonly LoadOptions[] = [
   { device: "reference" },
   { device: "cpu", kvType: "F32", products: "f32" },
 ];
+
+const DEMO = join(ROOT, "models", "demo");
 
 const stored = (tensors: readonly FloatTensor[]) =>
   tensors.map(({ name, shape, values }) => float32Tensor(name, shape, values));
@@ -217,6 +221,121 @@ Deno.test("adapters of both formats fit models of both formats", async () => {
   }
 });
 
+const N_EXPERTS = 5;
+
+/** Returns the part of an expert in a tensor of peft's for all experts. */
+function ofExpert({ name, shape, values }: FloatTensor, expert: number): FloatTensor {
+  const [rows = 0, cols = 0] = shape;
+  if (name.includes("lora_A")) {
+    const size = rows / N_EXPERTS * cols;
+    const own = values.slice(expert * size, (expert + 1) * size);
+    return { name, shape: [rows / N_EXPERTS, cols], values: own };
+  }
+  const own = values.filter((_, i) => i % N_EXPERTS === expert);
+  return { name, shape: [rows, cols / N_EXPERTS], values: own };
+}
+
+/** Matches the names of pairs of stacked experts: those of gate and up have a base layer. */
+const STACKED_PAIR = /^(.+\.mlp\.experts)(\.base_layer)?\.lora_([AB])\.weight$/;
+
+/** Returns an adapter's tensors with a pair for each expert, as of models with single experts. */
+function singleExperts(tensors: readonly FloatTensor[]): FloatTensor[] {
+  return tensors.flatMap((tensor) => {
+    const [, module, isGateUp, side] = STACKED_PAIR.exec(tensor.name) ?? [];
+    if (module === undefined) return [tensor];
+    return Array.from({ length: N_EXPERTS }, (_, expert) => {
+      const { shape: [rows = 0, cols = 0], values } = ofExpert(tensor, expert);
+      const parts = isGateUp === undefined ? ["down"] : ["gate", "up"];
+      return parts.map((part, i): FloatTensor => {
+        const name = `${module}.${expert}.${part}_proj.lora_${side}.weight`;
+        if (side === "A") return { name, shape: [rows, cols], values };
+        const size = values.length / parts.length;
+        const own = values.slice(i * size, (i + 1) * size);
+        return { name, shape: [rows / parts.length, cols], values: own };
+      });
+    }).flat();
+  });
+}
+
+/** Returns an adapter's tensors as older versions of peft write them: A is of the rows. */
+function reversedExperts(tensors: readonly FloatTensor[]): FloatTensor[] {
+  return tensors.map((tensor) => {
+    if (!STACKED_PAIR.test(tensor.name)) return tensor;
+    const isA = tensor.name.includes("lora_A");
+    const other = tensor.name.replace(/lora_[AB]/, isA ? "lora_B" : "lora_A");
+    const { shape: [rows = 0, cols = 0], values } = tensors.find(({ name }) => name === other)!;
+    const rank = (isA ? cols : rows) / N_EXPERTS;
+    // A has ranks expert by expert, B experts rank by rank.
+    const reversed = Float32Array.from(values, (_, i) => {
+      const col = i % rows, row = Math.floor(i / rows);
+      const [from, to] = isA ? [rank, N_EXPERTS] : [N_EXPERTS, rank];
+      if (isA) return values[col * cols + row % from * to + Math.floor(row / from)]!;
+      return values[(col % from * to + Math.floor(col / from)) * cols + row]!;
+    });
+    return { name: tensor.name, shape: [cols, rows], values: reversed };
+  });
+}
+
+/** Writes the adapter "other" of the model with experts as a GGUF file. */
+function writeGgufExperts(folder: TempFolder): string {
+  const parts = new Map<string, FloatTensor[]>();
+  for (const tensor of singleExperts(filledTensors(models.qwen3_moe!.adapters.other!.tensors))) {
+    const name = ggufName(tensor.name.replace("base_model.model.", ""))
+      .replace(/mlp\.experts\.\d+\.(\w+)_proj/, "ffn_$1_exps")
+      .replace("mlp.gate", "ffn_gate_inp")
+      .replace(/\.lora_([AB])\.weight$/, (_, side) => `.weight.lora_${side.toLowerCase()}`);
+    parts.set(name, [...parts.get(name) ?? [], tensor]);
+  }
+  const tensors = Array.from(parts, ([name, own]): FloatTensor => {
+    const { shape, values } = own[0]!;
+    if (!name.includes("_exps")) return { name, shape, values };
+    const all = Float32Array.from(own.flatMap(({ values }) => [...values]));
+    return { name, shape: [N_EXPERTS, ...shape], values: all };
+  });
+  const metadata: Record<string, GgufField> = {
+    "general.type": ["string", "adapter"],
+    "general.architecture": ["string", "qwen3moe"],
+    "adapter.type": ["string", "lora"],
+    // peft divides by the root of the rank.
+    "adapter.lora.alpha": ["f32", 6 * Math.sqrt(2)],
+  };
+  return folder.write("other.gguf", encodeGguf({ metadata, tensors: stored(tensors) }));
+}
+
+Deno.test("adapters of experts fit in every layout, and models of both formats", async () => {
+  using folder = new TempFolder();
+  const write = (form: string, settings: JsonObject = {}, change?: typeof singleExperts) => {
+    const path = folder.at(form);
+    Deno.renameSync(writeAdapter(folder, "qwen3_moe", "experts", settings, change), path);
+    return { name: "experts", path };
+  };
+  const single = {
+    target_parameters: ["mlp.gate.weight"],
+    rank_pattern: { gate_proj: 4, up_proj: 4 },
+  };
+  const folderModel = writeModel(folder, "qwen3_moe"), ggufModel = folder.at("model.gguf");
+  const tokenizer = join(folderModel, "tokenizer.json");
+  // GGUF files need a name for the way in which text is cut.
+  const { pre_tokenizer } = readJson<JsonObject>(join(DEMO, "tokenizer.json"));
+  const json = JSON.stringify({ ...readJson<JsonObject>(tokenizer), pre_tokenizer });
+  Deno.writeTextFileSync(tokenizer, json);
+  await quantize(folderModel, ggufModel, { type: "F32" });
+  const adapters = [
+    write("stacked"),
+    write("single", single, singleExperts),
+    write("reversed", {}, reversedExperts),
+    { name: "other", path: writeGgufExperts(folder) },
+  ];
+  const { none, ...adapted } = models.qwen3_moe!.logits;
+  for (const path of [folderModel, ggufModel]) {
+    for (const adapter of adapters) {
+      await using model = await load(path, { ...DEVICES[1]!, lora: [adapter] });
+      const logits = { none: none!, [adapter.name]: adapted[adapter.name]! };
+      await assertLogits(model, { ...models.qwen3_moe!, logits });
+    }
+  }
+});
+
 Deno.test("adapters of a model's decoder alone name the same matrices", async () => {
   using folder = new TempFolder();
   const path = writeModel(folder, "qwen2");
@@ -252,12 +371,18 @@ Deno.test("an adapter's scale multiplies its corrections", async () => {
   assertClose(await scaled.logits(tokens, { lora: [{ name: 0, scale: 0.5 }] }), expected, 1e-6);
 });
 
-Deno.test("requests with different adapters share steps and no pages", async () => {
-  for (const options of DEVICES) {
+for (
+  const [modelName, options] of ["llama", "qwen3_moe", "deepseek_v3"].flatMap((name) =>
+    DEVICES.map((options) => [name, options] as const)
+  )
+) {
+  const title = `requests with different adapters of ${modelName} share steps and no pages`;
+  Deno.test(`${title} (${options.device})`, async () => {
     using folder = new TempFolder();
-    const path = writeModel(folder, "llama");
-    const lora = writeAdapters(folder, "llama");
-    const choices = [[], [{ name: "all" }], [{ name: "some" }], [{ name: "all", scale: -0.5 }]];
+    const path = writeModel(folder, modelName);
+    const lora = writeAdapters(folder, modelName);
+    const [one, other] = lora.map(({ name }) => name) as [string, string];
+    const choices = [[], [{ name: one }], [{ name: other }], [{ name: one, scale: -0.5 }]];
     // Longer than a page, so that whole pages would be shared.
     const long = Int32Array.from({ length: 40 }, (_, i) => prompt[i % prompt.length]!);
     const generate = { temperature: 0, maxTokens: 8, logprobs: 2 };
@@ -276,11 +401,11 @@ Deno.test("requests with different adapters share steps and no pages", async () 
     }
     assert(new Set(together.map(({ logprobs }) => JSON.stringify(logprobs))).size === 4);
     // The same adapters share what is cached.
-    const again = await model.complete(long, { ...generate, lora: "some" });
+    const again = await model.complete(long, { ...generate, lora: other });
     assertEquals([again.tokenIds, again.logprobs], [alone[2]!.tokenIds, alone[2]!.logprobs]);
     assertEquals(again.cachedPromptTokens, long.length - 1);
-  }
-});
+  });
+}
 
 Deno.test("a saved prompt belongs to its adapters", async () => {
   using folder = new TempFolder();
@@ -373,6 +498,29 @@ Deno.test("adapters that do not fit are refused by name", async () => {
     const lora = [{ path: make() }];
     await assertRejects(() => load(path, { device: "reference", lora }), ForgeError, message);
   }
+  const experts = writeModel(folder, "qwen3_moe");
+  const ofExperts = (
+    settings: JsonObject,
+    change?: (tensors: FloatTensor[]) => FloatTensor[],
+  ) => writeAdapter(folder, "qwen3_moe", "experts", settings, change);
+  const expertRefusals: [make: () => string, message: string][] = [
+    [
+      () => ofExperts({ rank_pattern: {} }),
+      "has rank 20; adapter_config.json implies 3 for each expert",
+    ],
+    [() => ofExperts({ rank_pattern: { gate_up_proj: 5 } }), "is for another model"],
+    [
+      () => ofExperts({ target_parameters: ["mlp.experts.down_proj"] }),
+      'names "down_proj" of "model.layers.0.mlp.experts"; "adapter_model.safetensors" has pairs of 2',
+    ],
+    [() => ofExperts({ target_parameters: 7 }), "target_parameters 7; valid is a list of names"],
+    [() => ofExperts({}, changing(/1\.mlp\.experts\.lora_B/, wider)), "expected [rank, columns]"],
+    [() => ofExperts({ target_parameters: [] }), "has rank 20; adapter_config.json implies 3"],
+  ];
+  for (const [make, message] of expertRefusals) {
+    const lora = [{ path: make() }];
+    await assertRejects(() => load(experts, { device: "reference", lora }), ForgeError, message);
+  }
   const gguf = writeGgufModel(folder);
   const foreign = writeGgufAdapter(folder, { "general.architecture": ["string", "qwen2"] });
   await assertRejects(
@@ -400,8 +548,7 @@ Deno.test("an adapter may change the layer that drafts tokens, loaded or not", a
   );
   for (const speculate of ["on", "off"] as const) {
     const lora = [{ path: folder.path, name: "drafts" }];
-    const demo = join(import.meta.dirname ?? ".", "..", "..", "..", "models", "demo");
-    await using model = await load(demo, { device: "cpu", speculate, lora });
+    await using model = await load(DEMO, { device: "cpu", speculate, lora });
     const { text } = await model.complete("Once upon a time", { temperature: 0, maxTokens: 4 });
     assert(text.length > 0);
   }

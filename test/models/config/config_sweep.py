@@ -48,6 +48,9 @@ SILENT = {
     "num_logits_to_keep", "mamba_ssm_cache_dtype", "time_step_rank", "mtp_layers_block_type",
 }
 
+# Those of them that affect the results of one architecture.
+EFFECTIVE = {"phimoe": {"router_jitter_noise"}}
+
 
 # Tensors.
 
@@ -281,6 +284,7 @@ def cases(config, is_part):
     Returns changes: each is a list of keys to remove, and an object of settings to add. In a multimodal config
     they apply to the text part, and those under `whole` to the config itself.
     """
+    silent = SILENT - EFFECTIVE.get(config["model_type"], set())
     found = []
 
     def add(without=(), **settings):
@@ -289,7 +293,7 @@ def cases(config, is_part):
             found.append(case)
 
     for key, value in config.items():
-        if key in SILENT:
+        if key in silent:
             continue
         add([key])
         add(**{key: None})
@@ -312,7 +316,7 @@ def cases(config, is_part):
     # Settings of the class that the config omits.
     kind = type(AutoConfig.for_model(**copy.deepcopy(config)))
     for field in dataclasses.fields(kind):
-        if field.name in config or field.name in SILENT or field.name == "rope_parameters":
+        if field.name in config or field.name in silent or field.name == "rope_parameters":
             continue
         if field.name in getattr(kind, "attribute_map", {}) and kind.attribute_map[field.name] in config:
             continue
@@ -325,7 +329,7 @@ def cases(config, is_part):
                 add(whole={"tie_word_embeddings": tied}, tie_word_embeddings=inner_tied)
     # All settings that equal transformers' defaults.
     usual = [field.name for field in dataclasses.fields(kind)
-             if field.name in config and field.name not in SILENT and field.default == config[field.name]]
+             if field.name in config and field.name not in silent and field.default == config[field.name]]
     add(usual)
     return found
 
