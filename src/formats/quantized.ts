@@ -45,10 +45,14 @@ export function quantized(checkpoint: Checkpoint, type: QuantizedType): Checkpoi
   }
   if (changed > 0) return withTensors(checkpoint, tensors);
   const types = new Set(Array.from(tensors.values(), ({ type }) => type));
+  const isOfFloats = [...types].every((type) => FLOATS.includes(type));
   throw new ForgeError(
     "usage",
-    `${quote(checkpoint.path)} has no weights to quantize to ${type}: matrices in ` +
-      `${FLOATS.join(", ")} can be, and it holds ${[...types].sort().join(", ")}`,
+    `${quote(checkpoint.path)} has no weights to quantize to ${type}: ` +
+      (isOfFloats
+        ? `its matrices have fewer than ${LEAST_ELEMENTS} elements, or rows of other lengths than ` +
+          `multiples of ${TENSOR_TYPES[fitting(type, 32) ?? type].blockElements}`
+        : `matrices in ${FLOATS.join(", ")} can be, and it holds ${[...types].sort().join(", ")}`),
   );
 }
 

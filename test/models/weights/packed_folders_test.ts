@@ -3,9 +3,11 @@
  * each kind of scales, NVFP4, and 4-bit integers of GPTQ, AWQ and compressed-tensors.
  */
 import { assertEquals } from "@std/assert";
+import { join } from "@std/path";
 import { syntheticTokenizer } from "../../../src/bench/synthetic/tokenizer.ts";
-import { load } from "../../../src/mod.ts";
+import { load, quantize } from "../../../src/mod.ts";
 import { float32Tensor, type TensorData } from "../../../src/formats/tensor_data.ts";
+import { ROOT } from "../../support/checkout.ts";
 import { devices } from "../../support/devices.ts";
 import { encodeGguf } from "../../support/parts.ts";
 import { Random } from "../../support/random.ts";
@@ -335,6 +337,24 @@ for (const format of FORMATS) {
   }
 
   if (!kinds.includes("reference")) continue;
+  Deno.test(`a folder in ${format.name} is written as a GGUF file of its numbers`, async () => {
+    using folder = new TempFolder();
+    const [path, file] = [folder.at("packed"), folder.at("model.gguf")];
+    writeLlama(path, format, true);
+    // GGUF files need a name for the way in which text is cut.
+    const tokenizer = readJson<Record<string, unknown>>(join(path, "tokenizer.json"));
+    const { pre_tokenizer } = readJson<Record<string, unknown>>(
+      join(ROOT, "models", "demo", "tokenizer.json"),
+    );
+    folder.write("packed/tokenizer.json", { ...tokenizer, pre_tokenizer });
+    await quantize(path, file, { type: "F32" });
+    const logitsOf = async (path: string) => {
+      await using model = await load(path, { device: "reference" });
+      return await model.logits(PROMPT);
+    };
+    assertClose(await logitsOf(file), await logitsOf(path), EXACT);
+  });
+
   Deno.test(`the text part of a multimodal folder in ${format.name} is the same under any prefix`, async () => {
     using folder = new TempFolder();
     const logitsOf = async (name: string, under?: Prefixes) => {

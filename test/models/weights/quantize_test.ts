@@ -119,6 +119,9 @@ Deno.test("tensors that cannot be quantised are rejected", async () => {
   const done = checkpointOf("gguf", { "a.weight": ["Q4_0", 512, 512], "b.weight": ["F32", 512] });
   const error = assertThrows(() => quantized(done, "Q8_0"), ForgeError, "it holds F32, Q4_0");
   assertEquals(error.code, "usage");
+  const small = checkpointOf("gguf", { "a.weight": ["F32", 64, 64], "b.weight": ["F32", 512, 90] });
+  const message = "its matrices have fewer than 8192 elements, or rows of other lengths than";
+  assertThrows(() => quantized(small, "Q4_0"), ForgeError, `${message} multiples of 32`);
   using folder = new TempFolder();
   writeRandomLlama(folder.path);
   const unknown = () => load(folder.path, { quantize: "Q3_K" as never });
