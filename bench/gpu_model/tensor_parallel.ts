@@ -2,9 +2,6 @@
  * Expected times of decoding on several H100 with every layer divided among them. The time of a
  * GPU's part is that of a model with its share of heads, columns and vocabulary; the all-reduces
  * are added.
- *
- * The vocabulary is divided here, but not yet by forge: the numbers say what dividing gains, and
- * what all-reduces may cost.
  */
 import { type ModelShape, SHAPES } from "../../src/bench/synthetic/shapes.ts";
 import type { KernelCompiler } from "./compiled_kernels.ts";
@@ -135,11 +132,10 @@ export async function predictDivided(
         workload === "decode"
       )!;
       for (const link of devices === 1 ? [NVLINK] : [NVLINK, PCIE]) {
-        // After the embedding, attention and the feed-forward network; then the best tokens of
-        // each.
+        // After the embedding, attention and the feed-forward network; then the logits.
         const sums = 2 * shape.nLayers + 1;
         const all_reduce_us = sums * allReduceTime(4 * batch * shape.hiddenSize, devices, link) +
-          allReduceTime(batch * 1024, devices, link);
+          allReduceTime(4 * batch * shape.vocabSize, devices, link);
         const time_us = alone + all_reduce_us;
         result.push({
           model: name,

@@ -55,8 +55,8 @@ Deno.test({
       const divided = await answer(flags, options, { FORGE_CUDA_TRACE: "1" });
       assertEquals(divided.code, 0, divided.stderr);
       assertEquals(tokensOf(divided), tokensOf(single));
-      // Two layers of two sums.
-      assertMatch(divided.stderr, /launches:.* 4xncclAllReduce/);
+      // Of the embedding, twice in each of two layers, and of the logits.
+      assertMatch(divided.stderr, /launches:.* 6xncclAllReduce/);
       assertMatch(divided.stderr, /^graph for \d+ tokens/m);
     }
   },
@@ -68,7 +68,7 @@ Deno.test({
   fn: async () => {
     const single = await answer(["--device", "cuda"]);
     for (
-      const [ranks, launches] of [[1, / 1xncclSend/], [2, / 2xncclAllReduce.* 1xncclSend/]] as const
+      const [ranks, launches] of [[1, / 1xncclSend/], [4, / 3xncclAllReduce.* 1xncclSend/]] as const
     ) {
       const flags = [
         "--device",

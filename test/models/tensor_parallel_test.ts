@@ -8,7 +8,9 @@ import { Random } from "../support/random.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeEndlessLlama, writeRandomLlama } from "../support/tiny_llama.ts";
-import { assertClose } from "./reference_check.ts";
+import type { JsonObject } from "../../src/formats/json.ts";
+import { writeGenerated } from "./families/generated.ts";
+import { assertClose, readJson } from "./reference_check.ts";
 
 /** Families of `shared/models/tiny`, with the part that is not divided, if any. */
 const FAMILIES: Readonly<Record<string, string | undefined>> = {
@@ -43,16 +45,21 @@ async function resultsOf(model: Model) {
   return { logits: await model.logits(PROMPT), tokenIds };
 }
 
-async function assertDivides(path: string, options: LoadOptions, tolerance: number) {
+async function assertDivides(
+  path: string,
+  options: LoadOptions,
+  tolerance: number,
+  counts: readonly number[] = [2, 4],
+) {
   await using one = await load(path, options);
   const expected = await resultsOf(one);
-  for (const tensorParallel of [2, 4]) {
+  for (const tensorParallel of counts) {
     await using model = await load(path, { ...options, tensorParallel });
     const { logits, tokenIds } = await resultsOf(model);
     assertClose(logits, expected.logits, tolerance);
     assertEquals(tokenIds, expected.tokenIds);
-    const [each, whole] = [model.memory.weights / tensorParallel, one.memory.weights];
-    assert(each < 0.8 * whole, `a part has ${each} bytes of ${whole}`);
+    const [all, whole] = [model.memory.weights, one.memory.weights];
+    assert(all < 1.5 * whole, `${tensorParallel} parts have ${all} bytes of ${whole}`);
   }
 }
 
@@ -70,6 +77,20 @@ for (const [family, part] of Object.entries(FAMILIES)) {
       );
       assertEquals(error.code, "unsupported");
       assertStringIncludes(error.message, `whose ${part} forge does not divide among devices`);
+    },
+  });
+}
+
+for (const family of ["gemma2", "granite", "phi3", "mixtral", "qwen3", "smollm3"]) {
+  Deno.test({
+    name: `${family} with two heads of keys on eight devices`,
+    ignore: !sharedAvailable("models", "tiny"),
+    fn: async () => {
+      const config = readJson<JsonObject>(sharedPath("models", "tiny", family, "config.json"));
+      const heads = { num_attention_heads: 8, num_key_value_heads: 2, head_dim: 16 };
+      using folder = writeGenerated(family, { ...config, ...heads });
+      const options = { device: "reference", contextLength: 64 };
+      await assertDivides(folder.at("model"), options, 1e-5, [8]);
     },
   });
 }

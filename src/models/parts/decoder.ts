@@ -16,7 +16,7 @@ import type { DecoderConfig } from "../config/decoder_config.ts";
 import { loadProjection, loadScore } from "./classifier.ts";
 import { type DraftHead, loadDraftHead } from "./draft_head.ts";
 import { loadEagleHead } from "./eagle_head.ts";
-import { endBytes, findEmbedding, type HeadParts, loadHead } from "./embedding.ts";
+import { endBytes, findEmbedding, type HeadParts, joinColumns, loadHead } from "./embedding.ts";
 import { readRope, type Rope } from "./rope.ts";
 import type { RopeLayers } from "../config/rope_parameters.ts";
 import { divideKvHeads } from "../weights/division.ts";
@@ -215,7 +215,7 @@ export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: Decode
   if (parts.begin !== undefined) weights.assertOneStage("input of every layer");
   const embedding = findEmbedding(source, c, parts.head);
   const { vocabSize } = embedding;
-  if (weights.isFirstStage) embedding.weight();
+  if (weights.isFirstStage) embedding.part();
   const [first, nOwn] = weights.ownLayers(c.nLayers, endBytes(weights));
   const layers = Array.from(
     { length: nOwn },
@@ -226,8 +226,10 @@ export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: Decode
     ...layer,
     nKvHeads: divideKvHeads(layer.nKvHeads, weights.rank)[1],
   }));
-  const embed = ({ recorder }: ForwardPass) =>
-    recorder.embed(embedding.weight(), parts.embeddingScale);
+  const embed = ({ recorder }: ForwardPass) => {
+    const [table, own] = embedding.part();
+    return joinColumns(recorder, recorder.embed(table, parts.embeddingScale), own, c.hiddenSize);
+  };
   /** Returns the inputs of the layers, then the output of the last one. */
   const states = (pass: ForwardPass): Value[] => {
     let h = weights.isFirstStage ? embed(pass) : pass.recorder.receive(c.hiddenSize);

@@ -1,8 +1,9 @@
 /** The two ends of a decoder: token ids to hidden states, hidden states to logits. */
-import type { Value, Weight } from "../../backend.ts";
+import type { Recorder, Value, Weight } from "../../backend.ts";
 import type { ForwardPass, ModelSource } from "../causal_lm.ts";
 import type { ConfigReader } from "../config/config_reader.ts";
 import type { DecoderConfig } from "../config/decoder_config.ts";
+import { divideEvenly, type Span } from "../weights/division.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 import { type BiasRule, loadBias } from "./blocks.ts";
 
@@ -26,8 +27,8 @@ export interface HeadParts {
 
 /** An embedding matrix, `[vocabSize, hiddenSize]`. */
 interface Embedding {
-  /** Returns the matrix, which the first call loads. */
-  readonly weight: () => Weight;
+  /** Returns the columns of the matrix that belong to this rank. The first call loads them. */
+  readonly part: () => readonly [weight: Weight, columns: Span];
   readonly vocabSize: number;
   /** The tensor it is read from. */
   readonly name: TensorName;
@@ -55,9 +56,30 @@ export function findEmbedding(
   // GGUF files may lack the setting; the matrix has a row for each token.
   const implied = weights.isGguf ? { fallback: weights.shape(EMBEDDING)[0] ?? 0 } : {};
   const vocabSize = config.int(["vocab_size", undefined], implied);
-  let loaded: Weight | undefined;
-  const weight = () => loaded ??= weights.embedding(name, vocabSize, c.hiddenSize);
-  return { weight, vocabSize, name };
+  let loaded: ReturnType<Embedding["part"]> | undefined;
+  const part = () => loaded ??= weights.embeddingPart(name, vocabSize, c.hiddenSize);
+  return { part, vocabSize, name };
+}
+
+/** Records the columns of all ranks next to each other, of which `x` are those of this one. */
+export function joinColumns(
+  recorder: Recorder,
+  x: Value,
+  [first, count]: Span,
+  cols: number,
+): Value {
+  if (count === cols) return x;
+  // The sum over the ranks, of which each has zeros in the columns of the others, is exact.
+  const zeros = recorder.gatherColumns(
+    [{ value: x, width: count, scale: 0 }],
+    Math.ceil(cols / count),
+  );
+  const pieces = [
+    { value: zeros, width: first },
+    { value: x, width: count },
+    { value: zeros, width: cols - first - count },
+  ];
+  return recorder.allReduce(recorder.gatherColumns(pieces.filter(({ width }) => width > 0), 1));
 }
 
 /** The loaded end of a decoder. */
@@ -71,8 +93,9 @@ interface Head {
 }
 
 /**
- * Loads the output matrix. A matrix in the file is used even if the config ties it to the
- * embedding, as in transformers; a copy of the embedding is not loaded twice.
+ * Loads the output matrix, of which each rank has some rows. A matrix in the file is used even if
+ * the config ties it to the embedding, as in transformers; a copy of the embedding is not loaded
+ * twice.
  */
 export function loadHead(
   source: ModelSource,
@@ -88,15 +111,19 @@ export function loadHead(
     ? embedding.name === LM_HEAD ||
       (tied && !weights.isGguf && weights.holdSame(EMBEDDING, LM_HEAD))
     : tied || !isPresent;
-  const lmHead = isEmbedding
-    ? weights.tied(embedding.weight(), hasMatrix ? LM_HEAD : embedding.name, LM_HEAD)
-    : weights.matrix(LM_HEAD, embedding.vocabSize, c.hiddenSize);
-  const bias = loadBias(weights, LM_HEAD, embedding.vocabSize, parts.bias);
+  const { vocabSize } = embedding;
+  const stored = hasMatrix || !isEmbedding ? LM_HEAD : embedding.name;
+  const own = divideEvenly(vocabSize, weights.rank);
+  const lmHead = isEmbedding && weights.rank.count === 1
+    ? weights.tied(embedding.part()[0], stored, LM_HEAD)
+    : weights.matrix(stored, vocabSize, c.hiddenSize, [own]);
+  const bias = loadBias(weights, LM_HEAD, vocabSize, parts.bias, [own]);
   return {
     isPresent,
     logits: ({ recorder }, hidden) => {
       const logits = recorder.matmul(hidden, lmHead, { bias, alpha: parts.scale });
-      return parts.softcap === undefined ? logits : recorder.softcap(logits, parts.softcap);
+      const capped = parts.softcap === undefined ? logits : recorder.softcap(logits, parts.softcap);
+      return joinColumns(recorder, capped, own, vocabSize);
     },
   };
 }

@@ -119,8 +119,7 @@ const FLOAT_COLUMNS = 8;
  * @throws {ForgeError} `unsupported` if there are fewer blocks than ranks
  */
 export function divideColumns(tensor: TensorInfo, cols: number, { index, count }: Rank): Span {
-  if (count === 1) return [0, cols];
-  const block = Math.max(blockOf(tensor), cols % FLOAT_COLUMNS === 0 ? FLOAT_COLUMNS : 1);
+  const block = columnBlock(tensor, cols);
   const nBlocks = cols / block;
   if (nBlocks < count) {
     throw new ForgeError(
@@ -130,7 +129,18 @@ export function divideColumns(tensor: TensorInfo, cols: number, { index, count }
       } in blocks of ${block}`,
     );
   }
-  const start = (rank: number) => Math.floor(nBlocks * rank / count) * block;
+  const [first, own] = divideEvenly(nBlocks, { index, count });
+  return [first * block, own * block];
+}
+
+/** Returns the columns that {@linkcode divideColumns} does not divide. */
+export function columnBlock(tensor: TensorInfo, cols: number): number {
+  return Math.max(blockOf(tensor), cols % FLOAT_COLUMNS === 0 ? FLOAT_COLUMNS : 1);
+}
+
+/** Divides rows or blocks. Ranks differ by one at most. */
+export function divideEvenly(size: number, { index, count }: Rank): Span {
+  const start = (rank: number) => Math.floor(size * rank / count);
   return [start(index), start(index + 1) - start(index)];
 }
 

@@ -14,6 +14,7 @@ import type { ExpertRows, FullNames, HeadAdapters, HeadRows, ModelAdapters } fro
 import { withColumnOrder } from "./column_order.ts";
 import {
   checkColumns,
+  columnBlock,
   divideColumns,
   divideLayers,
   gather,
@@ -337,6 +338,18 @@ export class WeightLoader {
     const tensor = this.#require(name, "weight", [rows, cols]);
     const slices = slicesOf(tensor, { spans: [[0, rows]], firstRow: 0, columns }, cols);
     return this.#map(slices, columns[1]);
+  }
+
+  /**
+   * Loads this rank's columns of an embedding `[rows, cols]`, or all of them if they have fewer
+   * blocks than there are ranks.
+   */
+  embeddingPart(name: TensorName, rows: number, cols: number): [weight: Weight, columns: Span] {
+    const tensor = this.#require(name, "weight", [rows, cols]);
+    const isWhole = this.rank.count === 1 || cols / columnBlock(tensor, cols) < this.rank.count;
+    if (isWhole) return [this.embedding(name, rows, cols), [0, cols]];
+    const own = divideColumns(tensor, cols, this.rank);
+    return [this.columns(name, rows, cols, own), own];
   }
 
   /** Returns the columns of a weight of this shape that belong to this rank. */

@@ -74,10 +74,12 @@ export function generatedTensors(name: string, config: JsonObject): FloatTensor[
   return wantedTensors({ name, config, type: "F32" }).map(({ name, shape }) => filled(name, shape));
 }
 
-/** Writes a model of `generated` to the folder "model" of a new folder. */
-export function writeGenerated(name: string): TempFolder {
+/** Writes a model with generated weights to the folder "model" of a new folder. */
+export function writeGenerated(
+  name: string,
+  config: JsonObject = generated.models[name]!.config,
+): TempFolder {
   const folder = new TempFolder();
-  const { config } = generated.models[name]!;
   // Prompts are token ids; any tokenizer will do.
   writeRandomLlama(folder.at("tokens"));
   const tokenizer = readJson(folder.at("tokens", "tokenizer.json"));
