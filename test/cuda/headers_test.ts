@@ -51,6 +51,12 @@ Deno.test({
 });
 
 Deno.test({
+  name: "CUDA: nccl_api.h declares what nccl.h declares",
+  ignore: !await toolkitHas("nccl.h"),
+  fn: async () => assertEquals(await compile("nccl.cpp", cuda), ""),
+});
+
+Deno.test({
   name: "CUDA: driver_api.h declares what cuda.h declares",
   ignore: nvcc === undefined,
   fn: async () => assertEquals(await compile("driver.cpp", cuda), ""),

@@ -43,18 +43,27 @@ function tokensOf({ stdout }: Outcome): unknown[] {
   return stdout.split("\n").slice(0, -1).map((line) => JSON.parse(line).token_ids);
 }
 
+let ofOne: Promise<unknown[]> | undefined;
+
+/** Returns the answers of one device, which the first test computes. */
+function answersOfOne(): Promise<unknown[]> {
+  return ofOne ??= answer(["--device", "cuda"]).then((single) => {
+    assertEquals([single.code, single.stderr], [0, ""]);
+    return tokensOf(single);
+  });
+}
+
 Deno.test({
   name: "CUDA: devices that divide a model give the answers of one, with sums in graphs",
   ignore,
   fn: async () => {
-    const single = await answer(["--device", "cuda"]);
-    assertEquals([single.code, single.stderr], [0, ""]);
+    const expected = await answersOfOne();
     for (const [count, architecture] of [[2, 80], [4, 90]] as const) {
       const flags = ["--device", "cuda", "--tensor-parallel", String(count)];
       const options = { devices: count, architecture, strict_exit: 1 };
       const divided = await answer(flags, options, { FORGE_CUDA_TRACE: "1" });
       assertEquals(divided.code, 0, divided.stderr);
-      assertEquals(tokensOf(divided), tokensOf(single));
+      assertEquals(tokensOf(divided), expected);
       // Of the embedding, twice in each of two layers, and of the logits.
       assertMatch(divided.stderr, /launches:.* 6xncclAllReduce/);
       assertMatch(divided.stderr, /^graph for \d+ tokens/m);
@@ -66,7 +75,7 @@ Deno.test({
   name: "CUDA: stages give the answers of one device, with messages in graphs",
   ignore,
   fn: async () => {
-    const single = await answer(["--device", "cuda"]);
+    const expected = await answersOfOne();
     for (
       const [ranks, launches] of [[1, / 1xncclSend/], [4, / 3xncclAllReduce.* 1xncclSend/]] as const
     ) {
@@ -81,7 +90,7 @@ Deno.test({
       const options = { devices: 2 * ranks, strict_exit: 1 };
       const staged = await answer(flags, options, { FORGE_CUDA_TRACE: "1" });
       assertEquals(staged.code, 0, staged.stderr);
-      assertEquals(tokensOf(staged), tokensOf(single));
+      assertEquals(tokensOf(staged), expected);
       assertMatch(staged.stderr, launches);
       assertMatch(staged.stderr, /^graph for \d+ tokens/m);
     }
@@ -136,21 +145,24 @@ Deno.test({
 });
 
 Deno.test({
-  name: "CUDA: ranks run series of steps, and the stand-in for NCCL reports sums that do not match",
+  name: "CUDA: ranks run series of steps, and the stand-in for NCCL reports what does not match",
   ignore,
   fn: async () => {
     const program = ["run", "-A", "--no-check", "test/support/check_ranks.ts"];
     const env = {
       FORGE_FAKE_CUDA: "devices=2",
       FORGE_CUDA_TRACE: "1",
-      FORGE_FAKE_NCCL_WAIT_MS: "500",
+      FORGE_FAKE_NCCL_WAIT_MS: "2000",
     };
     assertStringIncludes(await runOnEmulatedGpu([...program, "series"], env), ": 4 steps a graph");
     await runOnEmulatedGpu([...program, "equal sums"], env);
+    await runOnEmulatedGpu([...program, "equal messages"], env);
     for (
       const [check, message] of [
         ["different counts", "fake NCCL: sum 2 has "],
         ["a missing sum", "fake NCCL: rank 0 waits in sum 2 for the ranks 1"],
+        ["different messages", "fake NCCL: message 2 has 64 numbers on rank 0, 80 on rank 1"],
+        ["a missing message", "fake NCCL: rank 1 waits for message 2 of rank 0"],
       ] as const
     ) {
       await assertRejects(() => runOnEmulatedGpu([...program, check], env), Error, message);

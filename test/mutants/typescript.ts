@@ -46,8 +46,8 @@ export const TYPESCRIPT: readonly Mutant[] = [
     [
       "columns-end-inside-a-block",
       "models/weights/division",
-      "Math.floor(nBlocks * rank / count) * block",
-      "Math.floor(nBlocks * block * rank / count)",
+      "return [first * block, own * block];",
+      "return divideEvenly(nBlocks * block, { index, count });",
       "models/division",
     ],
   ),

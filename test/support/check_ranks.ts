@@ -1,5 +1,5 @@
 /**
- * Sums over two GPUs: series of steps, and mistakes that the stand-in for NCCL reports. Run in a
+ * Exchanges of two GPUs: series of steps, and mistakes that the stand-in for NCCL reports. Run in a
  * separate process. The argument is the name of a check below.
  */
 import { assertEquals } from "@std/assert";
@@ -15,10 +15,23 @@ const random = new Random("ranks");
 const ranks = ["0", "1"].map((selector) =>
   openDevice({ name: `cuda:${selector}`, kind: "cuda", selector })
 );
-NativeBackend.join(ranks);
+
+/** Runs a step on two stages, of which the first sends values and the second receives them. */
+async function send(sent: readonly number[], received: readonly number[]): Promise<void> {
+  NativeBackend.join(ranks, 2);
+  const inputs = tokenInputs(3);
+  const [first, second] = ranks.map((rank) => new StepGraph(rank, rank.record(limitsOf(inputs))));
+  for (const cols of sent) {
+    first!.recorder.send(first!.input(randomMatrix(random, 3, cols)));
+  }
+  for (const cols of received) second!.recorder.keep(second!.recorder.receive(cols));
+  const steps = await Promise.all([first!.recorder.finish(), second!.recorder.finish()]);
+  await Promise.all(steps.map((step) => step.run(inputs)));
+}
 
 /** Runs a step on both ranks, each of which sums values of the given widths. */
 async function sum(...widths: readonly (readonly number[])[]): Promise<void> {
+  NativeBackend.join(ranks);
   const inputs = tokenInputs(3);
   const steps = await Promise.all(ranks.map((rank, i) => {
     const graph = new StepGraph(rank, rank.record(limitsOf(inputs)));
@@ -32,6 +45,7 @@ async function sum(...widths: readonly (readonly number[])[]): Promise<void> {
 
 /** Compares runs of several steps with single ones. */
 async function series(): Promise<void> {
+  NativeBackend.join(ranks);
   const vocabulary = 40, cols = 16, nSteps = 11;
   const group = new DeviceGroup(ranks);
   const limits = { maxTokens: 2, maxOutputs: 2, maxSequences: 2, maxPages: 1 };
@@ -67,6 +81,9 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
   "equal sums": () => sum([8, 4], [8, 4]),
   "different counts": () => sum([8, 4], [8, 5]),
   "a missing sum": () => sum([8, 4], [8]),
+  "equal messages": () => send([8, 4], [8, 4]),
+  "different messages": () => send([8, 4], [8, 5]),
+  "a missing message": () => send([8], [8, 4]),
 };
 await checks[Deno.args[0]!]!();
 for (const rank of ranks) rank.close();
