@@ -42,6 +42,33 @@ Deno.test("serve: documents come best first, as Jina and Cohere answer", async (
   );
 });
 
+for (const name of ["xlm-roberta, cross-encoder", "qwen3, yes or no"]) {
+  Deno.test(`serve: documents are cut after max_tokens_per_doc tokens for ${name}`, async () => {
+    using folder = new TempFolder();
+    writeEncoder(folder.path, name);
+    await using client = await Client.open(folder.path);
+    const scoresOf = async (body: Readonly<Record<string, unknown>>) => {
+      const { results } = await (await client.post("/v2/rerank", { query, ...body })).json();
+      return results.map(({ relevance_score: score }: { relevance_score: number }) => score);
+    };
+    const { length } = client.model.tokenizer.encode("sugar", { addSpecial: false });
+    const cut = { max_tokens_per_doc: length, priority: 1 };
+    const short = await scoresOf({ documents: ["sugar"], max_tokens_per_doc: 100 });
+    assertEquals(short, await scoresOf({ documents: ["sugar"] }));
+    assertEquals(await scoresOf({ documents: ["sugar sugar"], ...cut }), short);
+    assertEquals(
+      await scoresOf({ documents: ["sugar " + "and so on ".repeat(20)], ...cut }),
+      short,
+    );
+    const { message } = await client.refusal("/v2/rerank", {
+      query,
+      documents,
+      max_tokens_per_doc: 0,
+    });
+    assertStringIncludes(message, "max_tokens_per_doc is 0");
+  });
+}
+
 Deno.test("serve: what cannot be reranked is rejected by name", async () => {
   using folder = new TempFolder();
   writeEncoder(folder.at("ranker"), "xlm-roberta, cross-encoder");

@@ -10,6 +10,7 @@ import type { SequenceAdapters } from "../token_list.ts";
 import {
   BOOLEAN,
   checkOptions,
+  NUMBER,
   type OptionChecks,
   SIGNAL,
   STRING,
@@ -29,6 +30,8 @@ export interface RerankOptions {
   readonly instruction?: string | undefined;
   /** True to cut documents that exceed the context; otherwise they are an error. @default false */
   readonly truncate?: boolean | undefined;
+  /** Number of tokens after which a document is cut. @default all that fit the context */
+  readonly maxDocumentTokens?: number | undefined;
   /** Adapters to apply. @default those that the model was loaded with */
   readonly lora?: AdapterChoice | undefined;
   /** Stops the work. */
@@ -38,6 +41,7 @@ export interface RerankOptions {
 const RERANK_OPTIONS: OptionChecks<RerankOptions> = {
   instruction: STRING,
   truncate: BOOLEAN,
+  maxDocumentTokens: NUMBER,
   lora: ADAPTER_CHOICE,
   signal: SIGNAL,
 };
@@ -107,6 +111,13 @@ export class Reranker {
     options: RerankOptions,
   ): Promise<RerankScore[]> {
     checkOptions("rerank", options, RERANK_OPTIONS);
+    const { maxDocumentTokens: most = 1 } = options;
+    if (!Number.isInteger(most) || most < 1) {
+      throw new ForgeError(
+        "usage",
+        `maxDocumentTokens is ${most}; valid are whole numbers from 1`,
+      );
+    }
     const score = this.#scoring();
     const isPrompted = ANSWERERS.includes(this.#parts.checkpoint.modelType);
     const encode = !isPrompted
@@ -170,7 +181,10 @@ export class Reranker {
   }
 
   /** Encodes pairs as the tokenizer joins two texts; ids of the second type follow the first's. */
-  async #pairEncoder(query: string, { truncate, signal }: RerankOptions): Promise<EncodePair> {
+  async #pairEncoder(
+    query: string,
+    { truncate, maxDocumentTokens, signal }: RerankOptions,
+  ): Promise<EncodePair> {
     const { lm, tokenizer, contextLength } = this.#parts;
     const first = await this.#slices.run(this.#text(query, "the query"), signal);
     const added = tokenizer.pair.reduce(
@@ -180,7 +194,7 @@ export class Reranker {
     const room = contextLength - first.length - added;
     const text = this.#text.bind(this);
     return function* (document, name) {
-      const whole = yield* text(document, name);
+      const whole = (yield* text(document, name)).subarray(0, maxDocumentTokens);
       if (!truncate) {
         checkFits(whole.length - room + contextLength, contextLength, `the query with ${name}`);
       } else if (room < 1) checkFits(contextLength - room + 1, contextLength, "the query");
@@ -196,7 +210,7 @@ export class Reranker {
   /** Encodes pairs as Qwen3-Reranker's prompt. */
   #promptEncoder(query: string, options: RerankOptions): EncodePair {
     const { tokenizer, contextLength } = this.#parts;
-    const { instruction = INSTRUCTION, truncate } = options;
+    const { instruction = INSTRUCTION, truncate, maxDocumentTokens: most = Infinity } = options;
     const [before, texts, after] = QWEN_PROMPT;
     const [start, end] = [before, after].map((part) =>
       tokenizer.encode(part, { addSpecial: false })
@@ -204,7 +218,10 @@ export class Reranker {
     const room = contextLength - start!.length - end!.length;
     const text = this.#text.bind(this);
     return function* (document, name) {
-      const values: Record<string, string> = { instruction, query, document };
+      const own = most === Infinity ? [] : yield* text(document, name);
+      const isLong = own.length > most;
+      const cut = isLong ? tokenizer.decode(own.slice(0, most)) : document;
+      const values: Record<string, string> = { instruction, query, document: cut };
       const filled = texts.replace(/\{(\w+)\}/g, (_, key: string) => values[key]!);
       const whole = yield* text(filled, name);
       if (!truncate) {

@@ -24,6 +24,9 @@ const FIELDS = [
   "return_documents",
   "instruction",
   "truncate",
+  "max_tokens_per_doc",
+  // Answers are computed in the order of their arrival.
+  "priority",
   "lora",
 ];
 
@@ -38,7 +41,7 @@ export async function rerank(
   checkFields(body, FIELDS);
   const query = readString(body.query, "query");
   const documents = readDocuments(body.documents);
-  const { top_n, return_documents, instruction, truncate, lora } = body;
+  const { top_n, return_documents, instruction, truncate, max_tokens_per_doc, lora } = body;
   const top = isGiven(top_n) ? readNumber(top_n, "top_n", 1, MAX_COUNT, true) : undefined;
   const returnsText = isGiven(return_documents) &&
     readBoolean(return_documents, "return_documents");
@@ -46,6 +49,9 @@ export async function rerank(
   const scores = await service.model.rerank(query, documents, {
     instruction: isGiven(instruction) ? readString(instruction, "instruction") : undefined,
     truncate: isGiven(truncate) ? readBoolean(truncate, "truncate") : undefined,
+    maxDocumentTokens: isGiven(max_tokens_per_doc)
+      ? readNumber(max_tokens_per_doc, "max_tokens_per_doc", 1, MAX_COUNT, true)
+      : undefined,
     lora: isGiven(lora) ? readAdapters(lora, "lora") : service.defaults.lora,
     signal,
   });
