@@ -42,19 +42,20 @@ interface Costs {
   readonly steps: readonly number[];
   /** Of a step of the head for one token. */
   readonly draft: number;
+  /** Of the pages of a branch. */
+  readonly branch: number;
 }
 
 /**
  * Prints what trees could gain with these costs, and where rows cost nothing, as in a small step of
- * a GPU. A level of a tree is charged as one draft token, and moving keys and values not at all. A
- * branch computes the tokens before it again, in pages of its own: keys at other places than their
- * positions would change the order of sums, and so the digits.
+ * a GPU. A level of a tree is charged as one draft token.
  */
-export async function benchTrees({ steps, draft }: Costs, threads: number): Promise<void> {
+export async function benchTrees({ steps, draft, branch }: Costs, threads: number): Promise<void> {
   const shares = [...steps, draft].map((time) => (time / steps[0]!).toFixed(2));
   console.log(
     `a step of 1 to ${steps.length} rows, and a draft token, in steps of 1 row: ` +
-      `${shares.join(" ")}; the best chain and the best tree of draft tokens:`,
+      `${shares.join(" ")}; a branch ${(branch / steps[0]!).toFixed(3)}; ` +
+      "the best chain and the best tree of draft tokens:",
   );
   const measured = await Promise.all(
     TEMPERATURES.map((temperature) => measureRates(temperature, threads)),
@@ -66,7 +67,8 @@ export async function benchTrees({ steps, draft }: Costs, threads: number): Prom
   const free = new Array<number>(64).fill(steps[0]!);
   for (const [name, rates] of heads) {
     const compare = (steps: readonly number[]) => {
-      const cost = ({ rows, depth }: Growth) => (steps[rows] ?? Infinity) + depth * draft;
+      const cost = ({ rows, depth, branches }: Growth) =>
+        (steps[rows] ?? Infinity) + depth * draft + branches * branch;
       const [chain, tree] = [best(chainOf(rates), cost), best(treeOf(rates), cost)];
       const describe = ({ n, tokens, speed }: Best) =>
         `${n} drafted, ${tokens.toFixed(2)} tokens a step, ${(speed * steps[0]!).toFixed(2)}×`;
@@ -103,6 +105,7 @@ export async function measureCosts(
   await runner.run([{ table, tokens: new Int32Array(start).fill(token), start: 0, outputs: [] }]);
   const runs = [
     () => runner.draft([chunk(1)], 1),
+    () => table.branch(start + 1, (from, to) => runner.copyPage(from, to))?.release(),
     ...Array.from({ length: MOST_DRAFTED + 1 }, (_, i) => () => runner.run([chunk(i + 1)])),
   ];
   const least = runs.map(() => Infinity);
@@ -113,8 +116,8 @@ export async function measureCosts(
       least[i] = Math.min(least[i]!, now() - began);
     }
   }
-  const [draft = 0, ...steps] = least;
-  return { steps, draft };
+  const [draft = 0, branch = 0, ...steps] = least;
+  return { steps, draft, branch };
 }
 
 /** Measures how often each node is right, at the positions of stories by the demo model. */
@@ -184,24 +187,24 @@ interface Growth {
   readonly depth: number;
   /** Rows of the step beyond the first. */
   readonly rows: number;
+  readonly branches: number;
 }
 
 function chainOf(rates: NodeRates): Growth[] {
   return Array.from({ length: DEPTH }, (_, i) => {
-    return { rate: rates.get("0".repeat(i + 1)) ?? 0, depth: i + 1, rows: i + 1 };
+    return { rate: rates.get("0".repeat(i + 1)) ?? 0, depth: i + 1, rows: i + 1, branches: 0 };
   });
 }
 
 /** A node is at most as likely as its parent, so the most likely nodes form a tree. */
 function treeOf(rates: NodeRates): Growth[] {
-  let depth = 0, rows = 0;
+  let depth = 0, branches = 0;
   return [...rates].sort(([a, p], [b, q]) => q - p || a.length - b.length)
     .slice(0, MOST_DRAFTED)
-    .map(([node, rate]) => {
+    .map(([node, rate], i) => {
       depth = Math.max(depth, node.length);
-      // A branch begins with the last token of the text, and the draft tokens that it shares.
-      rows += node.endsWith("0") ? 1 : 1 + node.length;
-      return { rate, depth, rows };
+      if (!node.endsWith("0")) branches++;
+      return { rate, depth, rows: i + 1, branches };
     });
 }
 
@@ -232,7 +235,7 @@ interface Best {
 /** Returns the number of draft tokens with the highest speed. */
 function best(growth: readonly Growth[], cost: (growth: Growth) => number): Best {
   let tokens = 1;
-  let best: Best = { n: 0, tokens, speed: 1 / cost({ rate: 1, depth: 0, rows: 0 }) };
+  let best: Best = { n: 0, tokens, speed: 1 / cost({ rate: 1, depth: 0, rows: 0, branches: 0 }) };
   for (const [i, added] of growth.entries()) {
     tokens += added.rate;
     const speed = tokens / cost(added);

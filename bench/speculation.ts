@@ -8,11 +8,16 @@ import type { GenerationEnd, GenerationRequest } from "../src/engine/generation/
 import { openBackend } from "../src/engine/load/open_backend.ts";
 import { openTokenizer } from "../src/engine/load/tokenizer.ts";
 import { resolveSampling, SAMPLING_DEFAULTS } from "../src/engine/request/sampling.ts";
+import { MAX_BRANCHES } from "../src/engine/limits.ts";
 import { Runner } from "../src/engine/runner.ts";
 import { Scheduler } from "../src/engine/schedule/scheduler.ts";
-import type { Prospect } from "../src/engine/speculation/draft.ts";
+import type { DraftPath, Prospect } from "../src/engine/speculation/draft.ts";
 import { HeadDrafter } from "../src/engine/speculation/head_drafter.ts";
-import { DraftRates, type ModelDrafter } from "../src/engine/speculation/model_drafter.ts";
+import {
+  DraftRates,
+  type ModelDrafter,
+  type TreeShape,
+} from "../src/engine/speculation/model_drafter.ts";
 import { Speculator } from "../src/engine/speculation/speculator.ts";
 import type { TokenList } from "../src/engine/token_list.ts";
 import { openCheckpoint } from "../src/formats/checkpoint.ts";
@@ -129,6 +134,12 @@ async function measure(
 /** Acceptance rates that are simulated; the demo model's layer has the second one. */
 const SIMULATED = [0.7, 0.86] as const;
 
+/** Share of the wrong draft tokens whose second choice is right; the demo model's layer has it. */
+const SECOND = 0.55;
+
+/** Drafts that are compared: chains, trees of two tokens a position, and trees as they pay. */
+const DRAFTS = { "chain": 1, "tree of 2": 2, "as it pays": undefined } as const;
+
 /** No drafts from the text. */
 const NO_LOOKUP = { propose: () => ({ tokens: [], odds: [] }) };
 
@@ -149,16 +160,23 @@ async function benchHead(
     const contextLength = nGen + 128;
     const [plain, drafting] = await Promise.all([false, true].map(async (drafts) => {
       const { lm } = loadModel(backend, checkpoint, { sessionLength: contextLength, drafts });
-      return await Runner.open(backend, lm, { contextLength, kvType: "F16" });
+      return await Runner.open(backend, lm, {
+        contextLength,
+        kvType: "F16",
+        maxBranches: drafts ? MAX_BRANCHES : 0,
+      });
     }));
     const tokenizer = openTokenizer(checkpoint);
     const generate = (runner: Runner, speculator?: Speculator) =>
       generateTokens(runner, tokenizer, nGen, speculator);
     const { tokens } = await generate(plain!);
     console.log(`${spec.name}: a layer for multi-token prediction, one text`);
-    for (const rate of SIMULATED) {
+    const cases = SIMULATED.flatMap((rate) =>
+      Object.entries(DRAFTS).map(([name, treeWidth]) => ({ rate, name, treeWidth }))
+    );
+    for (const { rate, name, treeWidth } of cases) {
       const head = new SimulatedHead(drafting!, tokens, rate);
-      const speculator = new Speculator({ model: head, newDrafter: () => NO_LOOKUP });
+      const speculator = new Speculator({ model: head, treeWidth, newDrafter: () => NO_LOOKUP });
       await generate(drafting!, speculator);
       head.milliseconds = 0;
       const without: number[] = [], speculative: number[] = [];
@@ -175,7 +193,9 @@ async function benchHead(
       const [a, b] = [median(without) / nGen, median(speculative) / nGen];
       const perStep = rounds * nGen / (rounds * nGen - accepted);
       console.log(
-        `  ${Math.round(100 * rate)}% accepted (simulated): ${(1000 / a).toFixed(1)} and ` +
+        `  ${Math.round(100 * rate)}% accepted (simulated), ${name}: ${
+          (1000 / a).toFixed(1)
+        } and ` +
           `${(1000 / b).toFixed(1)} tokens/s (${(a / b).toFixed(2)}×), ` +
           `${perStep.toFixed(2)} tokens a step; a step ${a.toFixed(2)} ms, ` +
           `a draft token ${(head.milliseconds / Math.max(1, drafted)).toFixed(2)} ms`,
@@ -215,18 +235,39 @@ class SimulatedHead implements ModelDrafter {
     return 0;
   }
 
-  async draft(prospects: readonly Prospect[], counts: readonly number[]): Promise<void> {
+  async draft(
+    prospects: readonly Prospect[],
+    counts: readonly number[],
+    tree?: TreeShape,
+  ): Promise<void> {
     const start = performance.now();
-    await this.#head.draft(prospects, counts);
+    await this.#head.draft(prospects, counts, tree);
     this.milliseconds += performance.now() - start;
-    for (const [i, { tokens, draft }] of prospects.entries()) {
+    for (const [i, prospect] of prospects.entries()) {
+      const { tokens, draft } = prospect;
       draft.clear();
       const at = tokens.length - PROMPT.length;
-      for (const token of this.#answer.slice(at, at + counts[i]!)) {
-        const isRight = this.#random.uniform() < this.#rate;
-        if (!draft.add(isRight ? token : token ^ 1)) break;
-      }
+      this.#replace(prospect, this.#answer.slice(at, at + counts[i]!), tree);
       this.#rates.made(tokens, draft.tokens);
+    }
+  }
+
+  /** Drafts tokens of the answer or others, and in a tree a second choice next to each. */
+  #replace({ draft, branch }: Prospect, answer: readonly number[], tree?: TreeShape): void {
+    let right: DraftPath | undefined = draft, other: DraftPath | undefined;
+    for (const [from, token] of answer.entries()) {
+      const isFirst = this.#random.uniform() < this.#rate;
+      const isSecond = !isFirst && this.#random.uniform() < SECOND;
+      if (right === undefined) {
+        if (!draft.add(token ^ 1)) return;
+        other?.add(token ^ 1);
+        continue;
+      }
+      const path: DraftPath = right;
+      if (!path.add(isFirst ? token : token ^ 1)) return;
+      const odds = SECOND * (1 - this.#rate) * this.#rate ** from;
+      other = tree?.takeRow(odds) ? branch?.(path, from, isSecond ? token : token ^ 2) : undefined;
+      right = isFirst ? path : isSecond ? other : undefined;
     }
   }
 

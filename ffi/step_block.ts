@@ -13,7 +13,7 @@ import { ForgeError } from "../src/errors.ts";
 import { MaskTable } from "./mask_table.ts";
 
 /** Words of a `forge_step_header`, a `forge_sampling` and a `forge_result`. */
-export const HEADER_WORDS = 14;
+export const HEADER_WORDS = 15;
 export const SAMPLING_WORDS = 18;
 export const RESULT_WORDS = 4;
 
@@ -54,12 +54,18 @@ export class InputBlock {
    */
   pack(inputs: StepInputs): Int32Array<ArrayBuffer> {
     const { tokens, positions, sequences, pageTables, slots = [], outputs } = inputs;
-    const { nSteps = 1, endTokens = [] } = inputs;
+    const { parents = [], nSteps = 1, endTokens = [] } = inputs;
     if (positions.length !== tokens.length || sequences.length !== tokens.length) {
       throw new ForgeError(
         "bad_input",
         `a step of ${tokens.length} tokens got ${positions.length} positions and ` +
           `${sequences.length} sequences`,
+      );
+    }
+    if (parents.length !== 0 && parents.length !== tokens.length) {
+      throw new ForgeError(
+        "bad_input",
+        `a step of ${tokens.length} tokens got ${parents.length} parents`,
       );
     }
     if (slots.length !== 0 && slots.length !== pageTables.length) {
@@ -89,9 +95,9 @@ export class InputBlock {
     const { masks, words: maskWords } = table;
     const nHistory = sum(outputs, (output) => output.history.length);
     const nBias = sum(outputs, (output) => output.sampling.bias?.size ?? 0);
-    const total = HEADER_WORDS + 3 * tokens.length + pageTables.length * (nPages + 2 + nAdapters) +
-      (2 + SAMPLING_WORDS) * outputs.length + nHistory + 2 * nBias + endTokens.length +
-      masks.length * maskWords + (maskRows?.length ?? 0);
+    const total = HEADER_WORDS + 3 * tokens.length + parents.length +
+      pageTables.length * (nPages + 2 + nAdapters) + (2 + SAMPLING_WORDS) * outputs.length +
+      nHistory + 2 * nBias + endTokens.length + masks.length * maskWords + (maskRows?.length ?? 0);
     this.#words.reserve(total);
     const { i32, f32 } = this.#words;
 
@@ -110,9 +116,10 @@ export class InputBlock {
       attentionMask?.nHeads ?? 0,
       attentionMask?.nPositions ?? 0,
       nAdapters,
+      parents.length,
     ]);
     let at = HEADER_WORDS;
-    for (const array of [tokens, positions, sequences]) {
+    for (const array of [tokens, positions, sequences, parents]) {
       i32.set(array, at);
       at += array.length;
     }

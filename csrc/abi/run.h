@@ -27,9 +27,11 @@ typedef struct {
   uint32_t attention_mask_heads; /* 1, or the query heads of the attention that it masks; 0: none */
   uint32_t attention_mask_cols;  /* positions that it covers, from 0; 0: none */
   uint32_t n_adapters;           /* of the lora operations of the step, if it has any */
+  uint32_t n_parents;            /* 0, or n_tokens for a step with a tree of tokens */
   /* int32_t  tokens[n_tokens]                                                                  */
   /* int32_t  positions[n_tokens]      position of the token in its sequence, from 0            */
   /* int32_t  sequences[n_tokens]      index of the page table of the token                      */
+  /* int32_t  parents[n_parents]       row of the token before each; -1: not in the step        */
   /* int32_t  page_tables[n_sequences][n_pages]                                                 */
   /* int32_t  slots[n_sequences]       slot of the recurrent state of the sequence               */
   /* int32_t  key_lengths[n_sequences] positions that attention without causality sees           */
@@ -52,19 +54,30 @@ typedef struct {
  */
 
 /*
+ * With parents, a step computes a tree of tokens, such as draft tokens of which one for each
+ * position may be right. A parent is an earlier row at the position before. A token whose parent
+ * has another sequence begins a branch: a sequence of its own, with the page table of its parent
+ * up to some page and other pages from there on. Where the page tables differ, the step also stores
+ * the keys and values of the branch's ancestors in the step in the pages of the branch; those of
+ * earlier steps must be there already. So a token attends to its ancestors at their positions, and
+ * to no other branch. A sequence begins at most one branch. A step without parents computes chains:
+ * the parent is the row before, if it has the same sequence.
+ */
+
+/*
  * If n_steps is above 1, the step runs several times, each time on the tokens that the previous
  * step chose: tokens[i] becomes the token of output i, which is also appended to the history of
  * that output (whose last history_sizes[i] entries are kept), and both positions increase by 1.
  * This requires as many sequences as tokens and outputs, sequences[i] == output_rows[i] == i, page
- * tables for all the positions, causal attention, and neither masks nor forced tokens. The run ends
- * early after a step in which any output chose an end token or no token.
+ * tables for all the positions, causal attention, and no masks, parents or forced tokens. The run
+ * ends early after a step in which any output chose an end token or no token.
  */
 
 /*
  * A step with recurrent state requires the tokens of a sequence in consecutive rows and at
- * consecutive positions, and a different slot for each sequence. A sequence whose tokens begin at
- * position 0 begins with a state of zeros; any other continues from its slot, which must hold the
- * state after the preceding tokens. A step without recurrent state ignores slots.
+ * consecutive positions, a different slot for each sequence, and no parents. A sequence whose
+ * tokens begin at position 0 begins with a state of zeros; any other continues from its slot, which
+ * must hold the state after the preceding tokens. A step without recurrent state ignores slots.
  */
 
 /*

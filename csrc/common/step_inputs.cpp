@@ -93,6 +93,7 @@ void check_steps(const Program& program, const StepInputs& in, const forge_step_
           in.n_tokens, ", ", in.n_sequences, " and ", in.n_outputs);
   require(header.n_masks == 0 && header.attention_mask == FORGE_MASK_NONE,
           "step inputs: several steps take no masks");
+  require(in.parents.empty(), "step inputs: several steps take no parents");
   require(program.is_causal, "step inputs: several steps need causal attention");
   const uint64_t n_positions = program.page_tokens
                                    ? static_cast<uint64_t>(in.n_pages) * program.page_tokens
@@ -172,6 +173,35 @@ void check_state(const Program& program, const StepInputs& in) {
   }
 }
 
+// Checks the parents of a tree, and lists the copies of its tokens.
+void take_tree(const Program& program, const forge_step_header& header, StepInputs& in) {
+  require(header.n_parents == 0 || header.n_parents == in.n_tokens, "step inputs: n_parents is ",
+          header.n_parents, "; valid is 0 or ", in.n_tokens);
+  if (in.parents.empty()) return;
+  require(program.n_slots == 0, "step inputs: recurrent state takes no parents");
+  require(program.page_tokens > 0, "step inputs: a step without a KV cache takes no parents");
+  std::vector<bool> begun(in.n_sequences);
+  for (uint32_t t = 0; t < in.n_tokens; ++t) {
+    const int32_t parent = in.parents[t];
+    require(parent >= -1 && parent < static_cast<int32_t>(t), "step inputs: parents[", t, "] is ",
+            parent, "; valid is -1, or a row before it");
+    if (parent < 0) continue;
+    const auto before = static_cast<uint32_t>(parent);
+    require(in.positions[before] + 1 == in.positions[t], "step inputs: parents[", t,
+            "] is at position ", in.positions[before], ", the token at ", in.positions[t]);
+    if (in.sequences[before] == in.sequences[t]) continue;
+    const auto branch = static_cast<uint32_t>(in.sequences[t]);
+    require(!begun[branch], "step inputs: sequence ", branch, " begins two branches");
+    begun[branch] = true;
+    const auto own = in.page_table_of(branch);
+    for (int32_t row = parent; row >= 0; row = in.parents[static_cast<size_t>(row)]) {
+      const auto ancestor = static_cast<uint32_t>(row);
+      const auto index = static_cast<size_t>(in.positions[ancestor]) / program.page_tokens;
+      if (own[index] != in.page_table(ancestor)[index]) in.copies.push_back({ancestor, branch});
+    }
+  }
+}
+
 void check_adapters(const Program& program, const StepInputs& in) {
   require(program.n_adapters == 0 || in.n_adapters == program.n_adapters,
           "step inputs: n_adapters is ", in.n_adapters, "; the step has ", program.n_adapters);
@@ -235,6 +265,7 @@ StepInputs parse_step_inputs(const Program& program, const void* data, uint64_t 
   in.tokens = reader.take<int32_t>("tokens", header.n_tokens);
   in.positions = reader.take<int32_t>("positions", header.n_tokens);
   in.sequences = reader.take<int32_t>("sequences", header.n_tokens);
+  in.parents = reader.take<int32_t>("parents", header.n_parents);
   in.page_tables = reader.take<int32_t>(
       "page_tables", static_cast<uint64_t>(header.n_sequences) * header.n_pages);
   in.slots = reader.take<int32_t>("slots", header.n_sequences);
@@ -274,6 +305,7 @@ StepInputs parse_step_inputs(const Program& program, const void* data, uint64_t 
     check_attention_mask(in.attention_mask, in, header.attention_mask_cols);
   }
   if (program.n_slots) check_state(program, in);
+  take_tree(program, header, in);
   check_adapters(program, in);
   if (program.samples) check_sampling(program, in, header);
   check_steps(program, in, header);

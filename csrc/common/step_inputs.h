@@ -51,6 +51,12 @@ struct AttentionMask {
   }
 };
 
+// A token of a tree whose keys and values are also stored in the pages of a branch.
+struct RowCopy {
+  uint32_t row;
+  uint32_t sequence;
+};
+
 // A view of a checked input block: every index in it is in range for the program.
 struct StepInputs {
   uint32_t n_tokens = 0;
@@ -63,6 +69,7 @@ struct StepInputs {
   std::span<const int32_t> tokens;
   std::span<const int32_t> positions;
   std::span<const int32_t> sequences;
+  std::span<const int32_t> parents;  // [n_tokens]; empty if the tokens are chains
   std::span<const int32_t> page_tables;  // [n_sequences, n_pages]
   std::span<const int32_t> slots;        // [n_sequences]; valid if the step has state
   std::span<const int32_t> key_lengths;  // [n_sequences]
@@ -77,6 +84,7 @@ struct StepInputs {
   std::span<const uint32_t> masks;  // [n_masks, mask_words]; valid after masks_ready.wait()
   MaskGate masks_ready;
   AttentionMask attention_mask;
+  std::vector<RowCopy> copies;  // by rows of the branches
 
   uint32_t rows(Rows kind) const { return kind == Rows::tokens ? n_tokens : n_outputs; }
   // The scale of each adapter for a row.
@@ -86,9 +94,31 @@ struct StepInputs {
     return adapter_scales.data() + static_cast<size_t>(sequences[token]) * n_adapters;
   }
   std::span<const int32_t> page_table(uint32_t token) const {
-    return page_tables.subspan(static_cast<size_t>(sequences[token]) * n_pages, n_pages);
+    return page_table_of(static_cast<uint32_t>(sequences[token]));
+  }
+  std::span<const int32_t> page_table_of(uint32_t sequence) const {
+    return page_tables.subspan(size_t{sequence} * n_pages, n_pages);
+  }
+  // The row of the token before a token, or -1 if it is not in the step.
+  int32_t parent(uint32_t token) const {
+    if (!parents.empty()) return parents[token];
+    const bool continues = token > 0 && sequences[token - 1] == sequences[token];
+    return continues ? static_cast<int32_t>(token) - 1 : -1;
   }
 };
+
+// Calls store(page, slot) for each place of a token's keys and values: in the pages of its
+// sequence, and of the branches that it is copied to.
+template <class Store>
+void for_places(const StepInputs& inputs, uint32_t token, uint32_t page_tokens, Store&& store) {
+  const auto position = static_cast<uint32_t>(inputs.positions[token]);
+  const uint32_t index = position / page_tokens, slot = position % page_tokens;
+  store(static_cast<uint32_t>(inputs.page_table(token)[index]), slot);
+  for (const RowCopy& copy : inputs.copies) {
+    if (copy.row != token) continue;
+    store(static_cast<uint32_t>(inputs.page_table_of(copy.sequence)[index]), slot);
+  }
+}
 
 // The positions that a token sees in an attention operation, besides its mask. Empty if begin ==
 // end.

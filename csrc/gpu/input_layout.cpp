@@ -59,6 +59,7 @@ InputLayout::InputLayout(const StepShape& shape) {
   tokens = places.take(shape.tokens * sizeof(int32_t));
   positions = places.take(shape.tokens * sizeof(int32_t));
   sequences = places.take(shape.tokens * sizeof(int32_t));
+  parents = places.take(shape.tokens * sizeof(int32_t));
   n_keys = places.take(shape.tokens * sizeof(int32_t));
   output_rows = places.take(shape.outputs * sizeof(int32_t));
   sampling = places.take(shape.outputs * sizeof(forge_sampling));
@@ -68,6 +69,7 @@ InputLayout::InputLayout(const StepShape& shape) {
   decode_runs = run_layout(places, shape.decode_runs);
   prefill_runs = run_layout(places, shape.prefill_runs);
   slots = places.take(shape.slots * sizeof(SlotRun));
+  copies = places.take(shape.copies * sizeof(RowCopy));
   decode_tokens = places.take(shape.decode_tokens * sizeof(uint32_t));
   prefill_tokens = places.take(shape.prefill_tokens * sizeof(uint32_t));
   decode_outputs = places.take(shape.decode_outputs * sizeof(uint32_t));
@@ -92,11 +94,16 @@ void write_inputs(const StepInputs& inputs, const StepWork& work, uint8_t* to) {
   count(InputLayout::n_decode_outputs, rows.outputs.decode.size());
   count(InputLayout::n_prefill_outputs, rows.outputs.prefill.size());
   count(InputLayout::attention_mask_stride, inputs.attention_mask.stride);
-  std::vector<int32_t> n_keys;
-  for (const int32_t sequence : inputs.sequences) {
-    n_keys.push_back(inputs.key_lengths[static_cast<size_t>(sequence)]);
+  count(InputLayout::n_copies, inputs.copies.size());
+  std::vector<int32_t> n_keys, parents;
+  for (uint32_t t = 0; t < inputs.n_tokens; ++t) {
+    n_keys.push_back(inputs.key_lengths[static_cast<size_t>(inputs.sequences[t])]);
+    parents.push_back(inputs.parent(t));
   }
   put(to + layout.n_keys, std::span<const int32_t>(n_keys));
+  put(to + layout.parents, std::span<const int32_t>(parents));
+  static_assert(sizeof(RowCopy) == sizeof(kernel_args::RowCopy));
+  put(to + layout.copies, std::span<const RowCopy>(inputs.copies));
   put(to + layout.tokens, inputs.tokens);
   put(to + layout.positions, inputs.positions);
   put(to + layout.sequences, inputs.sequences);

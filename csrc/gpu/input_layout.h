@@ -17,8 +17,8 @@ struct RunLayout {
 };
 
 // Byte offsets of the arrays in the piece. It begins with counts, as uint32_t: tokens, outputs,
-// decode tiles, prefill tiles, entries of work, the rows of each class, and the words from row to
-// row of the attention mask.
+// decode tiles, prefill tiles, entries of work, the rows of each class, the words from row to row
+// of the attention mask, and copies.
 struct InputLayout {
   static constexpr uint64_t n_tokens = 0;
   static constexpr uint64_t n_outputs = 4;
@@ -30,12 +30,15 @@ struct InputLayout {
   static constexpr uint64_t n_decode_outputs = 28;
   static constexpr uint64_t n_prefill_outputs = 32;
   static constexpr uint64_t attention_mask_stride = 36;
+  static constexpr uint64_t n_copies = 40;
 
   explicit InputLayout(const StepShape& shape);
 
-  uint64_t tokens, positions, sequences, n_keys, output_rows, sampling, decode_tiles, prefill_tiles, work;
+  uint64_t tokens, positions, sequences, parents, n_keys, output_rows, sampling, decode_tiles;
+  uint64_t prefill_tiles, work;
   RunLayout decode_runs, prefill_runs;
-  uint64_t slots;  // SlotRun
+  uint64_t slots;   // SlotRun
+  uint64_t copies;  // RowCopy
   uint64_t decode_tokens, prefill_tokens, decode_outputs, prefill_outputs;  // lists of rows
   uint64_t bytes;
 };
@@ -54,12 +57,12 @@ template <class Address>
 struct InputAddresses {
   // In the piece (InputLayout).
   Address n_tokens{}, n_outputs{}, n_decode_tiles{}, n_prefill_tiles{}, n_work{};
-  Address attention_mask_stride{};
-  Address tokens{}, positions{}, sequences{}, output_rows{}, sampling{};
+  Address attention_mask_stride{}, n_copies{};
+  Address tokens{}, positions{}, sequences{}, parents{}, output_rows{}, sampling{};
   Address n_keys{};  // of each token's sequence, for attention without causality
   Address decode_tiles{}, prefill_tiles{}, work{};
   RunAddresses<Address> decode_runs, prefill_runs;
-  Address slots{};
+  Address slots{}, copies{};
   RowSet<Address> decode_tokens, prefill_tokens, decode_outputs, prefill_outputs;
   // Outside the piece.
   Address page_tables{};  // rows are `page_stride` entries apart
@@ -86,9 +89,11 @@ InputAddresses<Address> addresses_in(const Address& piece, const InputLayout& la
   at.n_prefill_tiles = piece + Layout::n_prefill_tiles;
   at.n_work = piece + Layout::n_work;
   at.attention_mask_stride = piece + Layout::attention_mask_stride;
+  at.n_copies = piece + Layout::n_copies;
   at.tokens = piece + layout.tokens;
   at.positions = piece + layout.positions;
   at.sequences = piece + layout.sequences;
+  at.parents = piece + layout.parents;
   at.n_keys = piece + layout.n_keys;
   at.output_rows = piece + layout.output_rows;
   at.sampling = piece + layout.sampling;
@@ -98,6 +103,7 @@ InputAddresses<Address> addresses_in(const Address& piece, const InputLayout& la
   at.decode_runs = runs(layout.decode_runs);
   at.prefill_runs = runs(layout.prefill_runs);
   at.slots = piece + layout.slots;
+  at.copies = piece + layout.copies;
   at.decode_tokens = {piece + Layout::n_decode_tokens, piece + layout.decode_tokens};
   at.prefill_tokens = {piece + Layout::n_prefill_tokens, piece + layout.prefill_tokens};
   at.decode_outputs = {piece + Layout::n_decode_outputs, piece + layout.decode_outputs};

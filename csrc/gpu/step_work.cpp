@@ -137,6 +137,7 @@ StepShape shape_of(const StepInputs& inputs, const QueryTiles& tiles, const Step
   shape.decode_runs = round_up(tiles.decode_runs.size());
   shape.prefill_runs = round_up(tiles.prefill_runs.size());
   shape.slots = rounded_rows(tiles.slots.size(), limits.max_sequences);
+  shape.copies = round_up(inputs.copies.size());
   shape.decode_tokens = rounded_rows(tokens.decode.size(), limits.max_tokens);
   shape.prefill_tokens = rounded_rows(tokens.prefill.size(), limits.max_tokens);
   shape.decode_outputs = rounded_rows(outputs.decode.size(), limits.max_outputs);

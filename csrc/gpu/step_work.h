@@ -86,6 +86,7 @@ struct StepShape {
   uint32_t decode_runs = 0;     // entries of the lists
   uint32_t prefill_runs = 0;
   uint32_t slots = 0;
+  uint32_t copies = 0;
   uint32_t decode_tokens = 0;   // rows of each class
   uint32_t prefill_tokens = 0;
   uint32_t decode_outputs = 0;

@@ -82,10 +82,8 @@ void Executor::execute(const RopeAppendOp& op) {
       rotate_heads(k, head_dim, first, rope.row(t), rope.cols / 2, op.rope_layout);
     }
     std::copy(q.begin(), q.end(), out.row(t));
-    const auto position = static_cast<uint32_t>(inputs_->positions[t]);
-    const auto page = static_cast<uint32_t>(
-        inputs_->page_table(static_cast<uint32_t>(t))[position / kv.shape.page_tokens]);
-    kv.store(page, position % kv.shape.page_tokens, k.data(), v);
+    for_places(*inputs_, static_cast<uint32_t>(t), kv.shape.page_tokens,
+               [&](uint32_t page, uint32_t slot) { kv.store(page, slot, k.data(), v); });
   }
 }
 
@@ -98,8 +96,8 @@ void Executor::execute(const PreviousRowsOp& op) {
     return static_cast<uint32_t>(table[position / page_tokens]);
   };
   for (uint64_t t = 0; x.data && t < x.rows; ++t) {
-    const auto position = static_cast<uint32_t>(inputs_->positions[t]);
-    kv.store(page_of(t, position), position % page_tokens, x.row(t), nullptr);
+    for_places(*inputs_, static_cast<uint32_t>(t), page_tokens,
+               [&](uint32_t page, uint32_t slot) { kv.store(page, slot, x.row(t), nullptr); });
   }
   for (uint64_t t = 0; t < out.rows; ++t) {
     const auto position = static_cast<uint32_t>(inputs_->positions[t]);

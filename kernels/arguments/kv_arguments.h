@@ -22,6 +22,13 @@ struct KvPages {
   u32 values_in_keys;  // 1: values are the first v_dim numbers of keys
 };
 
+// A token of a tree whose keys and values are also stored in the pages of another sequence, a
+// branch, at the same position.
+struct RowCopy {
+  u32 row;
+  u32 sequence;
+};
+
 // Instances are for the element type of the cache: float, f16, bf16, q8. q_norm, k_norm: if their
 // width is not 0. rope: if n_freqs is not 0.
 struct RopeAppendArgs {
@@ -39,11 +46,13 @@ struct RopeAppendArgs {
 KERNEL_ARGUMENTS(RopeAppend, rope_append, RopeAppendArgs,
                  WRITES(float) q; READS(float) qkv; WRITES(u8) pages; READS(i32) positions;
                  READS(i32) sequences; READS(i32) page_tables; READS(u32) n_tokens;
-                 READS(float) q_norm; READS(float) k_norm; READS(float) rope;)
+                 READS(RowCopy) copies; READS(u32) n_copies; READS(float) q_norm;
+                 READS(float) k_norm; READS(float) rope;)
 
 // Keeps rows in the keys of a cache whose values are in its keys. Instances are for the element
 // type of the cache: float, f16, bf16. x: if has_x; it is stored at the position of each token. out
-// is the row stored at the position before, zeros at position 0.
+// is the row stored at the position before, zeros at position 0. parents: the row of the token
+// before each, or -1 if it is not in the run.
 struct PreviousRowsArgs {
   KvPages kv;
   u32 page_stride;  // entries between page tables
@@ -51,7 +60,8 @@ struct PreviousRowsArgs {
 };
 KERNEL_ARGUMENTS(PreviousRows, previous_rows, PreviousRowsArgs,
                  WRITES(float) out; READS(float) x; WRITES(u8) pages; READS(i32) positions;
-                 READS(i32) sequences; READS(i32) page_tables; READS(u32) n_tokens;)
+                 READS(i32) sequences; READS(i32) page_tables; READS(u32) n_tokens;
+                 READS(i32) parents; READS(RowCopy) copies; READS(u32) n_copies;)
 
 // Consecutive rows of one sequence at consecutive positions, computed together by attention.
 struct QueryTile {

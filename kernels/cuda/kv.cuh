@@ -53,6 +53,20 @@ DEVICE float kv_number(const KvRows<q8>& rows, u32 slot, u32 i) {
   return to_float(rows.row_scales(slot)[i / kScaleGroup]) * float(rows.row(slot)[i].bits);
 }
 
+// The sequences that keep a token are its own and the branches that it is copied to. Returns entry
+// `i`, 0 to *n_copies, of a list of them; -1 for an entry of another token.
+template <class Args>
+DEVICE i32 keeping_sequence(const Args& a, u32 token, u32 i) {
+  if (i == 0) return a.sequences[token];
+  return a.copies[i - 1].row == token ? i32(a.copies[i - 1].sequence) : -1;
+}
+
+// Returns the page of a position of a sequence.
+template <class Args>
+DEVICE u32 page_of(const Args& a, i32 sequence, u32 position) {
+  return u32(a.page_tables[u64(sequence) * a.page_stride + position / a.kv.page_tokens]);
+}
+
 // Stores a row of numbers. Called by all threads of the block.
 template <class T>
 DEVICE void store_row(const KvRows<T>& to, u32 slot, const float* values) {

@@ -15,24 +15,25 @@ KERNEL previous_rows(PreviousRows a) {
   if (token >= *a.n_tokens) return;
   const u32 dim = kv.k_dim;
   const u64 row = (u64(token) * kv.n_kv_heads + head) * dim;
-  const i32* table = a.page_tables + u64(a.sequences[token]) * a.page_stride;
   const u32 position = u32(a.positions[token]);
-  if (a.has_x) {
-    const u32 page = u32(table[position / kv.page_tokens]);
-    store_row(keys_of<T>(kv, page, head), position % kv.page_tokens, a.x + row);
+  for (u32 i = 0; a.has_x && i <= *a.n_copies; ++i) {
+    const i32 sequence = keeping_sequence(a, token, i);
+    if (sequence < 0) continue;
+    const KvRows<T> rows = keys_of<T>(kv, page_of(a, sequence, position), head);
+    store_row(rows, position % kv.page_tokens, a.x + row);
   }
   float* out = a.out + row;
   if (position == 0) {
     for (u32 i = threadIdx.x; i < dim; i += blockDim.x) out[i] = 0;
     return;
   }
-  const bool is_in_run = a.has_x && token > 0 && a.sequences[token - 1] == a.sequences[token];
+  const i32 parent = a.has_x ? a.parents[token] : -1;
   const u32 before = position - 1;
-  const KvRows<T> stored = keys_of<T>(kv, u32(table[before / kv.page_tokens]), head);
+  const KvRows<T> stored = keys_of<T>(kv, page_of(a, a.sequences[token], before), head);
   for (u32 i = threadIdx.x; i < dim; i += blockDim.x) {
     T value;
-    if (is_in_run) {
-      convert(a.x[row - u64(kv.n_kv_heads) * dim + i], value);
+    if (parent >= 0) {
+      convert(a.x[(u64(parent) * kv.n_kv_heads + head) * dim + i], value);
     } else {
       value = stored.row(before % kv.page_tokens)[i];
     }

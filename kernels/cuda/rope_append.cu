@@ -1,5 +1,6 @@
 // Prepares attention from the product of Q, K and V in one launch: splits each token's row into
-// heads, normalizes and rotates q and k, appends k and v to the sequence's page, and writes q.
+// heads, normalizes and rotates q and k, appends k and v to the sequence's page and to those of
+// branches, and writes q.
 //
 //   qkv [tokens, n_heads * k_dim | n_kv_heads * k_dim | n_kv_heads * v_dim] F32
 //   q   [tokens, n_heads * k_dim] F32; rope [tokens, 2 * n_freqs] of rope_table
@@ -60,9 +61,6 @@ KERNEL rope_append(RopeAppend a) {
   const float* row = a.qkv + u64(token) * (q_cols + k_cols + v_cols);
   const float* angles = a.n_freqs > 0 ? a.rope + u64(token) * 2 * a.n_freqs : nullptr;
   const u32 position = u32(a.positions[token]), slot = position % kv.page_tokens;
-  const u64 table = u64(a.sequences[token]) * a.page_stride;
-  const u32 page = u32(a.page_tables[table + position / kv.page_tokens]);
-
   const u32 head = blockIdx.y;
   if (head < a.n_heads + kv.n_kv_heads) {
     const bool is_query = head < a.n_heads;
@@ -80,12 +78,19 @@ KERNEL rope_append(RopeAppend a) {
     if (is_query) {
       float* out = a.q + u64(token) * q_cols + own * kv.k_dim;
       for (u32 i = threadIdx.x; i < kv.k_dim; i += blockDim.x) out[i] = values[i];
-    } else {
-      store_row(keys_of<T>(kv, page, own), slot, values);
+      return;
     }
-  } else {
-    const u32 own = head - a.n_heads - kv.n_kv_heads;
-    store_row(values_of<T>(kv, page, own), slot, row + q_cols + k_cols + own * kv.v_dim);
+  }
+  for (u32 i = 0; i <= *a.n_copies; ++i) {
+    const i32 sequence = keeping_sequence(a, token, i);
+    if (sequence < 0) continue;
+    const u32 page = page_of(a, sequence, position);
+    if (head < a.n_heads + kv.n_kv_heads) {
+      store_row(keys_of<T>(kv, page, head - a.n_heads), slot, values);
+    } else {
+      const u32 own = head - a.n_heads - kv.n_kv_heads;
+      store_row(values_of<T>(kv, page, own), slot, row + q_cols + k_cols + own * kv.v_dim);
+    }
   }
 }
 

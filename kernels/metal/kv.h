@@ -45,6 +45,14 @@ inline float kv_number(KvRows<q8> rows, uint slot, uint i) {
   return float(rows.row_scales(slot)[i / kScaleGroup]) * float(rows.row(slot)[i].bits);
 }
 
+// The sequences that keep a token are its own and the branches that it is copied to. Returns entry
+// `i`, 0 to the number of copies, of a list of them; -1 for an entry of another token.
+inline int keeping_sequence(device const int* sequences, device const RowCopy* copies, uint token,
+                            uint i) {
+  if (i == 0) return sequences[token];
+  return copies[i - 1].row == token ? int(copies[i - 1].sequence) : -1;
+}
+
 // Stores a row of numbers, called by all threads of the threadgroup. Values is a pointer type.
 template <class T, class Values>
 inline void store_row(KvRows<T> to, uint slot, Values values, Place p) {

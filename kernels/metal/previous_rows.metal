@@ -11,7 +11,9 @@ template <class T>
     device float* out [[buffer(0)]], device const float* x [[buffer(1)]],
     device u8* pages [[buffer(2)]], device const int* positions [[buffer(3)]],
     device const int* sequences [[buffer(4)]], device const int* page_tables [[buffer(5)]],
-    device const uint* n_tokens [[buffer(6)]], constant PreviousRowsArgs& args [[buffer(7)]],
+    device const uint* n_tokens [[buffer(6)]], device const int* parents [[buffer(7)]],
+    device const RowCopy* copies [[buffer(8)]], device const uint* n_copies [[buffer(9)]],
+    constant PreviousRowsArgs& args [[buffer(10)]],
     uint2 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
     uint n_simdgroups [[simdgroups_per_threadgroup]]) {
@@ -23,20 +25,24 @@ template <class T>
   const ulong row = (ulong(token) * kv.n_kv_heads + head) * dim;
   device const int* table = page_tables + ulong(uint(sequences[token])) * args.page_stride;
   const uint position = uint(positions[token]);
-  if (args.has_x != 0) {
-    const uint page = uint(table[position / kv.page_tokens]);
+  for (uint i = 0; args.has_x != 0 && i <= *n_copies; ++i) {
+    const int sequence = keeping_sequence(sequences, copies, token, i);
+    if (sequence < 0) continue;
+    const ulong own = ulong(uint(sequence)) * args.page_stride;
+    const uint page = uint(page_tables[own + position / kv.page_tokens]);
     store_row(keys_of<T>(pages, kv, page, head), position % kv.page_tokens, x + row, p);
   }
   if (position == 0) {
     for (uint i = thread_index; i < dim; i += threads_of(p)) out[row + i] = 0;
     return;
   }
-  const bool is_in_run = args.has_x != 0 && token > 0 && sequences[token - 1] == sequences[token];
+  const int parent = args.has_x != 0 ? parents[token] : -1;
   const uint before = position - 1;
   const KvRows<T> stored = keys_of<T>(pages, kv, uint(table[before / kv.page_tokens]), head);
   for (uint i = thread_index; i < dim; i += threads_of(p)) {
-    const float value = is_in_run
-                            ? to_float(rounded<T>(x[row - ulong(kv.n_kv_heads) * dim + i]))
+    const ulong from = (ulong(uint(parent)) * kv.n_kv_heads + head) * dim + i;
+    const float value = parent >= 0
+                            ? to_float(rounded<T>(x[from]))
                             : to_float(stored.row(before % kv.page_tokens)[i]);
     out[row + i] = value;
   }

@@ -1,6 +1,7 @@
 // Prepares attention from the product of Q, K and V in one launch: splits each token's row into
-// heads, normalizes and rotates q and k, appends k and v to the sequence's page, and writes q.
-// Buffers and geometry: arguments.h; a threadgroup per head, queries first, then keys, then values.
+// heads, normalizes and rotates q and k, appends k and v to the sequence's page and to those of
+// branches, and writes q. Buffers and geometry: arguments.h; a threadgroup per head, queries first,
+// then keys, then values.
 //
 // RMSNorm is over the head if the norm's weight has the width of a head (Qwen 3, Gemma 3), else
 // over all heads at once (OLMo 2): then every threadgroup sums the squares of all heads, from the
@@ -55,9 +56,10 @@ template <class T>
     device float* q [[buffer(0)]], device const float* qkv [[buffer(1)]],
     device u8* pages [[buffer(2)]], device const int* positions [[buffer(3)]],
     device const int* sequences [[buffer(4)]], device const int* page_tables [[buffer(5)]],
-    device const uint* n_tokens [[buffer(6)]], device const float* q_norm [[buffer(7)]],
-    device const float* k_norm [[buffer(8)]], device const float* rope [[buffer(9)]],
-    constant RopeAppendArgs& args [[buffer(10)]], threadgroup float* values [[threadgroup(0)]],
+    device const uint* n_tokens [[buffer(6)]], device const RowCopy* copies [[buffer(7)]],
+    device const uint* n_copies [[buffer(8)]], device const float* q_norm [[buffer(9)]],
+    device const float* k_norm [[buffer(10)]], device const float* rope [[buffer(11)]],
+    constant RopeAppendArgs& args [[buffer(12)]], threadgroup float* values [[threadgroup(0)]],
     uint2 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
     uint n_simdgroups [[simdgroups_per_threadgroup]]) {
@@ -71,12 +73,17 @@ template <class T>
   const uint v_cols = kv.values_in_keys != 0 ? 0 : kv.n_kv_heads * kv.v_dim;
   device const float* row = qkv + ulong(token) * (q_cols + k_cols + v_cols);
   const uint position = uint(positions[token]), slot = position % kv.page_tokens;
-  device const int* table = page_tables + ulong(uint(sequences[token])) * args.page_stride;
-  const uint page = uint(table[position / kv.page_tokens]);
+  const uint index = position / kv.page_tokens;
 
   if (head >= n_heads + kv.n_kv_heads) {
     const uint own = head - n_heads - kv.n_kv_heads;
-    store_row(values_of<T>(pages, kv, page, own), slot, row + q_cols + k_cols + own * kv.v_dim, p);
+    for (uint i = 0; i <= *n_copies; ++i) {
+      const int sequence = keeping_sequence(sequences, copies, token, i);
+      if (sequence < 0) continue;
+      const uint page = uint(page_tables[ulong(uint(sequence)) * args.page_stride + index]);
+      store_row(values_of<T>(pages, kv, page, own), slot, row + q_cols + k_cols + own * kv.v_dim,
+                p);
+    }
     return;
   }
   const bool is_query = head < n_heads;
@@ -94,7 +101,12 @@ template <class T>
   if (is_query) {
     device float* out = q + ulong(token) * q_cols + own * k_dim;
     for (uint i = thread_index; i < k_dim; i += threads_of(p)) out[i] = values[i];
-  } else {
+    return;
+  }
+  for (uint i = 0; i <= *n_copies; ++i) {
+    const int sequence = keeping_sequence(sequences, copies, token, i);
+    if (sequence < 0) continue;
+    const uint page = uint(page_tables[ulong(uint(sequence)) * args.page_stride + index]);
     store_row(keys_of<T>(pages, kv, page, own), slot, values, p);
   }
 }

@@ -80,6 +80,11 @@ export interface StepInputs {
   /** Index into `pageTables` of each token. */
   readonly sequences: ArrayLike<number>;
   readonly pageTables: readonly ArrayLike<number>[];
+  /**
+   * Row of the token before each token, -1 if it is not in the step, for a tree of tokens: see
+   * `forge_step_header` in `csrc/abi/run.h`. @default the tokens of each sequence are a chain
+   */
+  readonly parents?: ArrayLike<number> | undefined;
   /** Slot of each sequence's recurrent state; omitted for a step without any. */
   readonly slots?: ArrayLike<number> | undefined;
   /**

@@ -26,3 +26,9 @@ export const MAX_LOGPROBS = 20;
 
 /** Most draft tokens of one sequence. */
 export const MAX_DRAFTED = 32;
+
+/** Most draft tokens of one sequence at the same position. */
+export const MAX_TREE_WIDTH = 8;
+
+/** Most branches of the draft trees of one step. */
+export const MAX_BRANCHES = 16;

@@ -25,6 +25,7 @@ import { Scheduler } from "./schedule/scheduler.ts";
 import type { SequenceAdapters } from "./token_list.ts";
 import {
   draftsTokens,
+  maxBranches,
   type OpenSpeculator,
   openSpeculator,
 } from "./speculation/open_speculator.ts";
@@ -101,7 +102,14 @@ export class Replica {
     const maxSequences = resolveParallel(options.parallel);
     const kvType = resolveKvType(options.kvType, backend.kind);
     const nAdapters = files.length;
-    const shape = { contextLength, maxSequences, kvType, savesStates, nAdapters };
+    const shape = {
+      contextLength,
+      maxSequences,
+      kvType,
+      savesStates,
+      nAdapters,
+      maxBranches: maxBranches(options, lm),
+    };
     const weightBytes = weights.map(({ mappedBytes }) => mappedBytes);
     const sharers = checkWholeNumber("modelsInMemory", options.modelsInMemory ?? 1, 1, MAX_COUNT);
     const opening = openRunner(backend, lm, shape, weightBytes, options.kvMemory, sharers);

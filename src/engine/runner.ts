@@ -68,6 +68,8 @@ export interface RunnerOptions {
   readonly kvType: KvType;
   /** Most sequences of one run. @default 1 */
   readonly maxSequences?: number | undefined;
+  /** Most branches of draft trees in one run. @default 0 */
+  readonly maxBranches?: number | undefined;
   /** Positions of the KV cache, for all sequences together. @default the context length */
   readonly cacheTokens?: number | undefined;
   /** Slots of recurrent state, if the model has any. @default `maxSequences` + 1 */
@@ -81,6 +83,8 @@ export interface RunLimits {
   readonly maxTokens: number;
   readonly maxOutputs: number;
   readonly maxSequences: number;
+  /** Most branches of draft trees, in addition to the sequences. */
+  readonly maxBranches: number;
   /** Most alternatives that one output can report. */
   readonly maxTop: number;
 }
@@ -91,6 +95,8 @@ export interface Chunk {
   readonly tokens: ArrayLike<number>;
   /** Position of the first token. */
   readonly start: number;
+  /** Token before the first one, if the chunk is a branch: a row of an earlier chunk of the run. */
+  readonly parent?: { readonly chunk: number; readonly row: number } | undefined;
   /** Outputs, whose rows count from the first token of the chunk. */
   readonly outputs: readonly OutputRequest[];
   /** Scale of each adapter. @default no adapters */
@@ -192,8 +198,9 @@ export class Runner {
     const chunk = maxChunk(backend, lm.hiddenSize);
     const longest = lm.isBidirectional ? Math.max(chunk, contextLength) : chunk;
     const limits = runLimits(lm.vocabSize, options, longest);
-    const { maxTokens, maxOutputs, maxSequences } = limits;
-    const { nSlots = maxSequences + 1 } = options;
+    const { maxTokens, maxOutputs } = limits;
+    const maxSequences = limits.maxSequences + limits.maxBranches;
+    const { nSlots = limits.maxSequences + 1 } = options;
     const states = lm.stateLayers.map((layer) => backend.createState({ ...layer, nSlots }));
     const maxPages = Math.ceil(contextLength / PAGE_TOKENS);
     const { forward, draft } = lm;
@@ -395,10 +402,12 @@ export class Runner {
       }
       at += tokens.length;
     }
+    const parents = parentsOf(chunks);
     return {
       tokens: this.#tokens.subarray(0, at),
       positions: this.#positions.subarray(0, at),
       sequences: this.#sequences.subarray(0, at),
+      ...(parents === undefined ? {} : { parents }),
       pageTables: chunks.map(({ table }) => table.pages),
       ...(this.slots === undefined ? {} : { slots: chunks.map(({ table }) => table.slot!) }),
       ...(this.#nAdapters === 0 ? {} : { adapterScales: this.#adapterScales(chunks) }),
@@ -458,6 +467,21 @@ async function record(
   return { step: await recorder.finish(), logits };
 }
 
+/**
+ * Returns the row before each token, -1 for the first token of a sequence; `undefined` if no chunk
+ * is a branch.
+ */
+function parentsOf(chunks: readonly Chunk[]): number[] | undefined {
+  if (chunks.every(({ parent }) => parent === undefined)) return undefined;
+  const firstRows: number[] = [], parents: number[] = [];
+  for (const { tokens, parent } of chunks) {
+    firstRows.push(parents.length);
+    parents.push(parent === undefined ? -1 : firstRows[parent.chunk]! + parent.row);
+    for (let i = 1; i < tokens.length; i++) parents.push(parents.length - 1);
+  }
+  return parents;
+}
+
 /** Divides the results of a run among its chunks, step by step if there are several steps. */
 function byChunk(
   chunks: readonly Chunk[],
@@ -481,13 +505,15 @@ function maxChunk(backend: Device, hiddenSize: number): number {
 
 /** Returns the limits of runs; outputs are bounded by the memory of their logits. */
 function runLimits(vocabSize: number, options: RunnerOptions, chunk: number): RunLimits {
-  const { contextLength, maxSequences = 1 } = options;
+  const { contextLength, maxSequences = 1, maxBranches = 0 } = options;
   const maxTokens = Math.min(chunk, contextLength * maxSequences);
   const outputs = Math.min(maxTokens, maxOutputs(vocabSize));
+  const sequences = Math.min(maxSequences, outputs);
   return {
     maxTokens,
     maxOutputs: outputs,
-    maxSequences: Math.min(maxSequences, outputs),
+    maxSequences: sequences,
+    maxBranches: Math.min(maxBranches, maxTokens - sequences),
     maxTop: Math.min(MAX_LOGPROBS, vocabSize),
   };
 }

@@ -40,6 +40,22 @@ Deno.test("speculate: an invalid number of draft tokens is rejected", async () =
   }
 });
 
+Deno.test("speculate: trees by the demo model's layer do not change the text", async () => {
+  const answer = async (...flags: readonly string[]) => {
+    const { code, stdout, stderr } = await forge([...ASK, "--json", ...flags]);
+    assertEquals([code, stderr], [0, ""]);
+    return JSON.parse(stdout);
+  };
+  const plain = await answer("--speculate", "off");
+  const chain = await answer("--speculate", "3", "--draft-tree", "1");
+  const tree = await answer("--speculate", "3", "--draft-tree", "3");
+  assertEquals([chain.token_ids, tree.token_ids], [plain.token_ids, plain.token_ids]);
+  assert(tree.timings.drafted > chain.timings.drafted, `${tree.timings.drafted} drafted`);
+  const { code, stderr } = await forge([...ASK, "--draft-tree", "9"]);
+  assertEquals(code, 2);
+  assertMatch(stderr, /--draft-tree is "9"; valid are auto and whole numbers from 1 to 8/);
+});
+
 Deno.test("speculate: a draft model does not change the text", async () => {
   const demo = `${ROOT}/models/demo`;
   const plain = JSON.parse((await forge([...ASK, "--json", "--speculate", "off"])).stdout);

@@ -481,20 +481,32 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "row + q_cols + k_cols + own * kv.v_dim",
       "row + q_cols + k_cols",
     ],
+    [
+      "keys-kept-by-branches",
+      "rope_append.cu",
+      "i <= *a.n_copies",
+      "i == 0",
+    ],
   ),
   ...group(
     PREVIOUS_ROWS,
     [
       "row-before-in-the-run",
       "previous_rows.cu",
+      "a.x[(u64(parent) * kv.n_kv_heads + head) * dim + i]",
       "a.x[row - u64(kv.n_kv_heads) * dim + i]",
-      "a.x[row + i]",
     ],
     [
       "page-of-the-row-before",
       "previous_rows.cu",
-      "keys_of<T>(kv, u32(table[before / kv.page_tokens]), head)",
-      "keys_of<T>(kv, u32(table[position / kv.page_tokens]), head)",
+      "page_of(a, a.sequences[token], before)",
+      "page_of(a, a.sequences[token], position)",
+    ],
+    [
+      "rows-kept-by-branches",
+      "previous_rows.cu",
+      "i <= *a.n_copies",
+      "i == 0",
     ],
   ),
   ...group(

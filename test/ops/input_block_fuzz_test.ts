@@ -79,10 +79,14 @@ function goodBlock(random: Random): Int32Array<ArrayBuffer> {
       history: random.chance(0.5) ? [1, 2, 2] : [],
       nTop: random.int(0, 3),
     }));
+  const isTree = random.chance(0.2);
+  const position = (row: number) => isTree ? row : random.int(0, 7);
   return new InputBlock().pack({
     tokens: Array.from({ length: n }, () => random.int(0, vocabulary - 1)),
-    positions: Array.from({ length: n }, () => random.int(0, 7)),
-    sequences: Array.from({ length: n }, () => random.int(0, 1)),
+    positions: Array.from({ length: n }, (_, row) => position(row)),
+    // The second half of a tree is a branch.
+    sequences: Array.from({ length: n }, (_, row) => isTree ? row >> 2 : random.int(0, 1)),
+    parents: isTree ? Array.from({ length: n }, (_, row) => row - 1) : [],
     pageTables: [[0, 5], [2, 3]],
     keyLengths: [random.int(0, 8), random.int(0, 8)],
     attentionMask: random.chance(0.3) ? randomMask(random, n) : undefined,

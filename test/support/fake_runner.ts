@@ -80,7 +80,7 @@ export class FakeRunner implements StepRunner {
   constructor(options: FakeOptions) {
     const { nPages, pageTokens = 4, maxTokens = 16, maxSequences = 4 } = options;
     const { maxOutputs = maxTokens, nSlots } = options;
-    this.limits = { maxTokens, maxOutputs, maxSequences, maxTop: 0 };
+    this.limits = { maxTokens, maxOutputs, maxSequences, maxBranches: 0, maxTop: 0 };
     this.pages = new KvPages(nPages, pageTokens);
     this.slots = nSlots === undefined ? undefined : new Pool(nSlots, "state slot");
     this.#pages = Array.from({ length: nPages }, () => Array(pageTokens).fill(undefined));

@@ -63,10 +63,8 @@ void CpuExecutor::execute(const RopeAppendOp& op) {
     transform(q, out.cols, op.q_norm, t, out.row(t));
     float* keys = rows_[thread].data();
     transform(k, k_cols, op.k_norm, t, keys);
-    const auto position = static_cast<uint32_t>(inputs_->positions[t]);
-    const int32_t page =
-        inputs_->page_table(static_cast<uint32_t>(t))[position / shape.page_tokens];
-    kv.store(static_cast<uint32_t>(page), position % shape.page_tokens, keys, k + k_cols);
+    for_places(*inputs_, static_cast<uint32_t>(t), shape.page_tokens,
+               [&](uint32_t page, uint32_t slot) { kv.store(page, slot, keys, k + k_cols); });
   });
 }
 
@@ -81,8 +79,8 @@ void CpuExecutor::execute(const PreviousRowsOp& op) {
   const auto position_of = [&](uint64_t t) { return static_cast<uint32_t>(inputs_->positions[t]); };
   if (x.data) {
     for_rows(x.rows, x.cols, [&](uint64_t t, uint32_t) {
-      const uint32_t position = position_of(t);
-      kv.store(page_of(t, position), position % page_tokens, x.row(t), nullptr);
+      for_places(*inputs_, static_cast<uint32_t>(t), page_tokens,
+                 [&](uint32_t page, uint32_t slot) { kv.store(page, slot, x.row(t), nullptr); });
     });
   }
   for_rows(out.rows, out.cols, [&](uint64_t t, uint32_t) {

@@ -66,4 +66,5 @@ export const FLAG_ALIASES: Readonly<Record<string, string>> = {
   "--lora-modules": "--lora",
   "--speculative-model": "--draft-model",
   "--num-speculative-tokens": "--speculate",
+  "--speculative-eagle-topk": "--draft-tree",
 };

@@ -18,6 +18,7 @@ export const LOADING_FLAGS = [
   "speculate",
   "lora",
   "draftModel",
+  "draftTree",
   "chatTemplate",
 ] as const satisfies readonly OptionName[];
 

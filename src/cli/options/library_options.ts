@@ -9,7 +9,7 @@ import { SAMPLING_NAMES } from "./tables/generation.ts";
 /** Flags that name other files than the model's. */
 type FileFlags = Pick<
   ModelFlags,
-  "speculate" | "draftModel" | "chatTemplate" | "kvDir" | "kvDirSize"
+  "speculate" | "draftModel" | "draftTree" | "chatTemplate" | "kvDir" | "kvDirSize"
 >;
 
 /** Flags of {@linkcode loadOptions}. */
@@ -58,11 +58,12 @@ function adapterOption(text: string): AdapterOption {
  * that cannot be read
  */
 export async function fileOptions(
-  { speculate, draftModel, chatTemplate, kvDir, kvDirSize }: FileFlags,
+  { speculate, draftModel, draftTree, chatTemplate, kvDir, kvDirSize }: FileFlags,
   signal: AbortSignal,
 ): Promise<Pick<LoadOptions, keyof FileFlags>> {
   return {
     speculate,
+    draftTree,
     kvDir,
     kvDirSize,
     ...(draftModel === undefined ? {} : { draftModel: await resolveModel(draftModel, signal) }),

@@ -35,6 +35,8 @@ export class PageTable implements Disposable {
   #slot: number | undefined;
   /** Slot with the state that {@linkcode restoreState} returns to. */
   #saved: number | undefined;
+  /** Number of pages at the start that another table holds. */
+  #borrowed = 0;
 
   /** @param slots slots of recurrent state, if the model has any */
   constructor(pool: KvPages, slots?: Pool) {
@@ -103,6 +105,34 @@ export class PageTable implements Disposable {
     this.#saved = undefined;
   }
 
+  /**
+   * Returns the table of a branch that begins at position `at`: the pages before, which this table
+   * goes on holding, and a copy of the page at that position, if this table has it. `undefined` if
+   * no page is free.
+   *
+   * @param copyPage copies a page onto another, in every layer
+   */
+  branch(at: number, copyPage: (from: number, to: number) => void): PageTable | undefined {
+    const branch = new PageTable(this.#pool);
+    const index = Math.floor(at / this.#pool.pageTokens);
+    branch.#borrowed = branch.#pages.push(...this.#pages.slice(0, index));
+    if (!branch.reserve(at + 1)) return undefined;
+    const page = this.#pages[index];
+    if (page !== undefined && at % this.#pool.pageTokens > 0) copyPage(page, branch.#pages[index]!);
+    return branch;
+  }
+
+  /** Copies the pages of a branch for positions below `length`, where they differ. */
+  takeBranch(
+    branch: PageTable,
+    length: number,
+    copyPage: (from: number, to: number) => void,
+  ): void {
+    for (const [i, page] of branch.#pages.slice(0, this.#pool.pagesFor(length)).entries()) {
+      if (page !== this.#pages[i]) copyPage(page, this.#pages[i]!);
+    }
+  }
+
   /** Appends a page; the table takes over its user. */
   append(page: number): void {
     this.#pages.push(page);
@@ -125,7 +155,8 @@ export class PageTable implements Disposable {
    * it.
    */
   release(): void {
-    for (const page of this.#pages.splice(0).reverse()) this.#pool.release(page);
+    const own = this.#pages.splice(0).slice(this.#borrowed);
+    for (const page of own.reverse()) this.#pool.release(page);
     if (this.#slot !== undefined) this.#slots?.release(this.#slot);
     this.#slot = undefined;
     this.dropSavedState();

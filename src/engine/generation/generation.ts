@@ -18,7 +18,7 @@ import {
 import type { Scheduler } from "../schedule/scheduler.ts";
 import type { Lookahead } from "../schedule/ahead.ts";
 import { type Progress, SAMPLING, type Task } from "../schedule/sequence.ts";
-import { Draft } from "../speculation/draft.ts";
+import { Draft, type DraftPath } from "../speculation/draft.ts";
 import { HostSampler } from "./host_sampler.ts";
 import { StopMatcher } from "./stop_matcher.ts";
 import { Clock } from "./timings.ts";
@@ -124,20 +124,29 @@ export class Generation implements Task<StepResult>, Lookahead {
   }
 
   outputs(start: number, end: number): readonly OutputRequest[] {
-    const { tokens, draft } = this;
-    if (end < tokens.length) return [];
+    if (end < this.tokens.length) return [];
+    return this.#requests(this.draft, end - start - 1);
+  }
+
+  draftOutputs(path: DraftPath): readonly OutputRequest[] {
+    return this.#requests(path, -path.from - 1).slice(path.from + 1);
+  }
+
+  /** Returns the outputs after the last token, of row `row`, and after each of a draft. */
+  #requests(path: DraftPath, row: number): readonly OutputRequest[] {
+    const { tokens } = this;
     const { sampling, stream, logprobs = 0 } = this.#request;
-    return penaltyHistories(tokens, draft.tokens, sampling).map((history, i) => {
-      const mask = draft.mask(i);
+    return penaltyHistories(tokens, path.tokens, sampling).map((history, i) => {
+      const mask = path.mask(i);
       return {
-        row: end - start - 1 + i,
+        row: row + i,
         sampling: mask?.words === undefined
           ? this.#sampling
           : { ...this.#sampling, mask: mask.words },
         history,
         historySize: historySize(sampling),
         stream,
-        position: end + i,
+        position: tokens.length + i,
         nTop: logprobs,
         fillMask: mask?.fillLater,
       };
@@ -145,21 +154,20 @@ export class Generation implements Task<StepResult>, Lookahead {
   }
 
   accept(progress: Progress<StepResult>): void {
-    const { computed, results, milliseconds } = progress;
+    const { computed, results, drafted, milliseconds } = progress;
     const { prompt, onPrefill } = this.#request;
-    const drafted = this.draft.tokens.length;
     // Before the results: one of them may end the text, and its timings include this step.
     this.#clock.tick(milliseconds, drafted > 0 ? 1 : results.length);
     this.#clock.addDraft(drafted, 0);
-    this.#takeResults(progress, drafted);
+    this.#takeResults(progress);
     if (computed < prompt.length) onPrefill?.(computed, prompt.length);
   }
 
   /** Takes the output after the tokens, and those after tokens computed ahead while they match. */
-  #takeResults({ results, ahead, readLogits }: Progress<StepResult>, drafted: number): void {
+  #takeResults({ results, ahead, drafted, readLogits }: Progress<StepResult>): void {
     const first = this.tokens.length;
     const countDraft = (i: number, token: number | undefined) => {
-      if (i < drafted && token === ahead[i]) this.#clock.addDraft(0, 1);
+      if (drafted > 0 && token === ahead[i]) this.#clock.addDraft(0, 1);
     };
     for (const [i, result] of results.entries()) {
       // Forced tokens are appended before their outputs arrive.

@@ -13,6 +13,8 @@ export interface SessionShape {
   readonly maxSequences: number;
   /** True if the caches have room to save recurrent states before draft tokens. */
   readonly savesStates?: boolean;
+  /** Most branches of draft trees in one run. @default 0 */
+  readonly maxBranches?: number;
   /** Low-rank adapters that the model was loaded with. @default 0 */
   readonly nAdapters?: number;
 }

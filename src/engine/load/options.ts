@@ -112,6 +112,13 @@ export interface LoadOptions {
    * device.
    */
   readonly draftModel?: string | undefined;
+  /**
+   * Number of draft tokens at each position, 1 to 8, by the model's layer for multi-token
+   * prediction or an EAGLE-3 head: 1 drafts chains, more drafts trees, whose branches one step
+   * verifies. `auto` branches where measured times say that it pays. Models with recurrent state,
+   * and other drafters, draft chains. @default "auto"
+   */
+  readonly draftTree?: "auto" | number | undefined;
 }
 
 /** Types of {@linkcode LoadOptions}; ranges and names are checked where they are used. */
@@ -141,6 +148,10 @@ export const LOAD_OPTIONS: OptionChecks<LoadOptions> = {
     valid: "auto, on, off or a number of tokens",
   },
   draftModel: STRING,
+  draftTree: {
+    accepts: (value) => value === "auto" || typeof value === "number",
+    valid: "auto or a number of tokens",
+  },
 };
 
 /** Number of draft tokens per sequence, or how it is chosen. */

@@ -1,7 +1,13 @@
-import type { StepResult } from "../../backend.ts";
+import type { OutputRequest, StepResult } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
-import type { Runner, RunOptions } from "../runner.ts";
-import type { Draft } from "../speculation/draft.ts";
+import type { Chunk, Runner, RunOptions } from "../runner.ts";
+import {
+  type Draft,
+  DraftBranch,
+  type DraftNode,
+  type DraftPath,
+  type Prospect,
+} from "../speculation/draft.ts";
 import type { Speculator } from "../speculation/speculator.ts";
 import type { TokenList } from "../token_list.ts";
 import { SAMPLING, type Task } from "./sequence.ts";
@@ -15,6 +21,8 @@ export interface Lookahead {
   readonly stride: number;
   /** Tokens that end the text. */
   readonly endTokens: Iterable<number>;
+  /** Returns the outputs after the own tokens of a path of the draft. */
+  draftOutputs(path: DraftPath): readonly OutputRequest[];
 }
 
 /** Plan of a step, extended by what is computed ahead. */
@@ -25,6 +33,18 @@ interface AheadPlan {
   readonly saving: number;
 }
 
+/** Part of a runner that work ahead uses. */
+type AheadRunner = Pick<Runner, "limits" | "pages" | "copyPage" | "copySlot">;
+
+/** Outputs of a planned chunk that count, in order. */
+interface ChunkOutcome {
+  readonly results: readonly unknown[];
+  /** Index of each among the outputs of the step. */
+  readonly outputs: readonly number[];
+  /** Tokens computed ahead: each result but the first follows one more of them. */
+  readonly ahead: readonly number[];
+}
+
 const ONE_STEP = { nSteps: 1 };
 
 /**
@@ -32,13 +52,13 @@ const ONE_STEP = { nSteps: 1 };
  * any, by several steps, each on the tokens that the previous step chose.
  */
 export class Ahead {
-  readonly #runner: Pick<Runner, "limits" | "pages" | "copySlot">;
+  readonly #runner: AheadRunner;
   readonly #speculator: Speculator | undefined;
   readonly #pace: StepPace;
   readonly #lookaheads = new WeakMap<Task, Lookahead>();
 
   constructor(
-    runner: Pick<Runner, "limits" | "pages" | "copySlot">,
+    runner: AheadRunner,
     speculator: Speculator | undefined,
     pace: StepPace,
   ) {
@@ -67,7 +87,7 @@ export class Ahead {
     const start = performance.now();
     // Tasks may have been stopped while a draft model ran.
     const drafted = plan.filter(({ sequence: { task } }) => !task.isEnded)
-      .map((chunk) => ({ ...chunk, drafted: this.#keptDraft(chunk) }));
+      .map((chunk) => ({ ...chunk, ...this.#keptDraft(chunk) }));
     const saving = performance.now() - start;
     const options = this.#speculator.isFixed ? ONE_STEP : this.#stride(drafted, nActive);
     return { plan: drafted, options, saving };
@@ -132,17 +152,27 @@ export class Ahead {
     nActive: number,
     speculator: Speculator,
   ): Promise<void> {
-    const { maxTokens, maxOutputs } = this.#runner.limits;
+    const { maxTokens, maxOutputs, maxBranches } = this.#runner.limits;
     const { pages } = this.#runner;
-    const prospects = plan.flatMap(({ sequence: { task, computed, cache }, end }) => {
+    const prospects: Prospect[] = plan.flatMap(({ sequence: { task, computed, cache }, end }) => {
       const { table, stored } = cache;
-      const draft = this.#lookaheads.get(task)?.draft;
-      if (draft === undefined) return [];
+      const lookahead = this.#lookaheads.get(task);
+      if (lookahead === undefined) return [];
+      const { draft } = lookahead;
       const capacity = pages.freePages > nActive ? Infinity : table.capacity - end;
-      const next = () => task.outputs(end, end).at(-1)!;
+      const next = (path: DraftPath = draft) =>
+        path.depth === 0 ? task.outputs(end, end).at(-1)! : lookahead.draftOutputs(path).at(-1)!;
       const room = Math.min(draft.room, capacity);
       const replayed = table.slot === undefined ? 0 : end - computed;
-      return [{ tokens: task.tokens, draft, room, replayed, table, stored, next }];
+      const branch = (path: DraftPath, from: number, token: number) => {
+        const taken = sum(prospects.map(({ draft }) => draft.branches.length));
+        if (taken >= maxBranches || pages.freePages <= nActive) return undefined;
+        const shared = path instanceof DraftBranch ? path.table : table;
+        const own = shared.branch(end + from, (a, b) => this.#runner.copyPage(a, b));
+        return own && draft.branch(path, from, token, own);
+      };
+      const tree = maxBranches > 0 && table.slot === undefined ? { branch } : {};
+      return [{ tokens: task.tokens, draft, room, replayed, table, stored, next, ...tree }];
     });
     const rows = rowsOf(plan);
     const most = Math.min(maxTokens - rows, maxOutputs - plan.length);
@@ -153,13 +183,95 @@ export class Ahead {
    * Returns the draft tokens of a chunk. Reserves their pages and saves the recurrent state that
    * they would change; without room for both, there are none.
    */
-  #keptDraft({ sequence: { task, cache: { table } }, end }: PlannedChunk): number[] {
+  #keptDraft(
+    { sequence: { task, cache: { table } }, end }: PlannedChunk,
+  ): Pick<PlannedChunk, "drafted" | "branches"> {
     const draft = this.#lookaheads.get(task)?.draft;
-    if (draft === undefined || draft.tokens.length === 0) return [];
-    const canKeep = table.reserve(end + draft.tokens.length) &&
+    if (draft === undefined || draft.tokens.length === 0) return { drafted: [], branches: [] };
+    const { branches } = draft;
+    // The table takes over the pages of an accepted branch.
+    const deepest = Math.max(draft.depth, ...branches.map(({ depth }) => depth));
+    const canKeep = table.reserve(end + deepest) &&
+      branches.every((branch) => branch.table.reserve(end + branch.depth)) &&
       table.saveState((from, to) => this.#runner.copySlot(from, to));
     if (!canKeep) draft.clear();
-    return [...draft.tokens];
+    return { drafted: [...draft.tokens], branches: [...branches] };
+  }
+
+  /**
+   * Returns the chunks of a plan: each planned one, then its branches, which follow rows of it or
+   * of each other.
+   */
+  chunks(plan: readonly PlannedChunk[]): Chunk[] {
+    const chunks: Chunk[] = [];
+    for (const { sequence, end, drafted, branches } of plan) {
+      const { task, cache: { table }, computed: start } = sequence;
+      const adapterScales = task.tokens.adapters?.scales;
+      const known = task.tokens.view(start, end);
+      const tokens = drafted.length === 0 ? known : [...known, ...drafted];
+      const first = chunks.length;
+      chunks.push({ table, tokens, start, outputs: task.outputs(start, end), adapterScales });
+      for (const branch of branches) {
+        const { parent, from, table, ownTokens } = branch;
+        const index = branches.findIndex((other) => other === parent);
+        const row = index < 0 ? end - start - 1 + from : from - parent.from - 1;
+        chunks.push({
+          table,
+          tokens: ownTokens,
+          start: end + from,
+          parent: { chunk: first + 1 + index, row },
+          outputs: this.#lookaheads.get(task)!.draftOutputs(branch),
+          adapterScales,
+        });
+      }
+    }
+    return chunks;
+  }
+
+  /**
+   * Returns the outputs that count of a chunk and its branches. The draft goes on with the accepted
+   * tokens, whose keys and values are copied to the pages of the sequence.
+   *
+   * @param results of the chunk and of each of its branches
+   * @param first index of the first of them among the outputs of the step
+   */
+  outcome(
+    { options }: AheadPlan,
+    { sequence: { task, cache: { table } }, end, drafted, branches }: PlannedChunk,
+    results: readonly (readonly unknown[])[],
+    first: number,
+  ): ChunkOutcome {
+    const own = results[0]!;
+    if (branches.length === 0) {
+      const ahead = options.nSteps === 1 ? drafted : chosen(own);
+      return { results: own, outputs: own.map((_, i) => first + i), ahead };
+    }
+    const { draft } = this.#lookaheads.get(task)!;
+    const firsts = results.map((_, i) => first + sum(results.slice(0, i).map((of) => of.length)));
+    const place = ({ path, depth }: DraftNode) => {
+      const branch = branches.findIndex((other) => other === path);
+      return { chunk: branch + 1, output: branch < 0 ? depth : depth - path.from - 1 };
+    };
+    const resultAt = (node: DraftNode) => {
+      const { chunk, output } = place(node);
+      return results[chunk]![output] as StepResult;
+    };
+    const nodes = draft.accepted((node) => {
+      const result = resultAt(node);
+      return result instanceof ForgeError ? undefined : result.token;
+    });
+    const { path, depth } = nodes.at(-1)!;
+    const branch = branches.find((other) => other === path);
+    const ahead = path.tokens.slice(0, depth);
+    if (branch !== undefined) {
+      table.takeBranch(branch.table, end + depth, (a, b) => this.#runner.copyPage(a, b));
+      draft.select(branch);
+    }
+    return {
+      results: nodes.map(resultAt),
+      outputs: nodes.map(place).map(({ chunk, output }) => firsts[chunk]! + output),
+      ahead,
+    };
   }
 }
 
@@ -172,25 +284,23 @@ function onlyDecodes(plan: readonly PlannedChunk[]): boolean {
 
 /** Returns the number of rows of a step, draft tokens included. */
 function rowsOf(plan: readonly PlannedChunk[]): number {
-  return plan.reduce(
-    (rows, { sequence, end, drafted }) => rows + end - sequence.computed + drafted.length,
-    0,
-  );
+  return sum(plan.map((chunk) => chunk.end - chunk.sequence.computed + draftedIn(chunk)));
 }
 
-/**
- * Returns the tokens computed ahead in one chunk: each of its results but the first follows one of
- * them.
- */
-export function tokensAhead(
-  { options }: AheadPlan,
-  { drafted }: PlannedChunk,
-  results: readonly unknown[],
-): readonly number[] {
-  if (options.nSteps === 1) return drafted;
+/** Returns the number of draft tokens of a chunk, of all branches. */
+export function draftedIn({ drafted, branches }: PlannedChunk): number {
+  return drafted.length + sum(branches.map(({ ownTokens }) => ownTokens.length));
+}
+
+/** Returns the tokens chosen by all steps of a run but the last. */
+function chosen(results: readonly unknown[]): readonly number[] {
   // Only steps that sample tokens run several at once.
   const sampled = results.slice(0, -1) as StepResult[];
   return sampled.flatMap((result) => result instanceof ForgeError ? [] : [result.token]);
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
 }
 
 /** Longest run of decoding steps, in milliseconds: a reader sees tokens 50 times a second. */

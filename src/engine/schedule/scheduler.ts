@@ -1,8 +1,8 @@
 import { ForgeError } from "../../errors.ts";
-import { Ahead, type Lookahead, StepPace, tokensAhead } from "./ahead.ts";
+import { Ahead, draftedIn, type Lookahead, StepPace } from "./ahead.ts";
 import { PrefixCache } from "../cache/prefix_cache.ts";
 import { SequenceCache } from "../cache/sequence_cache.ts";
-import type { Chunk, Runner } from "../runner.ts";
+import type { Runner } from "../runner.ts";
 import { type Progress, Sequence, type Task } from "./sequence.ts";
 import type { Speculator } from "../speculation/speculator.ts";
 import { StateSnapshots } from "../cache/state_snapshots.ts";
@@ -298,21 +298,24 @@ export class Scheduler {
       const { plan, options } = extended;
       if (plan.length === 0) return performance.now();
       const start = performance.now();
-      const results = await kind.run(this.#runner, plan.map(toChunk), options);
+      const chunks = this.#ahead.chunks(plan);
+      const results = await kind.run(this.#runner, chunks, options);
       const now = performance.now();
       this.#ahead.measure(extended, results, now - start);
-      let output = 0;
-      for (const [i, chunk] of plan.entries()) {
+      let output = 0, next = 0;
+      for (const chunk of plan) {
         const { table } = chunk.sequence.cache;
-        const first = output;
-        output += results[i]!.length;
+        const own = results.slice(next, next += 1 + chunk.branches.length);
+        const drafted = draftedIn(chunk);
+        const { outputs, ...outcome } = this.#ahead.outcome(extended, chunk, own, output);
+        output += own.reduce((sum, { length }) => sum + length, 0);
         this.#advance(chunk, {
+          ...outcome,
           computed: chunk.end,
-          results: results[i]!,
-          ahead: tokensAhead(extended, chunk, results[i]!),
+          drafted,
           pages: table.pages,
           milliseconds: now - since,
-          readLogits: (result) => this.#runner.readLogits(first + result),
+          readLogits: (result) => this.#runner.readLogits(outputs[result]!),
           readState: () => this.#runner.readSlot(table.slot),
         });
       }
@@ -374,14 +377,6 @@ export class Scheduler {
 
 function fail(sequences: readonly Sequence[], error: unknown): void {
   for (const { task } of sequences) if (!task.isEnded) task.fail(error);
-}
-
-function toChunk({ sequence, end, drafted }: PlannedChunk): Chunk {
-  const { task, cache: { table }, computed: start } = sequence;
-  const known = task.tokens.view(start, end);
-  const tokens = drafted.length === 0 ? known : [...known, ...drafted];
-  const { scales } = task.tokens.adapters ?? {};
-  return { table, tokens, start, outputs: task.outputs(start, end), adapterScales: scales };
 }
 
 /** Returns the sequence that arrived last. */

@@ -31,10 +31,12 @@ export interface Progress<Output> {
   /** Results of the chunk's outputs. */
   readonly results: readonly Output[];
   /**
-   * Tokens computed ahead after those: draft tokens, or the choices of earlier steps of the same
-   * run. Each result but the first follows one more of them.
+   * Tokens computed ahead after those: draft tokens, of a tree the accepted ones, or the choices of
+   * earlier steps of the same run. Each result but the first follows one more of them.
    */
   readonly ahead: ArrayLike<number>;
+  /** Number of draft tokens computed, of all branches. */
+  readonly drafted: number;
   /** Pages that hold the tokens. */
   readonly pages: readonly number[];
   /** Duration of the whole step. */

@@ -1,4 +1,5 @@
 import type { RunLimits } from "../runner.ts";
+import type { DraftBranch } from "../speculation/draft.ts";
 import type { Sequence } from "./sequence.ts";
 
 /** Chunk of a sequence in one step: its tokens from those computed up to `end`. */
@@ -7,6 +8,8 @@ export interface PlannedChunk {
   readonly end: number;
   /** Draft tokens that are computed after those. */
   readonly drafted: readonly number[];
+  /** Branches of the draft, which are computed as sequences of their own. */
+  readonly branches: readonly DraftBranch[];
 }
 
 /** A sequence with at most this many tokens to compute is decoding; so is the end of a prompt. */
@@ -41,7 +44,7 @@ export function planStep(
     const mostOutputs = scoresAll && !isWhole ? outputsLeft + 1 : pending;
     const count = Math.min(pending, tokensLeft, mostOutputs, cache.maxChunk);
     if (count <= 0 || (isWhole && count < pending)) return;
-    plan.push({ sequence, end: computed + count, drafted: [] });
+    plan.push({ sequence, end: computed + count, drafted: [], branches: [] });
     tokensLeft -= count;
     if (scoresAll) outputsLeft -= count - 1;
   };

@@ -79,7 +79,11 @@ export class ReducedVocabulary {
   results(results: readonly StepResult[][]): StepResult[][] {
     return results.map((of) =>
       of.map((result) =>
-        result instanceof ForgeError ? result : { ...result, token: this.#tokens[result.token]! }
+        result instanceof ForgeError ? result : {
+          ...result,
+          token: this.#tokens[result.token]!,
+          top: result.top.map(({ token, logprob }) => ({ token: this.#tokens[token]!, logprob })),
+        }
       )
     );
   }

@@ -49,3 +49,31 @@ export class HitRates {
     return this.#levels[Math.min(level, this.#levels.length - 1)]!;
   }
 }
+
+/** Ranges of probabilities whose rates are measured apart. */
+const N_RANGES = 10;
+
+/** Acceptance rates of a drafter's choices by its own probabilities. */
+export class ChoiceRates {
+  readonly #first = rangesOf(N_RANGES);
+  readonly #others = rangesOf(N_RANGES);
+
+  /** Returns the rate of choices of a probability; `isFirst` for the one that was sampled. */
+  of({ probability, isFirst }: { probability: number; isFirst: boolean }): HitRate {
+    const range = Math.min(N_RANGES - 1, Math.floor(probability * N_RANGES));
+    return (isFirst ? this.#first : this.#others)[range]!;
+  }
+
+  /** Records the token that one of the choices was, or was not. */
+  note(
+    choice: { token: number; probability: number; isFirst: boolean },
+    actual: number,
+  ): void {
+    this.of(choice).note(choice.token === actual);
+  }
+}
+
+/** Returns a rate for each range, which is expected in its middle. */
+function rangesOf(count: number): HitRate[] {
+  return Array.from({ length: count }, (_, i) => new HitRate((i + 0.5) / count));
+}

@@ -2,9 +2,10 @@ import type { Backend, DeviceGroup } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import { openCheckpoint } from "../../formats/checkpoint.ts";
 import { quote } from "../../formats/quote.ts";
+import type { CausalLm } from "../../models/causal_lm.ts";
 import { loadModel } from "../../models/registry.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
-import { MAX_DRAFTED } from "../limits.ts";
+import { MAX_BRANCHES, MAX_DRAFTED, MAX_TREE_WIDTH } from "../limits.ts";
 import type { LoadOptions } from "../load/options.ts";
 import type { MemoryUse } from "../cache/memory.ts";
 import { openRunner, type SessionShape } from "../load/open_runner.ts";
@@ -40,10 +41,10 @@ const NO_MEMORY: MemoryUse = { weights: 0, kvCache: 0, states: 0, activations: 0
  * with another vocabulary; as `load` for one that cannot be loaded
  */
 export async function openSpeculator(
-  options: Pick<LoadOptions, "speculate" | "draftModel">,
+  options: Pick<LoadOptions, "speculate" | "draftModel" | "draftTree">,
   target: Target,
 ): Promise<OpenSpeculator> {
-  const { speculate = "auto", draftModel } = options;
+  const { speculate = "auto", draftModel, draftTree = "auto" } = options;
   checkSpeculation(speculate);
   if (speculate === "off" && draftModel !== undefined) {
     throw new ForgeError("usage", "speculate is off, but a draft model is given; give one of them");
@@ -52,7 +53,8 @@ export async function openSpeculator(
   const length = typeof speculate === "number" ? speculate : undefined;
   if (draftModel === undefined || target.runner.hasDraftHead) {
     const model = target.runner.hasDraftHead ? new HeadDrafter(target.runner) : undefined;
-    return { speculator: new Speculator({ length, model }), memory: NO_MEMORY };
+    const treeWidth = draftTree === "auto" ? undefined : draftTree;
+    return { speculator: new Speculator({ length, model, treeWidth }), memory: NO_MEMORY };
   }
   const { model, memory } = await openDraftModel(draftModel, target);
   return { speculator: new Speculator({ length, model }), memory };
@@ -67,6 +69,20 @@ export function draftsTokens(
   { kind }: Pick<Backend, "kind">,
 ): boolean {
   return draftModel !== undefined || (speculate === "auto" ? kind === "cpu" : speculate !== "off");
+}
+
+/**
+ * Returns the most branches of draft trees in one step: none if the model has no head that drafts,
+ * or a recurrent state, which belongs to one chain of tokens.
+ *
+ * @throws {ForgeError} `usage` for an invalid width
+ */
+export function maxBranches(
+  { draftTree = "auto" }: Pick<LoadOptions, "draftTree">,
+  { draft, stateLayers }: Pick<CausalLm, "draft" | "stateLayers">,
+): number {
+  if (draftTree !== "auto") checkWholeNumber("draftTree", draftTree, 1, MAX_TREE_WIDTH);
+  return draft === undefined || stateLayers.length > 0 || draftTree === 1 ? 0 : MAX_BRANCHES;
 }
 
 function checkSpeculation(asked: NonNullable<LoadOptions["speculate"]>): void {

@@ -4,7 +4,7 @@ import { type Candidate, chooseDrafts } from "./choose_drafts.ts";
 import type { Draft, Drafter, Prospect } from "./draft.ts";
 import { HitRates } from "./hit_rates.ts";
 import { LookupDrafter } from "./lookup_drafter.ts";
-import type { ModelDrafter } from "./model_drafter.ts";
+import type { ModelDrafter, TreeShape } from "./model_drafter.ts";
 import { MOST_ROWS, StepCosts } from "./step_costs.ts";
 
 /** Draft tokens with a lower probability of acceptance pay on no device. */
@@ -24,6 +24,11 @@ export interface SpeculatorOptions {
   readonly newDrafter?: (() => Drafter) | undefined;
   /** Draft model, or the model's own head, for sequences whose drafter has lower odds. */
   readonly model?: ModelDrafter | undefined;
+  /**
+   * Number of tokens at each position of the model's drafts, even if they do not pay: 1 for chains.
+   * @default as many as pay, or 1 with a `length`
+   */
+  readonly treeWidth?: number | undefined;
 }
 
 /** Planned draft of a sequence. */
@@ -45,16 +50,18 @@ export class Speculator {
   readonly #length: number | undefined;
   readonly #newDrafter: () => Drafter;
   readonly #model: ModelDrafter | undefined;
+  readonly #treeWidth: number | undefined;
   readonly #costs = new StepCosts();
   readonly #drafters = new WeakMap<TokenList, Drafter>();
   #stepsWithoutModel = 0;
 
   constructor(options: SpeculatorOptions = {}) {
     const rates = new HitRates();
-    const { length, newDrafter = () => new LookupDrafter(rates), model } = options;
+    const { length, newDrafter = () => new LookupDrafter(rates), model, treeWidth } = options;
     this.#length = length;
     this.#newDrafter = newDrafter;
     this.#model = model;
+    this.#treeWidth = treeWidth ?? (length === undefined ? undefined : 1);
   }
 
   /**
@@ -85,7 +92,36 @@ export class Speculator {
     return this.#model!.draft(
       prospects,
       counts.map((count, i) => plans[i]!.takesRounds ? count : 0),
+      this.#treeWidth === 1 ? undefined : this.#tree(plans, counts, rows, left),
     );
+  }
+
+  /**
+   * Returns the shape of the trees of a step.
+   *
+   * @param counts number of draft tokens of each sequence
+   * @param rows rows of the step without drafts
+   * @param left most rows to add to those
+   */
+  #tree(plans: readonly Plan[], counts: readonly number[], rows: number, left: number): TreeShape {
+    const drafted = counts.reduce((sum, count) => sum + count, 0);
+    const rounds = Math.max(...counts.map((count, i) => plans[i]!.takesRounds ? count : 0));
+    const before = rounds * this.#model!.cost(plans.length);
+    const cost = (added: number) =>
+      before + this.#costs.of(Math.min(rows + drafted + added, MOST_ROWS));
+    let added = 0;
+    let tokens = plans.reduce(
+      (sum, { odds }, i) => sum + 1 + odds.slice(0, counts[i]).reduce((a, b) => a + b, 0),
+      0,
+    );
+    const takeRow = (odds: number) => {
+      const pays = (tokens + odds) / cost(added + 1) > tokens / cost(added);
+      if (added === left || (this.#treeWidth === undefined && !pays)) return false;
+      added++;
+      tokens += odds;
+      return true;
+    };
+    return { width: this.#treeWidth ?? 1, takeRow };
   }
 
   /** True if a fixed number of draft tokens is asked for, whatever they cost. */

@@ -49,11 +49,13 @@ double slack(const KvType& type, const std::vector<double>& row, size_t i) {
 
 void check(const KvType& type, const Case& c) {
   Random random(c.k_dim * 100 + c.n_heads);
-  const std::vector<u32> lengths = {c.page_tokens * 2 + 1, 3};
+  const std::vector<u32> lengths = {c.page_tokens * 2 + 1, 3, c.page_tokens * 2 + 1};
   // The first slot of a page, a middle one, and the last.
   const Buffer<i32> positions = {static_cast<i32>(2 * c.page_tokens), 2,
                                  static_cast<i32>(c.page_tokens - 1)};
   const Buffer<i32> sequence_of = {0, 1, 0};
+  Buffer<RowCopy> copies = {{0, 2}, {2, 2}};
+  const Buffer<u32> n_copies = {2};
   const u32 tokens = 3;
   const Sequences sequences(random, lengths, c.page_tokens);
   Pages pages(type, sequences.n_pages, c.page_tokens, c.n_kv_heads, c.k_dim, c.v_dim,
@@ -88,6 +90,8 @@ void check(const KvType& type, const Case& c) {
                       .sequences = sequence_of.data(),
                       .page_tables = sequences.page_tables.data(),
                       .n_tokens = n_tokens.data(),
+                      .copies = copies.data(),
+                      .n_copies = n_copies.data(),
                       .q_norm = c.q_norm_width ? q_norm.data() : nullptr,
                       .k_norm = c.k_norm_width ? k_norm.data() : nullptr,
                       .rope = c.n_freqs ? rope.data() : nullptr},
@@ -112,21 +116,28 @@ void check(const KvType& type, const Case& c) {
       expect_near("q", q.data() + t * q_cols + h * c.k_dim, expected.data(), c.k_dim, 1e-5, 1e-5);
     }
     const auto position = static_cast<u32>(positions[t]);
-    const u32 page = sequences.page(static_cast<u32>(sequence_of[t]), position, c.page_tokens);
     const u32 slot = position % c.page_tokens;
-    for (u32 h = 0; h < c.n_kv_heads; ++h) {
+    const auto check_kept = [&](u32 page, u32 h) {
       const auto expected = plain_head(row + q_cols, c.n_kv_heads, h, c.k_dim, k_norm.data(),
                                        c.k_norm_width, angles, c.n_freqs, c.interleaved,
                                        c.values_in_keys);
       for (u32 i = 0; i < c.k_dim; ++i) {
         EXPECT(std::abs(pages.k(page, slot, h, i) - expected[i]) <= slack(type, expected, i));
       }
-      if (c.values_in_keys) continue;
+      if (c.values_in_keys) return;
       const float* v = row + q_cols + k_cols + h * c.v_dim;
       const std::vector<double> values(v, v + c.v_dim);
       for (u32 i = 0; i < c.v_dim; ++i) {
         EXPECT(std::abs(pages.v(page, slot, h, i) - values[i]) <= slack(type, values, i));
       }
+    };
+    std::vector<u32> kept_by = {static_cast<u32>(sequence_of[t])};
+    for (const RowCopy& copy : copies) {
+      if (copy.row == t) kept_by.push_back(copy.sequence);
+    }
+    for (const u32 sequence : kept_by) {
+      const u32 page = sequences.page(sequence, position, c.page_tokens);
+      for (u32 h = 0; h < c.n_kv_heads; ++h) check_kept(page, h);
     }
   }
 }
@@ -142,27 +153,29 @@ void check_random(Random& random) {
                                   random.below(k_dim / 2 + 1), random.below(2)});
 }
 
-// Rows of three sequences: one from its start across a page, one from the middle, and a single
-// token. Without x, rows are those that an earlier launch stored.
+// Rows of four sequences: one from its start across a page, one from the middle, a single token,
+// and a branch of the second one. Without x, rows are those that an earlier launch stored.
 void check_previous_rows(const KvType& type, u32 heads, u32 dim, u32 page_tokens) {
   Random random(dim);
   const u32 first = page_tokens + 1;
-  const Sequences sequences(random, {page_tokens + 2, first + 3, 5}, page_tokens);
+  const Sequences sequences(random, {page_tokens + 2, first + 3, 5, first + 3}, page_tokens);
   Pages pages(type, sequences.n_pages, page_tokens, heads, dim, dim, true);
   pages.fill(random);
-  std::vector<i32> positions, sequence_of;
-  for (u32 i = 0; i < page_tokens + 2; ++i) {
-    positions.push_back(i32(i));
-    sequence_of.push_back(0);
-  }
-  for (u32 i = 0; i < 3; ++i) {
-    positions.push_back(i32(first + i));
-    sequence_of.push_back(1);
-  }
-  positions.push_back(4);
-  sequence_of.push_back(2);
+  std::vector<i32> positions, sequence_of, parent_of;
+  const auto add = [&](u32 sequence, u32 position, i32 parent) {
+    positions.push_back(i32(position));
+    sequence_of.push_back(i32(sequence));
+    parent_of.push_back(parent);
+  };
+  for (u32 i = 0; i < page_tokens + 2; ++i) add(0, i, i32(i) - 1);
+  const u32 second = u32(positions.size());
+  for (u32 i = 0; i < 3; ++i) add(1, first + i, i == 0 ? -1 : i32(second + i - 1));
+  add(2, 4, -1);
+  add(3, first + 2, i32(second + 1));
   const u32 tokens = u32(positions.size()), cols = heads * dim;
-  const Buffer<i32> at(positions), of(sequence_of);
+  const Buffer<i32> at(positions), of(sequence_of), parents(parent_of);
+  Buffer<RowCopy> copies = {{second, 3}, {second + 1, 3}};
+  const Buffer<u32> n_copies = {2};
   const Buffer<u32> n_tokens = {tokens};
   const auto x = random_floats(random, tokens * cols);
   const auto row_of = [&](u32 sequence, u32 position) {
@@ -177,10 +190,13 @@ void check_previous_rows(const KvType& type, u32 heads, u32 dim, u32 page_tokens
     std::vector<double> expected;
     for (u32 t = 0; t < tokens; ++t) {
       const u32 position = u32(positions[t]);
-      const bool is_in_run = has_x && t > 0 && sequence_of[t - 1] == sequence_of[t];
       std::vector<double> row(cols, 0.0);
-      if (is_in_run) row.assign(x.data() + (t - 1) * cols, x.data() + t * cols);
-      else if (position > 0) row = row_of(u32(sequence_of[t]), position - 1);
+      const i32 parent = parent_of[t];
+      if (has_x && parent >= 0) {
+        row.assign(x.data() + u32(parent) * cols, x.data() + (u32(parent) + 1) * cols);
+      } else if (position > 0) {
+        row = row_of(u32(sequence_of[t]), position - 1);
+      }
       expected.insert(expected.end(), row.begin(), row.end());
     }
     Buffer<float> out(tokens * cols);
@@ -191,7 +207,10 @@ void check_previous_rows(const KvType& type, u32 heads, u32 dim, u32 page_tokens
                           .positions = at.data(),
                           .sequences = of.data(),
                           .page_tables = sequences.page_tables.data(),
-                          .n_tokens = n_tokens.data()},
+                          .n_tokens = n_tokens.data(),
+                          .parents = parents.data(),
+                          .copies = copies.data(),
+                          .n_copies = n_copies.data()},
                          {.kv = pages.kernel_pages(),
                           .page_stride = sequences.page_stride,
                           .has_x = has_x},
@@ -200,6 +219,10 @@ void check_previous_rows(const KvType& type, u32 heads, u32 dim, u32 page_tokens
     for (u32 t = 0; t < tokens; ++t) {
       const std::vector<double> stored = row_of(u32(sequence_of[t]), u32(positions[t]));
       expect_near("stored", x.data() + t * cols, stored.data(), cols, 0, 2 * type.tolerance);
+    }
+    for (const RowCopy& copy : copies) {
+      const std::vector<double> kept = row_of(copy.sequence, u32(positions[copy.row]));
+      expect_near("kept", x.data() + copy.row * cols, kept.data(), cols, 0, 2 * type.tolerance);
     }
   }
 }

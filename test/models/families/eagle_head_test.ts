@@ -182,21 +182,29 @@ const REQUESTS: readonly GenerateOptions[] = [
 const TARGETS = { Llama: writeModel, hybrid: writeRandomHybrid, Mamba: writeRandomMamba };
 
 for (const [name, write] of Object.entries(TARGETS)) {
-  Deno.test(`an EAGLE-3 head changes no answer: ${name}`, async () => {
+  Deno.test(`an EAGLE-3 head changes no answer, by chains and trees: ${name}`, async () => {
     using folder = new TempFolder();
     write(folder.at("model"));
     writeHead(folder.at("head"));
-    const answers = async (draftModel?: string) => {
+    const answers = async (draftModel?: string, draftTree?: number) => {
       const speculate = draftModel === undefined ? "off" : 3;
-      const options = { device: "cpu", threads: 2, speculate, draftModel } as const;
+      const options = { device: "cpu", threads: 2, speculate, draftModel, draftTree } as const;
       await using model = await load(folder.at("model"), options);
       const all = await Promise.all(REQUESTS.map((request) => model.complete("Fox?", request)));
       const drafted = all.map(({ timings }) => timings.drafted);
       return { drafted, results: all.map(({ timings: _, ...answer }) => answer) };
     };
-    const { drafted, results } = await answers(folder.at("head"));
-    assertEquals(results, (await answers()).results);
-    assert(drafted.every((count) => count > 5), `${drafted} drafted`);
+    const plain = await answers();
+    const counts: number[] = [];
+    for (const width of [undefined, 1, 3]) {
+      const { drafted, results } = await answers(folder.at("head"), width);
+      assertEquals(results, plain.results, `${width} wide`);
+      assert(drafted.every((count) => count > 5), `${drafted} drafted`);
+      counts.push(drafted.reduce((sum, count) => sum + count, 0));
+    }
+    const [, chains = 0, trees = 0] = counts;
+    // A recurrent state belongs to one chain of tokens.
+    assert(name === "Llama" ? trees > 1.5 * chains : trees < 1.2 * chains, `${counts} drafted`);
   });
 }
 

@@ -23,7 +23,7 @@ class FakeRunner implements MeasuredRunner {
   openSequences = 0;
 
   constructor(maxSequences = 1) {
-    this.limits = { maxTokens: 4, maxOutputs: 4, maxSequences, maxTop: 0 };
+    this.limits = { maxTokens: 4, maxOutputs: 4, maxSequences, maxBranches: 0, maxTop: 0 };
   }
 
   newSequence(): PageTable {

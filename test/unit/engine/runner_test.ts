@@ -169,7 +169,7 @@ function chunkOf(table: PageTable, tokens: readonly number[], start: number): Ch
 Deno.test("a runner sizes its cache for the context and bounds its runs", async () => {
   const { runner, recorded, shapes } = await open(1000);
   const limits = { maxTokens: 512, maxOutputs: 512, maxSequences: 1 };
-  assertEquals(runner.limits, { ...limits, maxTop: 20 });
+  assertEquals(runner.limits, { ...limits, maxBranches: 0, maxTop: 20 });
   assertEquals(recorded, [{ ...limits, maxPages: 16 }]);
   assertEquals(shapes.map(({ nPages, pageTokens }) => nPages * pageTokens), [1024, 1024]);
   const { kvBytes, scratchBytes, pages } = runner;
@@ -179,7 +179,7 @@ Deno.test("a runner sizes its cache for the context and bounds its runs", async 
 Deno.test("a runner supports several sequences in a cache of any size", async () => {
   const { runner, recorded, shapes } = await open(100, 50, { maxSequences: 3, cacheTokens: 200 });
   const limits = { maxTokens: 300, maxOutputs: 300, maxSequences: 3 };
-  assertEquals(runner.limits, { ...limits, maxTop: 20 });
+  assertEquals(runner.limits, { ...limits, maxBranches: 0, maxTop: 20 });
   assertEquals(recorded, [{ ...limits, maxPages: 2 }]);
   assertEquals(shapes.map(({ nPages }) => nPages), [4, 4]);
 });
@@ -228,6 +228,23 @@ Deno.test("a run passes each token's position, sequence and pages", async () => 
   }]);
   await step.end();
   assertEquals(await run, [[step.results[0]!], [step.results[1]!, failed]]);
+});
+
+Deno.test("a run passes the parents of a tree", async () => {
+  const { runner, step } = await open(192, 100, { maxSequences: 3, cacheTokens: 384 });
+  const tables = [1, 2, 3].map(() => runner.newSequence());
+  const chunk = (sequence: number, start: number, length: number, parent?: Chunk["parent"]) => {
+    return { ...chunkOf(tables[sequence]!, new Array<number>(length).fill(7), start), parent };
+  };
+  const running = runner.run([
+    chunk(0, 4, 3),
+    chunk(1, 6, 2, { chunk: 0, row: 1 }),
+    chunk(2, 8, 1, { chunk: 1, row: 1 }),
+  ]);
+  assertEquals(step.runs.map(({ parents }) => parents), [[-1, 0, 1, 1, 3, 4]]);
+  await step.end();
+  await running;
+  for (const table of tables) table.release();
 });
 
 Deno.test("runs are serial, and a failed run does not block the next one", async () => {

@@ -52,7 +52,7 @@ function unpack(block: Int32Array) {
   const header = reader.struct("forge_step_header");
   const { n_tokens = 0, n_outputs = 0, n_sequences = 0, n_pages = 0 } = header;
   const { n_history = 0, n_bias = 0, mask_words = 0, n_masks = 0 } = header;
-  const { n_steps, n_end_tokens = 0, n_adapters = 0 } = header;
+  const { n_steps, n_end_tokens = 0, n_adapters = 0, n_parents = 0 } = header;
   const { attention_mask, attention_mask_heads = 0, attention_mask_cols = 0 } = header;
   const isBits = attention_mask === 1;
   const stride = isBits ? Math.ceil(attention_mask_cols / 32) : attention_mask_cols;
@@ -61,6 +61,7 @@ function unpack(block: Int32Array) {
     tokens: reader.array("int32", n_tokens),
     positions: reader.array("int32", n_tokens),
     sequences: reader.array("int32", n_tokens),
+    parents: reader.array("int32", n_parents),
     pageTables: Array.from({ length: n_sequences }, () => reader.array("int32", n_pages)),
     slots: reader.array("int32", n_sequences),
     keyLengths: reader.array("int32", n_sequences),
@@ -163,6 +164,17 @@ Deno.test("step block: key lengths, and attention masks of bits and of numbers",
     assertThrows(() => block.pack({ ...inputs, ...change }), ForgeError, message);
   refused({ keyLengths: [1] }, "a step of 2 sequences got 1 key lengths");
   refused({ attentionMask: { ...bits, nPositions: 32 } }, "has 6 values; expected 3");
+});
+
+Deno.test("step block: the parents of a tree", () => {
+  const block = new InputBlock();
+  assertEquals(unpack(block.pack({ ...inputs, parents: [-1, 0, 0] })).parents, [-1, 0, 0]);
+  assertEquals(unpack(block.pack(inputs)).parents, []);
+  assertThrows(
+    () => block.pack({ ...inputs, parents: [-1] }),
+    ForgeError,
+    "a step of 3 tokens got 1 parents",
+  );
 });
 
 Deno.test("step block: several steps", () => {

@@ -5,6 +5,7 @@ import {
   MAX_DEVICES,
   MAX_DRAFTED,
   MAX_THREADS,
+  MAX_TREE_WIDTH,
 } from "../../../engine/limits.ts";
 import { QUANTIZED_TYPES } from "../../../formats/quantized.ts";
 import type { OptionSpec } from "../types.ts";
@@ -194,5 +195,16 @@ export const MODEL_OPTIONS = {
     metavar: "MODEL",
     group: "Model",
     help: "smaller model with the same vocabulary, or EAGLE-3 head, for draft tokens",
+  },
+  draftTree: {
+    flags: "--draft-tree",
+    kind: "choice_or_integer",
+    metavar: "WIDTH",
+    choices: ["auto"],
+    min: 1,
+    max: MAX_TREE_WIDTH,
+    group: "Model",
+    help: "draft tokens at each position, by the model's own layer or an EAGLE-3 head; 1: chains",
+    defaultText: "auto: as many as pay",
   },
 } as const satisfies Record<string, OptionSpec>;

@@ -194,7 +194,7 @@ Deno.test("a moved task has no draft tokens of the device that failed", () => {
   draft.limit = 4;
   draft.add(5);
   const task = { tokens: new TokenList([1]), isEnded: false, mayReuse: false } as unknown as Task;
-  dispatcher.submit(task, { draft, stride: 1, endTokens: [] });
+  dispatcher.submit(task, { draft, stride: 1, endTokens: [], draftOutputs: () => [] });
   assert(dispatcher.takeOver(failed, [task], new ForgeError("device", "gone")));
   assertEquals(draft.tokens, []);
 });

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { KvPages, PageTable } from "../../../../src/engine/cache/kv_pages.ts";
 import { UNSAMPLED } from "../../../../src/engine/runner.ts";
-import { Draft, type Proposal } from "../../../../src/engine/speculation/draft.ts";
+import { Draft, type DraftPath, type Proposal } from "../../../../src/engine/speculation/draft.ts";
 import { Speculator } from "../../../../src/engine/speculation/speculator.ts";
 import { TokenList } from "../../../../src/engine/token_list.ts";
 import { TokenMask } from "../../../../src/engine/generation/token_mask.ts";
@@ -56,6 +56,55 @@ Deno.test("draft tokens are kept while they are accepted", () => {
   assertEquals([draft.mask()?.mayAllow(5), draft.mask()?.mayAllow(3)], [true, false]);
   draft[Symbol.dispose]();
   assertEquals(places.open, 0);
+});
+
+Deno.test("the sampled tokens are followed through the branches of a tree", () => {
+  const places = new Places([[1, 2], [3, 4], [5, 6], [7, 8], [9, 10]]);
+  const pages = new KvPages(8, 4);
+  using table = new PageTable(pages);
+  table.reserve(6);
+  const draft = draftOf(places);
+  for (const token of [1, 3, 5]) draft.add(token);
+  const branch = (path: DraftPath, from: number, token: number) =>
+    draft.branch(path, from, token, table.branch(6 + from, () => {})!);
+  const other = branch(draft, 1, 4)!;
+  assertEquals([other.add(3), other.add(6), other.tokens], [false, true, [1, 4, 6]]);
+  const deeper = branch(other, 2, 5)!;
+  assertEquals([deeper.add(7), deeper.tokens, deeper.depth], [true, [1, 4, 5, 7], 4]);
+  assertEquals([branch(draft, 1, 9), branch(draft, 0, 2)?.tokens], [undefined, [2]]);
+  const follow = (sampled: readonly number[]) =>
+    draft.accepted(({ depth }) => sampled[depth]).at(-1)!;
+  assertEquals(follow([1, 3, 6, 7]), { path: draft, depth: 2 });
+  assertEquals(follow([1, 4, 6, 7]), { path: other, depth: 3 });
+  assertEquals(follow([1, 4, 5, 9]), { path: deeper, depth: 3 });
+  assertEquals(follow([7]), { path: draft, depth: 0 });
+
+  draft.select(deeper);
+  assertEquals([...draft.tokens], [1, 4, 5, 7]);
+  for (const token of [1, 4, 5]) draft.advance(token);
+  assertEquals([[...draft.tokens], draft.mask()?.mayAllow(8)], [[7], true]);
+  draft[Symbol.dispose]();
+  assertEquals([places.open, pages.freePages], [0, 6]);
+});
+
+Deno.test("the pages of an accepted branch are copied where they differ", () => {
+  const pages = new KvPages(9, 4);
+  using table = new PageTable(pages);
+  table.reserve(6);
+  const copies: number[][] = [];
+  const copyPage = (...pages: [from: number, to: number]) => void copies.push(pages);
+  {
+    using branch = table.branch(6, copyPage)!;
+    branch.reserve(9);
+    using deeper = branch.branch(8, copyPage)!;
+    assertEquals([branch.pages, deeper.pages, copies], [[0, 2, 3], [0, 2, 4], [[1, 2]]]);
+    table.reserve(9);
+    table.takeBranch(deeper, 9, copyPage);
+    assertEquals([table.pages, copies.slice(1)], [[0, 1, 5], [[2, 1], [4, 5]]]);
+  }
+  assertEquals(pages.freePages, 6);
+  table.reserve(36);
+  assertEquals(table.branch(6, copyPage), undefined);
 });
 
 /** Returns the draft of some proposed tokens under a constraint. */

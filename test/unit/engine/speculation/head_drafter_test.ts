@@ -64,9 +64,28 @@ const CASES = [
   ["a bad one, as it pays", "cpu", { maxSequences: 2 }, writeGuessing, undefined],
   ["the reference device", "reference", { maxSequences: 4, cacheTokens: CACHE }, writeGuessing, 2],
   ["recurrent state", "cpu", { maxSequences: 4, nSlots: 14 }, writeHybrid, 3],
+  ["a good one's tree", "cpu", { maxSequences: 2, maxBranches: 16 }, writeForeseeingLlama, 3, 3],
+  ["a bad one's tree", "cpu", { maxSequences: 4, maxBranches: 9 }, writeGuessing, 3, 4],
+  [
+    "a bad one's tree, few pages",
+    "cpu",
+    { maxSequences: 8, cacheTokens: CACHE, maxBranches: 9 },
+    writeGuessing,
+    7,
+    2,
+  ],
+  [
+    "a bad one's tree, the reference device",
+    "reference",
+    { maxSequences: 2, maxBranches: 9 },
+    writeGuessing,
+    2,
+    3,
+  ],
+  ["leaves as they pay", "cpu", { maxSequences: 2, maxBranches: 9 }, writeGuessing, undefined],
 ] as const;
 
-for (const [name, device, options, writeModel, length] of CASES) {
+for (const [name, device, options, writeModel, length, treeWidth] of CASES) {
   Deno.test(`a draft head changes no token: ${name}`, async () => {
     await withRunner(device, options, async (runner, tokenizer) => {
       assert(runner.hasDraftHead);
@@ -75,11 +94,12 @@ for (const [name, device, options, writeModel, length] of CASES) {
       const isGood = writeModel === writeForeseeingLlama;
       const cases = await randomCases(random, runner, tokenizer, isGood ? 0 : undefined);
       const model = new HeadDrafter(runner);
-      const speculator = new Speculator({ length, model, newDrafter: () => UNSURE });
+      const speculator = new Speculator({ length, treeWidth, model, newDrafter: () => UNSURE });
       const { drafted, accepted } = await checkMix(random, runner, tokenizer, cases, speculator);
       if (length !== undefined) assert(drafted > 50, `only ${drafted} drafted`);
       const share = accepted / drafted;
-      assert(drafted < 20 || (isGood ? share > 0.8 : share < 0.5), `${share} accepted`);
+      const least = treeWidth === undefined ? 0.8 : 0.8 / treeWidth;
+      assert(drafted < 20 || (isGood ? share > least : share < 0.5), `${share} accepted`);
     }, writeModel);
   });
 }
@@ -147,6 +167,7 @@ Deno.test("a head with fewer tokens gets masks, biases and histories of its own 
       return Promise.resolve(chunks.map(() => [{ token: 3, logprob: 0, top: [] }]));
     },
     cancel: () => {},
+    limits: { maxTop: 3 },
   };
   const mask = new Uint32Array(4);
   for (const token of [2, 41, 97]) mask[token >> 5]! |= 1 << (token & 31);

@@ -9,7 +9,7 @@ import {
 } from "../../../../src/engine/speculation/speculator.ts";
 import { commonLength } from "../../../../src/engine/token_list.ts";
 import { CACHE, checkMix, type MixCase, randomCases, withRunner } from "../../../support/mixes.ts";
-import { OracleDrafter } from "../../../support/oracle_drafter.ts";
+import { OracleDrafter, OracleHead } from "../../../support/oracle_drafter.ts";
 import { Random } from "../../../support/random.ts";
 import { writeRandomHybrid } from "../../../support/tiny_hybrid.ts";
 import { writeRandomMamba } from "../../../support/tiny_mamba.ts";
@@ -26,15 +26,25 @@ function textsOf(cases: readonly MixCase[]): Int32Array[] {
 /** Chooses the speculator options for some cases. */
 type Guessing = (random: Random, cases: readonly MixCase[]) => SpeculatorOptions;
 
-const oracle = (length: number | undefined, hitRate: number): Guessing => (random, cases) => {
+function oracleOptions(random: Random, cases: readonly MixCase[], hitRate: number) {
   const texts = textsOf(cases);
   const answer = (text: Int32Array, most: number) => {
     const alike = texts.filter((other) => commonLength(text, other) === text.length);
     const known = alike.length === 0 ? [] : random.pick(alike);
     return known.slice(text.length, text.length + most);
   };
-  const options = { random, answer, hitRate, vocabSize: VOCABULARY };
+  return { random, answer, hitRate, vocabSize: VOCABULARY };
+}
+
+const oracle = (length: number | undefined, hitRate: number): Guessing => (random, cases) => {
+  const options = oracleOptions(random, cases, hitRate);
   return { length, newDrafter: () => new OracleDrafter(options) };
+};
+
+/** Drafts trees; without a rate, the first choice is always wrong. */
+const tree = (length: number | undefined, hitRate: number): Guessing => (random, cases) => {
+  const model = new OracleHead(oracleOptions(random, cases, hitRate));
+  return { length, model, treeWidth: 3 };
 };
 
 /** Returns the function that writes the model of a mix. */
@@ -61,6 +71,37 @@ for (
       1,
       oracle(3, 0.6),
     ],
+    ["tree, one sequence", "cpu", { maxSequences: 1, maxBranches: 16 }, 1, tree(5, 0.4)],
+    [
+      "tree, second choices",
+      "cpu",
+      { maxSequences: 2, cacheTokens: 9 * CACHE, maxBranches: 40 },
+      1,
+      tree(2, 0),
+    ],
+    [
+      "tree, few pages, long",
+      "cpu",
+      { maxSequences: 8, cacheTokens: CACHE, maxBranches: 5 },
+      1,
+      tree(20, 0.9),
+    ],
+    [
+      "tree, all at once",
+      "cpu",
+      { maxSequences: 32, cacheTokens: 32 * CACHE, maxBranches: 40 },
+      1,
+      tree(4, 0.5),
+    ],
+    ["tree, as many as pay", "cpu", { maxSequences: 3, maxBranches: 9 }, 1, tree(undefined, 0.8)],
+    [
+      "tree, the reference device",
+      "reference",
+      { maxSequences: 5, cacheTokens: 3 * CACHE, maxBranches: 16 },
+      1,
+      tree(3, 0.5),
+    ],
+    ["recurrent state, tree", "cpu", { maxSequences: 2, nSlots: 6, maxBranches: 9 }, 1, tree(6, 1)],
     ["recurrent state, all right", "cpu", { maxSequences: 2, nSlots: 6 }, 1, oracle(6, 1)],
     ["recurrent state, all wrong", "cpu", { maxSequences: 1, nSlots: 3 }, 1, oracle(5, 0)],
     ["recurrent state, half right", "cpu", { maxSequences: 8, nSlots: 24 }, 3, oracle(4, 0.5)],
@@ -86,6 +127,7 @@ for (
       // Those after the end of a text are not accepted.
       if (name.endsWith("all right")) assert(share > 0.8, `${share} of the draft tokens accepted`);
       else if (name.endsWith("all wrong")) assertEquals(accepted, 0);
+      else if (name.endsWith("second choices")) assert(share > 0.05, `${share} accepted`);
       else if (name.includes("right")) assert(share > 0.1 && share < 0.7, `${share} accepted`);
     }, writerOf(name));
   });

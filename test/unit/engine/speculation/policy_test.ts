@@ -4,6 +4,7 @@ import { KvPages, PageTable } from "../../../../src/engine/cache/kv_pages.ts";
 import { UNSAMPLED } from "../../../../src/engine/runner.ts";
 import { chooseDrafts } from "../../../../src/engine/speculation/choose_drafts.ts";
 import { Draft } from "../../../../src/engine/speculation/draft.ts";
+import type { ModelDrafter } from "../../../../src/engine/speculation/model_drafter.ts";
 import { Speculator } from "../../../../src/engine/speculation/speculator.ts";
 import { MOST_ROWS, StepCosts } from "../../../../src/engine/speculation/step_costs.ts";
 import { TokenList } from "../../../../src/engine/token_list.ts";
@@ -128,3 +129,50 @@ Deno.test("unprofitable draft tokens are not computed unless a number is given",
   assertEquals(drafted((rows) => 20 + rows, MOST_ROWS), 0);
   assertEquals(drafted((rows) => 20 + rows, MOST_ROWS + 5), 0);
 });
+
+Deno.test("trees grow while a row more pays, or as wide as asked", async () => {
+  const taken = async (milliseconds: number, treeWidth?: number) => {
+    const rows: number[] = [];
+    const draft: ModelDrafter["draft"] = (_prospects, _counts, tree) => {
+      for (const odds of [0.5, 0.1, 0.02]) if (tree?.takeRow(odds)) rows.push(odds);
+      rows.push(tree?.width ?? 0);
+      return Promise.resolve();
+    };
+    const { model, prospect } = fakeModel(draft);
+    const speculator = new Speculator({ model, treeWidth });
+    // Three rows without branches.
+    for (const rows of [1, 3]) speculator.measure(rows, 10);
+    for (const more of [4, 5, 6]) speculator.measure(more, 10 + (more - 3) * milliseconds);
+    await speculator.draft([prospect], 1, 4);
+    return rows;
+  };
+  // 2.71 tokens in 10 ms: half a token more may take 1.8 ms.
+  assertEquals(await taken(0.01), [0.5, 0.1, 1]);
+  assertEquals(await taken(1), [0.5, 1]);
+  assertEquals(await taken(3), [1]);
+  assertEquals(await taken(3, 4), [0.5, 0.1, 4]);
+  assertEquals(await taken(0.01, 1), [0]);
+});
+
+function fakeModel(draft: ModelDrafter["draft"]) {
+  const model: ModelDrafter = {
+    rate: () => 0.9,
+    cost: () => 0,
+    lag: () => 0,
+    draft,
+    cancel: () => {},
+    forget: () => {},
+  };
+  const own = new Draft(undefined, new Set());
+  own.limit = 4;
+  const prospect = {
+    tokens: new TokenList([1, 2]),
+    draft: own,
+    room: 2,
+    replayed: 0,
+    table: new PageTable(new KvPages(1, 64)),
+    stored: 1,
+    next: () => ({ ...UNSAMPLED, row: 0 }),
+  };
+  return { model, prospect };
+}
