@@ -68,10 +68,16 @@ MODELS = {
     ),
     "nemotron_h": (
         transformers.NemotronHConfig(
-            **SIZES, layers_block_type=["mamba", "attention"], head_dim=8, mamba_num_heads=8, mamba_head_dim=8,
-            ssm_state_size=8, n_groups=2,
+            **{**SIZES, "num_hidden_layers": 3}, layers_block_type=["mamba", "attention", "moe"], head_dim=8,
+            mamba_num_heads=8, mamba_head_dim=8, ssm_state_size=8, n_groups=2, n_routed_experts=4, num_experts_per_tok=2,
+            n_group=1, topk_group=1, moe_intermediate_size=16, moe_shared_expert_intermediate_size=24,
         ),
-        {"mixed": dict(r=4, lora_alpha=8, target_modules=["in_proj", *ATTENTION])},
+        {
+            "mixed": dict(
+                r=4, lora_alpha=8, target_modules=["in_proj", *ATTENTION],
+                target_parameters=["mixer.experts.up_proj", "mixer.experts.down_proj"],
+            ),
+        },
     ),
     # Experts in one tensor of a layer, which the saved model has one by one; the router is a parameter too.
     "qwen3_moe": (
