@@ -31,12 +31,19 @@ export interface ExpertRows {
   readonly isInterleaved?: boolean | undefined;
 }
 
-/** Rows of experts with the pair of each expert that one adapter changes. */
+/** Rows of experts that one adapter changes, and its pairs. */
 interface ExpertSegment extends ExpertRows {
   readonly adapter: number;
   /** The largest rank of the pairs. */
   readonly rank: number;
-  readonly pairs: readonly (LoraPair | undefined)[];
+  readonly pairs: readonly ExpertPair[];
+}
+
+/** Pair of one expert, or of neighbouring ones. */
+interface ExpertPair {
+  readonly pair: LoraPair;
+  readonly firstExpert: number;
+  readonly nExperts: number;
 }
 
 /** Sizes of the matrices of latent attention's heads. */
@@ -233,56 +240,31 @@ export class ModelAdapters {
     const segments = parts.flatMap((part) => this.#expertSegments(part, nExperts, cols));
     if (segments.length === 0) return undefined;
     const nRanks = segments.reduce((sum, { rank }) => sum + rank, 0);
-    const width = Math.max(...segments.map(({ span }) => span[1]));
-    const targets = segments.flatMap(({ pairs }) => pairs.flatMap((pair) => pair?.target ?? []));
-    // Calls `fill` for each pair, with the index of its first row of A and B.
-    const forPairs = (
-      fill: (first: number, pair: LoraPair, numbers: PairNumbers, segment: ExpertSegment) => void,
-    ) => {
-      let begin = 0;
-      for (const segment of segments) {
-        let read: { readonly pair: LoraPair; readonly of: NumbersOfExpert } | undefined;
-        for (const [expert, pair] of segment.pairs.entries()) {
-          if (pair === undefined) continue;
-          if (pair !== read?.pair) {
-            read = { pair, of: this.#readPair(segment, pair, cols, weights) };
+    const pairs = segments.flatMap(({ pairs }) => pairs.map(({ pair }) => pair));
+    const upload = (side: "a" | "b", width: number) =>
+      uploadFloats(
+        weights,
+        [nExperts * nRanks, width],
+        pairs.map((pair) => pair[side]),
+        (values) => {
+          let begin = 0;
+          for (const segment of segments) {
+            for (const { pair, firstExpert, nExperts } of segment.pairs) {
+              const to = values.subarray((firstExpert * nRanks + begin) * width);
+              const steps = { expert: nRanks * width, rank: width };
+              const from = this.#elements(side, segment, pair, cols, weights);
+              copyExperts(to, steps, from, nExperts, side === "a" ? 1 : pair.factor);
+            }
+            begin += segment.rank;
           }
-          fill(expert * nRanks + begin, pair, read.of(expert), segment);
-        }
-        begin += segment.rank;
-      }
-    };
-    const tensors = (side: "a" | "b") =>
-      segments.flatMap(({ pairs }) => [...new Set(pairs)].flatMap((pair) => pair?.[side] ?? []));
+        },
+      );
     return {
       nAdapters: this.#adapters.length,
       nBlocks: nExperts,
-      targets: [...new Set(targets)],
-      a: uploadFloats(
-        weights,
-        [nExperts * nRanks, cols],
-        tensors("a"),
-        (values) =>
-          forPairs((first, { rank }, { a }) => {
-            for (let r = 0; r < rank; r++) {
-              for (let c = 0; c < cols; c++) values[(first + r) * cols + c] = a(r, c);
-            }
-          }),
-      ),
-      b: uploadFloats(
-        weights,
-        [nExperts * nRanks, width],
-        tensors("b"),
-        (values) =>
-          forPairs((first, { rank, factor }, { b }, { span: [, rows], isInterleaved = false }) => {
-            for (let row = 0; row < rows; row++) {
-              const from = storedRow(row, rows, isInterleaved);
-              for (let r = 0; r < rank; r++) {
-                values[(first + r) * width + row] = factor * b(from, r);
-              }
-            }
-          }),
-      ),
+      targets: [...new Set(pairs.map(({ target }) => target))],
+      a: upload("a", cols),
+      b: upload("b", Math.max(...segments.map(({ span }) => span[1]))),
       ranks: uploadRanks(
         weights,
         segments.map(({ adapter, rank, span }) => [rank, [adapter, ...span]]),
@@ -462,14 +444,17 @@ export class ModelAdapters {
     );
     const adapters = new Set(found.flat().map(({ adapter }) => adapter));
     return Array.from(adapters, (adapter) => {
-      const pairs = found.map((own) => own.find((known) => known.adapter === adapter)?.pair);
-      const known = new Set(pairs.flatMap((pair) => pair ?? []));
-      for (const pair of known) {
+      const pairs = found.map((own) => own.find((known) => known.adapter === adapter)?.pair)
+        .flatMap((pair, firstExpert): ExpertPair[] => {
+          if (pair === undefined) return [];
+          if (pair.nExperts === undefined) return [{ pair, firstExpert, nExperts: 1 }];
+          return firstExpert === 0 ? [{ pair, firstExpert, nExperts }] : [];
+        });
+      for (const { pair } of pairs) {
         this.#assertFits(adapter, pair, part.names, [nExperts, rows, cols]);
         this.#missing.delete(pair);
       }
-      const rank = Math.max(...Array.from(known, (pair) => pair.rank));
-      return { ...part, adapter, rank, pairs };
+      return { ...part, adapter, rank: Math.max(...pairs.map(({ pair }) => pair.rank)), pairs };
     });
   }
 
@@ -492,37 +477,30 @@ export class ModelAdapters {
     if (!isOfOne && rows !== cols) this.#reversed.set(adapter, isReversed);
   }
 
-  /** Reads a pair; returns a function that gives its elements for an expert. */
-  #readPair(
-    { adapter, span: [, rows] }: ExpertSegment,
-    pair: LoraPair,
+  /** Reads A or B of a pair. */
+  #elements(
+    side: "a" | "b",
+    { adapter, span: [, rows], isInterleaved = false }: ExpertSegment,
+    { a, b, rank, nExperts }: LoraPair,
     cols: number,
     weights: UploadTarget,
-  ): NumbersOfExpert {
-    const { rank, nExperts } = pair;
-    const a = readTensor(pair.a, weights), b = readTensor(pair.b, weights);
-    if (nExperts === undefined || pair.a.shape.length === 3) {
-      return (expert) => {
-        const own = nExperts === undefined ? 0 : expert;
-        return {
-          a: (r, col) => a[(own * rank + r) * cols + col]!,
-          b: (row, r) => b[(own * rows + row) * rank + r]!,
-        };
-      };
-    }
+  ): Elements {
+    const isStackedByRank = nExperts !== undefined && a.shape.length === 2;
+    const isReversed = isStackedByRank &&
+      (rows === cols ? this.#reversed.get(adapter) === true : a.shape[1] === rows);
+    const isA = (side === "a") !== isReversed;
+    const values = readTensor(isA ? a : b, weights);
+    const count = side === "a" ? cols : rows;
+    const order = side === "b" && isInterleaved
+      ? Uint32Array.from({ length: rows }, (_, row) => storedRow(row, rows, true))
+      : undefined;
     // peft stacks the ranks of all experts in A expert by expert, and in B rank by rank.
-    const all = rank * nExperts;
-    const isReversed = rows === cols ? this.#reversed.get(adapter) : pair.a.shape[1] === rows;
-    if (isReversed === true) {
-      return (expert) => ({
-        a: (r, col) => b[col * all + r * nExperts + expert]!,
-        b: (row, r) => a[(expert * rank + r) * rows + row]!,
-      });
-    }
-    return (expert) => ({
-      a: (r, col) => a[(expert * rank + r) * cols + col]!,
-      b: (row, r) => b[row * all + r * nExperts + expert]!,
-    });
+    const steps = isA
+      ? { expert: rank * count, rank: count, element: 1 }
+      : isStackedByRank
+      ? { expert: 1, rank: nExperts, element: rank * nExperts }
+      : { expert: count * rank, rank: 1, element: rank };
+    return { values, rank, count, order, steps };
   }
 
   /** Returns the order of B's rows for a model in the other format, if it differs. */
@@ -589,13 +567,45 @@ function storedNames(target: string): string[] {
   return [...new Set([target, ...renamed])].flatMap(textModelNames);
 }
 
-/** Elements of A and B for one expert. */
-interface PairNumbers {
-  readonly a: (rank: number, col: number) => number;
-  readonly b: (row: number, rank: number) => number;
+/** Columns of A, or rows of B, for each rank of some experts. */
+interface Elements {
+  readonly values: Float32Array;
+  readonly rank: number;
+  /** Number of elements of a rank. */
+  readonly count: number;
+  /** Order of the elements, if it is another one. */
+  readonly order: Uint32Array | undefined;
+  /** Distance of neighbouring experts, ranks and elements. */
+  readonly steps: Readonly<Record<"expert" | "rank" | "element", number>>;
 }
 
-type NumbersOfExpert = (expert: number) => PairNumbers;
+/** Copies scaled elements to rows of a rank each, at `steps` from expert to expert. */
+function copyExperts(
+  to: Float32Array,
+  steps: Readonly<Record<"expert" | "rank", number>>,
+  { values, rank, count, order, steps: from }: Elements,
+  nExperts: number,
+  factor: number,
+): void {
+  if (from.element === 1 && order === undefined && factor === 1) {
+    for (let expert = 0; expert < nExperts; expert++) {
+      for (let r = 0; r < rank; r++) {
+        const at = expert * from.expert + r * from.rank;
+        to.set(values.subarray(at, at + count), expert * steps.expert + r * steps.rank);
+      }
+    }
+    return;
+  }
+  // In B of peft, the experts of a rank are neighbours.
+  for (let i = 0; i < count; i++) {
+    for (let r = 0; r < rank; r++) {
+      const first = (order?.[i] ?? i) * from.element + r * from.rank, into = r * steps.rank + i;
+      for (let expert = 0; expert < nExperts; expert++) {
+        to[into + expert * steps.expert] = factor * values[first + expert * from.expert]!;
+      }
+    }
+  }
+}
 
 /** Uploads the adapter, first column and number of columns of each rank. */
 function uploadRanks(
