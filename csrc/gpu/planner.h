@@ -125,7 +125,8 @@ class Planner {
       std::visit(
           [&](const auto& op) {
             // Without outputs no operation follows the gathering of their rows.
-            if (op.out == 0 ? shape_.outputs > 0 : max_rows(op.out) > 0) emit(op);
+            const bool has_token_rows = op.out == 0 ? !is_sampling : is_of_tokens(op.out);
+            if (has_token_rows || shape_.outputs > 0) emit(op);
           },
           program_.ops[op_index_]);
       plan_.operations.resize(plan_.entries.size(), reported_op_);
