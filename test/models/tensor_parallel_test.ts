@@ -20,7 +20,7 @@ const FAMILIES: Readonly<Record<string, string | undefined>> = {
   gemma: undefined,
   gemma2: undefined,
   gemma3_text: undefined,
-  gemma4_text: "attention",
+  gemma4_text: undefined,
   glm4: undefined,
   gpt_oss: "stored layout of experts",
   granite: undefined,
@@ -92,6 +92,13 @@ for (const family of ["gemma2", "granite", "phi3", "mixtral", "qwen3", "smollm3"
       const options = { device: "reference", contextLength: 64 };
       await assertDivides(folder.at("model"), options, 1e-5, [8]);
     },
+  });
+}
+
+for (const name of ["gemma4_moe", "gemma4_wide"]) {
+  Deno.test(`${name} with generated weights is divided`, async () => {
+    using folder = writeGenerated(name);
+    await assertDivides(folder.at("model"), { device: "reference", contextLength: 64 }, 1e-5, [2]);
   });
 }
 

@@ -12,7 +12,7 @@ import {
   readSoftcap,
   slidingWindows,
 } from "../config/decoder_config.ts";
-import { type Block, kvShape, loadGatedMlp, loadRmsNorm } from "../parts/blocks.ts";
+import { type Block, kvShape, loadGatedMlp, loadRmsNorm, sumOfRanks } from "../parts/blocks.ts";
 import {
   INPUT_NORM,
   type Layer,
@@ -22,8 +22,10 @@ import {
   POST_MLP_NORM,
   PRE_MLP_NORM,
 } from "../parts/decoder.ts";
+import { joinColumns } from "../parts/embedding.ts";
 import { loadRoutedExperts, readExpertCounts } from "../parts/moe.ts";
 import type { Rope } from "../parts/rope.ts";
+import { divideHeads, rowsOf } from "../weights/division.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
 /** Head size of layers with full attention where config.json has none. */
@@ -60,7 +62,6 @@ export const gemma4: Family = {
         hasDivisors: false,
       }),
     };
-    source.weights.assertWhole("attention");
     const nShared = config.int(["num_kv_shared_layers", "attention.shared_kv_layers"], {
       min: 0,
       max: nLayers - 1,
@@ -199,11 +200,18 @@ function loadGemma4Attention(
   index: number,
   parts: Gemma4AttentionParts,
 ): { readonly attention: Block; readonly source: KeyValueSource } {
-  const { nHeads, headDim, hiddenSize } = c;
-  const qSize = nHeads * headDim;
+  const { headDim, hiddenSize } = c;
+  const { rank } = weights;
+  const { q } = divideHeads(c.nHeads, c.nKvHeads, rank);
+  const [, nHeads] = q;
   weights.useKv(parts.source?.layer ?? index);
   const qNorm = weights.vector(["self_attn.q_norm", "attn_q_norm"], headDim);
-  const out = weights.matrix(["self_attn.o_proj", "attn_output"], hiddenSize, qSize);
+  const out = weights.columns(
+    ["self_attn.o_proj", "attn_output"],
+    hiddenSize,
+    c.nHeads * headDim,
+    rowsOf(q, headDim),
+  );
   const source = parts.source ?? { layer: index, kNorm: weights.vector(K_NORM, headDim) };
   const qkv = parts.source === undefined
     ? loadOwn(weights, c, index, parts.valuesAreKeys)
@@ -221,7 +229,7 @@ function loadGemma4Attention(
       ropeLayout: parts.rope.layout,
     });
     const mixed = recorder.attention(q, cache, { nHeads, scale: 1, window: parts.window });
-    return recorder.matmul(mixed, out, { residual });
+    return sumOfRanks(recorder, rank, mixed, out, { residual });
   };
   return { attention, source };
 }
@@ -232,9 +240,15 @@ function loadGemma4Attention(
  */
 function loadOwn(weights: WeightLoader, c: DecoderConfig, index: number, valuesAreKeys: boolean) {
   const { nHeads, nKvHeads, headDim, hiddenSize, normEps: eps } = c;
-  const qSize = nHeads * headDim;
-  const kvSize = nKvHeads * headDim;
-  const stored = [[Q, qSize], [K, kvSize], [V, kvSize]] as const;
+  const own = divideHeads(nHeads, nKvHeads, weights.rank);
+  const [qRows, kvRows] = [rowsOf(own.q, headDim), rowsOf(own.kv, headDim)];
+  const [[, qSize], [, kvSize]] = [qRows, kvRows];
+  const allKeys = nKvHeads * headDim;
+  const stored = [
+    [Q, nHeads * headDim, [qRows]],
+    [K, allKeys, [kvRows]],
+    [V, allKeys, [kvRows]],
+  ] as const;
   const weight = weights.concat(valuesAreKeys ? stored.slice(0, 2) : stored, hiddenSize);
   const ones = weights.uploadVector(new Float32Array(headDim).fill(1));
   const before = valuesAreKeys ? qSize : qSize + kvSize;
@@ -257,9 +271,10 @@ function loadOwn(weights: WeightLoader, c: DecoderConfig, index: number, valuesA
  * Appending these to its cache again writes the same numbers to the same places.
  */
 function loadBorrowed(weights: WeightLoader, c: DecoderConfig, source: number) {
-  const qSize = c.nHeads * c.headDim;
-  const kvSize = c.nKvHeads * c.headDim;
-  const weight = weights.matrix(Q, qSize, c.hiddenSize);
+  const own = divideHeads(c.nHeads, c.nKvHeads, weights.rank);
+  const qRows = rowsOf(own.q, c.headDim);
+  const [[, qSize], [, kvSize]] = [qRows, rowsOf(own.kv, c.headDim)];
+  const weight = weights.matrix(Q, c.nHeads * c.headDim, c.hiddenSize, [qRows]);
   // Some files hold these tensors; mark them as used.
   for (const unused of [K, V, K_NORM]) weights.has(unused);
   return ({ recorder, kept }: ForwardPass, x: Parameters<Block>[1]) =>
@@ -303,12 +318,13 @@ function loadLayerInputs(source: ModelSource, c: DecoderConfig) {
   const vocabulary = weights.isGguf
     ? weights.shape(LAYER_EMBEDDING)[0] ?? 0
     : config.int(["vocab_size_per_layer_input", undefined]);
-  const embedding = weights.matrix(LAYER_EMBEDDING, vocabulary, all);
+  const [embedding, own] = weights.embeddingPart(LAYER_EMBEDDING, vocabulary, all);
   const projection = weights.matrix(PROJECTION, all, c.hiddenSize);
   const norm = weights.vector(PROJECTION_NORM, size);
   return ({ recorder, kept }: ForwardPass, h: Value) => {
     const projected = recorder.matmul(h, projection, { alpha: 1 / Math.sqrt(c.hiddenSize) });
-    const residual = recorder.embed(embedding, Math.sqrt(size));
+    const embedded = recorder.embed(embedding, Math.sqrt(size));
+    const residual = joinColumns(recorder, embedded, own, all);
     kept.set(LAYER_INPUTS, recorder.rmsNorm(projected, norm, { eps: c.normEps, residual }));
   };
 }

@@ -172,7 +172,7 @@ function scaleByPosition(recorder: Recorder, q: Value, { logits }: PositionScale
  * Records a product with the columns of a matrix that a rank holds, and the sum over all ranks. The
  * first rank adds bias and residual.
  */
-function sumOfRanks(
+export function sumOfRanks(
   recorder: Recorder,
   rank: Rank,
   x: Value,
