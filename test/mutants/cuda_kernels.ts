@@ -642,7 +642,12 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "if (count > 0 && is_allowed(mask, id))",
       "if (count > 0)",
     ],
-    ["carry-of-a-weight", "radix_select.cuh", "(before + low < before ? 1 : 0)", "0"],
+    [
+      "carry-of-a-weight",
+      "radix_select.cuh",
+      "(before + low < before ? 1 : 0)",
+      "(low < before ? 1 : 0)",
+    ],
   ),
   ...group(
     {

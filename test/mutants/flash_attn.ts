@@ -257,14 +257,14 @@ export const FLASH_ATTN: readonly Mutant[] = [
       "base-of-a-capped-score",
       "core/softmax.cuh",
       "scale_(is_capped ? 1.0f : args.scale_log2)",
-      "scale_(args.scale_log2)",
+      "scale_(is_capped ? args.scale_log2 : 1.0f)",
     ],
   ),
   {
     name: "flash_attn/pages-of-a-sequence",
     file: "csrc/flash_attn/host/validate.cpp",
     find: "p.batch <= 1 || p.block_table_stride >= pages",
-    replace: "p.batch <= 1 || p.block_table_stride > 0",
+    replace: "p.batch <= 1 || p.block_table_stride > pages / 2",
     caughtBy: { tests: ["test/flash_attn/library_test.ts"] },
   },
 ];

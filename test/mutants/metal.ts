@@ -240,7 +240,7 @@ export const METAL: readonly Mutant[] = [
     ],
   ),
   ...group(
-    on("matmul"),
+    on("invariance"),
     [
       "list-of-a-gemm",
       "csrc/metal/plan_products.cpp",

@@ -26,6 +26,15 @@ const serve = (...parts: readonly Part[]): Mutant[] =>
     caughtBy: { tests: [`test/serve/${test}_test.ts`] },
   }));
 
+const ofAdapters = (...parts: readonly (readonly [name: string, string, string])[]): Mutant[] =>
+  parts.map(([name, find, replace]) => ({
+    name: `formats/${name}`,
+    file: "src/formats/adapter.ts",
+    find,
+    replace,
+    caughtBy: { tests: ["test/models/adapters/adapters_test.ts"] },
+  }));
+
 export const TYPESCRIPT: readonly Mutant[] = [
   {
     name: "engine/residual-of-every-rank",
@@ -820,5 +829,136 @@ export const TYPESCRIPT: readonly Mutant[] = [
       "      this.#name = part.name;",
       "ollama",
     ],
+  ),
+  ...group(
+    "engine",
+    [
+      "texts-in-progress",
+      "engine/embedding/embedder",
+      "while (tokens >= steps * maxTokens || underway.size",
+      "while (underway.size",
+      "engine/embedding/embed engine/embedding/steps",
+    ],
+    [
+      "end-of-a-cut-text",
+      "engine/embedding/embedder",
+      "cut.set(end, contextLength - end.length);",
+      "cut.set(end, contextLength - 1);",
+      "engine/embedding/embed",
+    ],
+    [
+      "rounds-of-a-draft-model",
+      "engine/speculation/choose_drafts",
+      "round <= rounds).slice",
+      "round < rounds).slice",
+      "engine/speculation/policy",
+    ],
+    [
+      "odds-of-a-rejection",
+      "engine/speculation/choose_drafts",
+      "((odds[i - 1] ?? 1) - value)",
+      "(1 - value)",
+      "engine/speculation/policy",
+    ],
+    [
+      "only-token-of-a-word",
+      "engine/generation/token_mask",
+      "if (found !== undefined || (word & (word - 1)) !== 0) return undefined;",
+      "if (found !== undefined) return undefined;",
+      "engine/generation/constraint",
+    ],
+    [
+      "words-of-an-open-mask",
+      "engine/generation/token_mask",
+      "    if (!this.#isRestricted) this.#words.fill(0xffffffff);\n",
+      "",
+      "engine/generation/constraint",
+    ],
+  ),
+  ...group(
+    "hub",
+    [
+      "attempts-with-progress",
+      "hub/http",
+      "      if (now > furthest) failures = 0;\n",
+      "",
+      "hub/pull",
+    ],
+    [
+      "date-of-a-retry",
+      "hub/http",
+      "const time = Date.parse(text) - Date.now();",
+      "const time = Date.parse(text);",
+      "hub/pull",
+    ],
+    [
+      "range-of-another-file",
+      "hub/download",
+      'if (response.status !== 206 || response.headers.get("content-range") !== range) {',
+      "if (response.status !== 206) {",
+      "hub/pull",
+    ],
+  ),
+  ...group(
+    "constrain",
+    [
+      "opener-after-the-start",
+      "constrain/scoped_constraint",
+      "if (isRestricted && this.#isFirst && opener !== undefined) {",
+      "if (isRestricted && opener !== undefined) {",
+      "constrain/scope",
+    ],
+    [
+      "scope-that-repeats",
+      "constrain/scoped_constraint",
+      "if (repeats && this.#held.isTerminated) this.#free();",
+      "if (this.#held.isTerminated) this.#free();",
+      "constrain/scope",
+    ],
+  ),
+  ...group(
+    "cli",
+    [
+      "buffer-of-a-stream",
+      "cli/input/jsonl_lines",
+      "parts.push(part.slice());",
+      "parts.push(part);",
+      "cli/jsonl_lines",
+    ],
+    [
+      "end-of-a-line",
+      "cli/input/jsonl_lines",
+      "end += at + 1 - start;",
+      "end += at - start;",
+      "cli/jsonl_lines",
+    ],
+  ),
+  ...group(
+    "serve",
+    [
+      "parts-of-a-message",
+      "requests/messages",
+      '  }).join("");',
+      '  }).join("\\n");',
+      "requests/messages",
+    ],
+    [
+      "call-without-arguments",
+      "requests/messages",
+      'if (value === "" || !isGiven(value)) return {};',
+      "if (!isGiven(value)) return {};",
+      "requests/messages",
+    ],
+    [
+      "timer-of-a-slow-reader",
+      "serve/http/text_stream",
+      "      clearTimeout(timer);\n      const { done",
+      "      const { done",
+      "serve/text_stream",
+    ],
+  ),
+  ...ofAdapters(
+    ["alpha-of-zero", "alpha === 0 ? 1 : alpha / pair.rank", "alpha / pair.rank"],
+    ["stabilised-rank", "? Math.sqrt(rank) : rank;", "? rank : rank;"],
   ),
 ];

@@ -55,7 +55,7 @@ export interface Outline {
   /** The positions that each sequence shows without causality. @default all */
   readonly keys?: readonly number[];
   /** True if the tokens of a run are in a random order. @default a random choice */
-  readonly shuffled?: true;
+  readonly shuffled?: boolean;
   /** A mask that hides half of the positions, and all of them of some tokens. */
   readonly mask?: "bits" | "numbers" | "bits of heads" | "numbers of heads";
 }
@@ -111,6 +111,7 @@ export const outlines: readonly Outline[] = [
     pageTokens: 16,
     window: 32,
     chunked: true,
+    shuffled: false, // so that libflash_attn would take the prompt
   },
   {
     sequences: [[1500, 1], [1049, 3], [299, 1]],

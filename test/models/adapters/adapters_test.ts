@@ -390,6 +390,14 @@ Deno.test("an adapter's scale multiplies its corrections", async () => {
   assertClose(await scaled.logits(tokens, { lora: [{ name: 0, scale: 0.5 }] }), expected, 1e-6);
 });
 
+Deno.test("an alpha of 0 in a GGUF file is none, as for llama.cpp", () => {
+  using folder = new TempFolder();
+  const pairs = (alpha: number) =>
+    openAdapter(writeGgufAdapter(folder, { "adapter.lora.alpha": ["f32", alpha] })).pairs;
+  assert(pairs(6).every(({ factor, rank }) => factor === 6 / rank));
+  assert(pairs(0).every(({ factor }) => factor === 1));
+});
+
 for (
   const [modelName, options] of ["llama", "qwen3_moe", "deepseek_v3"].flatMap((name) =>
     DEVICES.map((options) => [name, options] as const)

@@ -33,6 +33,11 @@ Deno.test("messages: tool calls have their arguments as objects", () => {
   }
 });
 
+Deno.test("messages: text parts are joined without anything between them", () => {
+  const content = ["Once", " upon"].map((text) => ({ type: "text", text }));
+  assertEquals(readMessages([{ role: "user", content }]), [{ role: "user", content: "Once upon" }]);
+});
+
 Deno.test("messages: errors name the wrong key", () => {
   const place = "messages[0].tool_calls";
   for (

@@ -30,3 +30,14 @@ Deno.test("text stream: a stream that is never read ends", async () => {
   while (stops() === 0) await new Promise((resolve) => setTimeout(resolve, 5));
   await assertRejects(() => body!.getReader().read(), Error, "the client read nothing");
 });
+
+Deno.test("text stream: a slow reader that reads in time keeps its stream", async () => {
+  const { texts, stop, stops } = endless();
+  const reader = textStream(texts, EVENTS, stop, 200).body!.getReader();
+  for (let i = 0; i < 6; i++) {
+    await reader.read();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  assertEquals(stops(), 0);
+  await reader.cancel();
+});

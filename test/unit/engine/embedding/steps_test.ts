@@ -118,7 +118,7 @@ Deno.test("the mean covers every token despite chunks and preemption", async () 
 });
 
 Deno.test("a request after many texts waits for two of their steps, not for all", async () => {
-  const bench = new Bench({ maxTokens: 8, maxSequences: 2 });
+  const bench = new Bench({ maxTokens: 8, maxSequences: 8 });
   const { limits } = bench.runner;
   const shape = { vocabSize: FAKE_VOCABULARY, hiddenSize: 1, contextLength: 400, limits };
   const checkpoint = { metadata: new Map() } as unknown as Checkpoint;

@@ -1,7 +1,8 @@
 /** Tests how the engine applies a constraint: masks, forced tokens and the end. */
 import { assert, assertEquals } from "@std/assert";
 import type { OutputRequest } from "../../../../src/backend.ts";
-import type { Constraint } from "../../../../src/engine/request/constraint.ts";
+import type { Constraint, ConstraintState } from "../../../../src/engine/request/constraint.ts";
+import { TokenMask } from "../../../../src/engine/generation/token_mask.ts";
 import { Generation } from "../../../../src/engine/generation/generation.ts";
 import type {
   GenerationEnd,
@@ -150,3 +151,27 @@ for (const device of ["reference", "cpu"]) {
     }
   });
 }
+
+Deno.test("words that were read before a deferred mask is filled allow every token", () => {
+  let masks = 0;
+  const state: ConstraintState = {
+    isTerminated: false,
+    fillMask(words) {
+      // All tokens but one, then all.
+      words.fill(0xffffffff);
+      words[0] = 0xfffffffe;
+      return ++masks === 1;
+    },
+    accept: () => {},
+    fork: () => state,
+    dispose: () => {},
+  };
+  const mask = new TokenMask(state, 100);
+  mask.update();
+  assertEquals([mask.mayAllow(0), mask.mayAllow(1)], [false, true]);
+  mask.accept(1);
+  mask.update();
+  const words = mask.words!;
+  mask.fillLater!();
+  assertEquals([...words], [0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff]);
+});

@@ -60,6 +60,9 @@ Deno.test("tokens that are computed again after a rejection count as rows", () =
   // After several rejections, a step without draft tokens comes first.
   assertEquals([count(0.5, 0) > 0, count(0.5, 8)], [true, 0]);
   assertEquals(count(1, 8), 6);
+  // A second draft token that is almost as probable as the first adds few of them.
+  const candidate = { odds: [0.9, 0.89], takesRounds: false, replayed: 4 };
+  assertEquals(chooseDrafts([candidate], 1, 31, (rows) => rows <= 3 ? 10 : 1000), [2]);
 });
 
 Deno.test("the cost of a step is measured or interpolated", () => {
