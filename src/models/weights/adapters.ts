@@ -156,8 +156,8 @@ export class ModelAdapters {
       tensor,
       found.map(({ adapter, pair }) => {
         const [rows = 0, cols = 0] = tensor.shape;
-        const { a, b, rank, isOfEmbedding } = pair;
-        const fits = tensor.shape.length === 2 &&
+        const { a, b, rank, isOfEmbedding, nExperts } = pair;
+        const fits = nExperts === undefined &&
           (isOfEmbedding
             ? b.shape[0] === cols && a.shape.includes(rank) && a.shape.includes(rows)
             : b.shape[0] === rows && a.shape[1] === cols);

@@ -542,6 +542,10 @@ Deno.test("adapters that do not fit are refused by name", async () => {
     ],
     [() => ofExperts({ target_parameters: 7 }), "target_parameters 7; valid is a list of names"],
     [() => ofExperts({}, changing(/1\.mlp\.experts\.lora_B/, wider)), "expected [rank, columns]"],
+    [
+      () => ofExperts({ rank_pattern: { gate_up_proj: 4, "mlp.gate.weight": 1 } }),
+      'the matrix "model.layers.0.mlp.gate.weight" has [5,32]',
+    ],
     [() => ofExperts({ target_parameters: [] }), "has rank 20; adapter_config.json implies 3"],
   ];
   for (const [make, message] of expertRefusals) {
