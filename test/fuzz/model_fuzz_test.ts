@@ -17,6 +17,7 @@ import { encodeSafetensors } from "../support/safetensors_writer.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
+import { writeGenerated } from "../models/families/generated.ts";
 import { fuzz } from "./harness.ts";
 import { mutateBytes, mutateJson } from "./mutate.ts";
 
@@ -125,6 +126,55 @@ fuzz("adapters, loaded and applied", 30, async (random) => {
   else copyDamaged(models.at("adapter"), folder, random);
   const path = isGguf ? folder.at("adapter.gguf") : folder.path;
   await useModel(original.folder, random, { lora: [{ path, name: "damaged" }] });
+});
+
+const mixture = writeGenerated("olmoe");
+globalThis.addEventListener("unload", () => mixture[Symbol.dispose]());
+
+const ofExperts = (shapes: Readonly<Record<string, readonly number[]>>) =>
+  Object.entries(shapes).map(([name, shape]) =>
+    float32Tensor(name, shape, new Float32Array(shape.reduce((n, size) => n * size, 1)).fill(0.1))
+  );
+const LAYERS = "base_model.model.model.layers";
+Deno.mkdirSync(models.at("experts"));
+models.write("experts/adapter_config.json", {
+  peft_type: "LORA",
+  r: 2,
+  lora_alpha: 4,
+  rank_pattern: { "experts.down_proj": 1 },
+  target_modules: ["up_proj"],
+  target_parameters: ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"],
+});
+models.write(
+  "experts/adapter_model.safetensors",
+  encodeSafetensors({
+    tensors: ofExperts({
+      [`${LAYERS}.0.mlp.experts.base_layer.lora_A.weight`]: [12, 32],
+      [`${LAYERS}.0.mlp.experts.base_layer.lora_B.weight`]: [96, 12],
+      [`${LAYERS}.0.mlp.experts.lora_A.weight`]: [6, 48],
+      [`${LAYERS}.0.mlp.experts.lora_B.weight`]: [32, 6],
+      [`${LAYERS}.1.mlp.experts.3.up_proj.lora_A.weight`]: [2, 32],
+      [`${LAYERS}.1.mlp.experts.3.up_proj.lora_B.weight`]: [48, 2],
+    }),
+  }),
+);
+const ggufExperts = encodeGguf({
+  metadata: { ...ADAPTER_FIELDS, "general.architecture": ["string", "olmoe"] },
+  tensors: ofExperts({
+    "blk.0.ffn_gate_exps.weight.lora_a": [6, 2, 32],
+    "blk.0.ffn_gate_exps.weight.lora_b": [6, 48, 2],
+    "blk.2.ffn_down_exps.weight.lora_a": [6, 1, 48],
+    "blk.2.ffn_down_exps.weight.lora_b": [6, 32, 1],
+  }),
+});
+
+fuzz("adapters of experts, loaded and applied", 15, async (random) => {
+  using folder = new TempFolder();
+  const isGguf = random.chance(1 / 3);
+  if (isGguf) folder.write("adapter.gguf", damageHeader(ggufExperts, random));
+  else copyDamaged(models.at("experts"), folder, random);
+  const path = isGguf ? folder.at("adapter.gguf") : folder.path;
+  await useModel(mixture.at("model"), random, { lora: [{ path, name: "damaged" }] });
 });
 
 const headed = writeRandomLlama(models.at("headed"));
