@@ -135,7 +135,7 @@ function describeDivided(predictions: readonly DividedPrediction[]): string {
   const goal = DIVIDED_GOAL;
   return [
     "Decoding in BF16 on several H100 that divide each layer, with the time of their all-reduces and " +
-    "the share of all bandwidths (on paper; forge does not divide the vocabulary yet)",
+    "the share of all bandwidths (on paper)",
     ...predictions.map(({ model, devices, link, batch, time_us, all_reduce_us, share, fits }) => {
       const hasGoal = model === goal.model && devices === goal.devices && link === goal.link &&
         batch === goal.batch;

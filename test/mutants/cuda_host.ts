@@ -178,6 +178,15 @@ export const CUDA_HOST: readonly Mutant[] = [
     ],
   ),
   ...group(
+    { tests: ["test/cuda/tensor_parallel_test.ts"], filter: "does not match" },
+    [
+      "messages-of-steps-without-outputs",
+      "gpu/planner.h",
+      "op.out == 0 ? !is_sampling : is_of_tokens(op.out);",
+      "op.out != 0 && is_of_tokens(op.out);",
+    ],
+  ),
+  ...group(
     { ...on("moe"), filter: "two routes" },
     [
       "groups-of-another-route",

@@ -53,6 +53,13 @@ export const TYPESCRIPT: readonly Mutant[] = [
       "models/division",
     ],
     [
+      "stages-of-all-free-memory",
+      "models/weights/division",
+      "(bytes - before[begin]!) / free)",
+      "(bytes - before[begin]!) / memory[0]!)",
+      "models/division",
+    ],
+    [
       "columns-end-inside-a-block",
       "models/weights/division",
       "return [first * block, own * block];",

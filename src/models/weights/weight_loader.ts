@@ -125,10 +125,7 @@ export class WeightLoader {
 
   /** Returns a loader for the tensors of one layer. */
   layer(index: number): WeightLoader {
-    const prefixes = {
-      safetensors: `${DECODER_PREFIX}layers.${index}.`,
-      gguf: `blk.${index}.`,
-    };
+    const prefixes = layerPrefixes(index);
     this.#shared.layers.add(prefixes[this.#checkpoint.kind]);
     return new WeightLoader(this.backend, this.#checkpoint, prefixes, this.#shared);
   }
@@ -171,10 +168,12 @@ export class WeightLoader {
   ownLayers(nLayers: number, ends: readonly [number, number]): Span {
     const { index, memory } = this.#shared.part.stage;
     if (memory.length === 1) return [0, nLayers];
+    const { kind, tensors } = this.#checkpoint;
     const sizes = new Array<number>(nLayers).fill(0);
-    for (const [name, { bytes }] of this.#checkpoint.tensors) {
-      const layer = Number(/\d+/.exec(layerOf(name))?.[0]);
-      if (layer < nLayers) sizes[layer]! += bytes;
+    const indices = new Map(sizes.map((_, layer) => [layerPrefixes(layer)[kind], layer]));
+    for (const [name, { bytes }] of tensors) {
+      const layer = indices.get(layerOf(name));
+      if (layer !== undefined) sizes[layer]! += bytes;
     }
     sizes[0]! += ends[0];
     sizes[nLayers - 1]! += ends[1];
@@ -716,6 +715,11 @@ export class WeightLoader {
         `configuration implies [${expected}]`,
     );
   }
+}
+
+/** Returns the prefixes of the tensors of a layer. */
+function layerPrefixes(index: number): Prefixes {
+  return { safetensors: `${DECODER_PREFIX}layers.${index}.`, gguf: `blk.${index}.` };
 }
 
 /** Returns the prefix of a tensor's layer, empty for tensors outside the layers. */
