@@ -20,7 +20,8 @@ export interface LoadOptions {
   readonly device?: string | undefined;
   /**
    * Devices of one kind in place of `device`, such as `["cuda:0", "cuda:1"]`. Each holds a replica,
-   * and requests are distributed over them. Repeated `cpu` divides the threads and the memory.
+   * or a part of one, and requests are distributed over the replicas. Repeated `cpu` divides the
+   * threads and the memory.
    */
   readonly devices?: readonly string[] | undefined;
   /**
@@ -50,7 +51,7 @@ export interface LoadOptions {
    */
   readonly quantize?: QuantizedType | undefined;
   /**
-   * The most bytes of the KV cache and recurrent states of a replica, for all sequences together.
+   * The most bytes of the KV cache and recurrent states on each device, for all sequences together.
    * @default a share of the memory that the weights leave: 3/4 on CUDA, 1/2 on Metal, 1/4 on a
    * processor
    */

@@ -33,7 +33,8 @@ export const MODEL_OPTIONS = {
     kind: "text",
     metavar: "LIST",
     group: "Model",
-    help: "devices of the model in place of --device, such as cuda:0,cuda:1; a replica on each",
+    help:
+      "devices of the model in place of --device, such as cuda:0,cuda:1; a replica, or a part of one, on each",
   },
   dataParallel: {
     flags: "--data-parallel",
