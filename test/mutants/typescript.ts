@@ -26,10 +26,13 @@ const serve = (...parts: readonly Part[]): Mutant[] =>
     caughtBy: { tests: [`test/serve/${test}_test.ts`] },
   }));
 
-const ofAdapters = (...parts: readonly (readonly [name: string, string, string])[]): Mutant[] =>
+const ofAdapters = (
+  file: string,
+  ...parts: readonly (readonly [name: string, find: string, replace: string])[]
+): Mutant[] =>
   parts.map(([name, find, replace]) => ({
-    name: `formats/${name}`,
-    file: "src/formats/adapter.ts",
+    name: `${file.split("/")[0]}/${name}`,
+    file: `src/${file}.ts`,
     find,
     replace,
     caughtBy: { tests: ["test/models/adapters/adapters_test.ts"] },
@@ -965,7 +968,85 @@ export const TYPESCRIPT: readonly Mutant[] = [
     ],
   ),
   ...ofAdapters(
+    "formats/adapter",
     ["alpha-of-zero", "alpha === 0 ? 1 : alpha / pair.rank", "alpha / pair.rank"],
     ["stabilised-rank", "? Math.sqrt(rank) : rank;", "? rank : rank;"],
+  ),
+  ...group(
+    "serve",
+    [
+      "line-after-a-parameter",
+      "serve/chat/xml_calls",
+      'return this.#goOn(text.slice(head.length).replace(/^\\n/, ""));',
+      "return this.#goOn(text.slice(head.length));",
+      "serve/readers",
+    ],
+    [
+      "line-before-the-end-of-a-parameter",
+      "serve/chat/xml_calls",
+      "const marks = [PARAMETER_END, `\\n${PARAMETER_END}`];",
+      "const marks = [PARAMETER_END];",
+      "serve/readers",
+    ],
+    [
+      "most-calls-of-harmony",
+      "serve/chat/harmony",
+      "else if (this.#nCalls >= this.#most)",
+      "else if (this.#nCalls > this.#most)",
+      "serve/readers",
+    ],
+    [
+      "unknown-tool-of-harmony",
+      "serve/chat/harmony",
+      'else if (!this.#names.has(header.name)) this.#body = { kind: "content" };',
+      'else if (!this.#names.has(header.name)) this.#body = { kind: "dropped" };',
+      "serve/readers",
+    ],
+  ),
+  ...serve(
+    [
+      "seconds-of-a-duration",
+      "model_pool",
+      ": Number(rest) * 1000;",
+      ": Number(rest);",
+      "models",
+    ],
+    [
+      "duration-of-minus-zero",
+      "model_pool",
+      'return sign === "-" && ms > 0 ? Infinity : ms;',
+      'return sign === "-" ? Infinity : ms;',
+      "models",
+    ],
+    [
+      "room-next-to-mapped-files",
+      "model_pool",
+      "(needed <= free && taken + needed <= total)",
+      "needed <= free",
+      "models",
+    ],
+  ),
+  ...ofAdapters(
+    "engine/request/adapters",
+    [
+      "adapters-of-scale-zero",
+      "return scales.some((scale) => scale !== 0) ? { scales, key: scales.join() } : undefined;",
+      "return { scales, key: scales.join() };",
+    ],
+    [
+      "identity-of-unused-adapters",
+      "used.filter((_, i) => scales[i] !== 0).sort().join();",
+      "used.sort().join();",
+    ],
+  ),
+  ...group(
+    "engine",
+    [
+      "bytes-of-kept-states",
+      "engine/load/plan_model",
+      "layer.keepsHidden ? (elementBytes === 4 ? 4 : 2) : elementBytes",
+      "elementBytes",
+      "engine/cache/memory engine/replicas",
+    ],
   ),
 ];

@@ -1,7 +1,7 @@
 /** Several models on one server: loaded on demand, unloaded for room or after their time. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { openCheckpoint } from "../../src/formats/checkpoint.ts";
-import { ForgeError, load } from "../../src/mod.ts";
+import { ForgeError, load, type Model } from "../../src/mod.ts";
 import {
   createHandler,
   type Handler,
@@ -23,8 +23,15 @@ class Models implements AsyncDisposable {
   readonly #pool: OfferedModels;
   readonly #folder = new TempFolder();
 
-  /** @param leastMemory bytes that each model is said to need */
-  constructor(options: PoolOptions = {}, leastMemory = 0) {
+  /**
+   * @param leastMemory bytes that each model is said to need
+   * @param reported memory that models report in place of their own
+   */
+  constructor(
+    options: PoolOptions = {},
+    leastMemory = 0,
+    reported: Partial<Pick<Model, "memory" | "deviceMemory">> = {},
+  ) {
     const sources = ["a", "b", "c"].map((name): ModelSource => {
       const path = `${this.#folder.path}/${name}`;
       Deno.mkdirSync(path);
@@ -34,7 +41,14 @@ class Models implements AsyncDisposable {
         checkpoint: () => openCheckpoint(path),
         load: async () => {
           this.loads.push(name);
-          return await load(path, { device: "cpu", contextLength: 20_000, parallel: 2 });
+          const model = await load(path, { device: "cpu", contextLength: 20_000, parallel: 2 });
+          return new Proxy(model, {
+            get(_, key) {
+              if (key in reported) return reported[key as keyof typeof reported];
+              const value = Reflect.get(model, key);
+              return typeof value === "function" ? value.bind(model) : value;
+            },
+          });
         },
         leastMemory: () => leastMemory,
       };
@@ -175,6 +189,17 @@ Deno.test("models: those that do not fit the memory of the device replace each o
   assertEquals(await models.loaded(), ["b"]);
 });
 
+Deno.test("models: mapped files that count as free are taken all the same", async () => {
+  const memory = { weights: 150, kvCache: 0, states: 0, activations: 0 };
+  const deviceMemory = { total: 1000, free: 900 };
+  for (const [needed, expected] of [[850, ["a", "b"]], [851, ["b"]]] as const) {
+    await using models = new Models({}, needed, { memory, deviceMemory });
+    await models.complete("a");
+    await models.complete("b");
+    assertEquals(await models.loaded(), [...expected]);
+  }
+});
+
 Deno.test("models: keep_alive says when one is unloaded", async () => {
   await using models = new Models({ keepAliveMs: 30 });
   await models.complete("a");
@@ -199,7 +224,10 @@ Deno.test("models: keep_alive says when one is unloaded", async () => {
   const refused = await models.json("/api/generate", { model: "a", keep_alive: "soon" }, 400);
   assertStringIncludes(refused.error, 'keep_alive is "soon"; valid is seconds, or a duration');
   for (
-    const [text, ms] of [["90", 9e4], ["1h30m", 54e5], ["1.5s", 1500], ["-5m", Infinity]] as const
+    const [text, ms] of [["90", 9e4], ["1h30m", 54e5], ["1.5s", 1500], ["-5m", Infinity], [
+      "-0",
+      0,
+    ]] as const
   ) {
     assertEquals(parseDuration(text), ms);
   }

@@ -16,6 +16,7 @@ import {
   type Model,
   quantize,
 } from "../../../src/mod.ts";
+import { Adapters } from "../../../src/engine/request/adapters.ts";
 import { openAdapter } from "../../../src/formats/adapter.ts";
 import { createHandler } from "../../../src/serve/mod.ts";
 import { ROOT } from "../../support/checkout.ts";
@@ -388,6 +389,18 @@ Deno.test("an adapter's scale multiplies its corrections", async () => {
   await using scaled = await load(path, { ...options, lora });
   assertClose(await scaled.logits(tokens), expected, 1e-6);
   assertClose(await scaled.logits(tokens, { lora: [{ name: 0, scale: 0.5 }] }), expected, 1e-6);
+});
+
+Deno.test("adapters of scale 0 are none, and no part of what pages depend on", () => {
+  using folder = new TempFolder();
+  const [first, second] = writeAdapters(folder, "llama");
+  const both = new Adapters([first!, second!]), alone = new Adapters([first!]);
+  assertEquals(both.resolve([{ name: 0, scale: 0 }]), undefined);
+  const chosen = [{ name: 0, scale: 0.5 }];
+  assertEquals(
+    both.identity(both.resolve([...chosen, { name: 1, scale: 0 }])!),
+    alone.identity(alone.resolve(chosen)!),
+  );
 });
 
 Deno.test("an alpha of 0 in a GGUF file is none, as for llama.cpp", () => {

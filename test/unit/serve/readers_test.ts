@@ -220,6 +220,18 @@ Deno.test("readers: messages in channels, in any pieces", () => {
   }
 });
 
+Deno.test("readers: calls in channels above the limit are dropped, unknown ones are content", () => {
+  const message = (name: string) =>
+    `<|start|>assistant<|channel|>commentary to=functions.${name}<|message|>{"a": "${name}"}<|end|>`;
+  const calls = [..."fgh"].map(message).join("");
+  const unknown = { kind: "content", text: '{"a": "h"}' } as const;
+  const [first, second] = [..."fg"].map((name) =>
+    ({ kind: "call", name, arguments: `{"a":"${name}"}` }) as const
+  );
+  assertEquals(read(new HarmonyReader(NAMES, 2), [calls]), [first!, second!, unknown]);
+  assertEquals(read(new HarmonyReader(NAMES, 1), [calls]), [first!, unknown]);
+});
+
 Deno.test("readers: a mark inside the arguments does not end a call", () => {
   const call = '{"name": "f", "arguments": {"a": "x</tool_call>y"}}';
   const parts = read(newReader(false), [`a\n<tool_call>\n${call}\n</tool_call>\n`]);

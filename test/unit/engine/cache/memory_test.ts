@@ -10,6 +10,7 @@ import type {
   Value,
 } from "../../../../src/backend.ts";
 import { type CacheNeeds, chooseCaches, sizeCaches } from "../../../../src/engine/cache/memory.ts";
+import { kvBytesPerToken } from "../../../../src/engine/load/plan_model.ts";
 import { openRunner } from "../../../../src/engine/load/open_runner.ts";
 import { ForgeError } from "../../../../src/errors.ts";
 import type { CausalLm } from "../../../../src/models/causal_lm.ts";
@@ -97,6 +98,14 @@ Deno.test("caches have whole pages, and values stored in keys take no memory", (
   assertEquals(tokens({ kvType: "F32", kvLayers: [latent, latent] }, 512 * 2000), 1984);
   assertEquals(tokens({ kvType: "F16", kvLayers: [latent, latent] }, 512 * 2000), 3968);
   assertEquals(tokens({ kvType: "F32", kvLayers: [latent] }, 2 ** 40), 4 * 1024);
+});
+
+Deno.test("kept hidden states are never quantised", () => {
+  const layer = { nKvHeads: 1, kHeadDim: 64, vHeadDim: 64, valuesInKeys: true };
+  const bytes = (keepsHidden: boolean) =>
+    [4, 2, 34 / 32].map((element) => kvBytesPerToken([{ ...layer, keepsHidden }], element));
+  assertEquals(bytes(false), [256, 128, 68]);
+  assertEquals(bytes(true), [256, 128, 128]);
 });
 
 /**
