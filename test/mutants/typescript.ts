@@ -866,7 +866,7 @@ export const TYPESCRIPT: readonly Mutant[] = [
     [
       "odds-of-a-rejection",
       "engine/speculation/choose_drafts",
-      "((odds[i - 1] ?? 1) - value)",
+      "(before - value)",
       "(1 - value)",
       "engine/speculation/policy",
     ],

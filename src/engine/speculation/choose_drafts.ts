@@ -5,6 +5,11 @@ export interface Candidate {
   /** True if each draft token takes a run of the draft model. */
   readonly takesRounds: boolean;
   /**
+   * Probability that the second choice for a position is right, if a branch may have it and the
+   * tokens before are right. @default 0
+   */
+  readonly secondRate?: number | undefined;
+  /**
    * Tokens before the draft that are computed again, with the accepted draft tokens, if one is
    * rejected. 0 if none are.
    */
@@ -17,7 +22,8 @@ const MIN_GAIN = 1.05;
 /**
  * Returns the number of draft tokens for each sequence that gives a step the most expected tokens
  * per millisecond. A sequence gives one token without drafts; a draft token adds its probability of
- * acceptance. Rows that the next step is expected to compute again count as rows of this one.
+ * acceptance, and so does a second choice, which is counted only for the comparison. Rows that the
+ * next step is expected to compute again count as rows of this one.
  *
  * @param rows rows of the step without drafts
  * @param most most rows to add
@@ -30,14 +36,16 @@ export function chooseDrafts(
   cost: (rows: number, rounds: number) => number,
 ): number[] {
   const ranked = candidates
-    .flatMap(({ odds, takesRounds, replayed }, sequence) =>
-      odds.map((value, i) => ({
-        sequence,
-        value,
-        round: takesRounds ? i + 1 : 0,
+    .flatMap(({ odds, takesRounds, replayed, secondRate = 0 }, sequence) =>
+      odds.flatMap((value, i) => {
+        const before = odds[i - 1] ?? 1;
+        const round = takesRounds ? i + 1 : 0;
         // This draft token is the first to be rejected with the difference of the odds.
-        again: replayed === 0 ? 0 : (replayed + i) * ((odds[i - 1] ?? 1) - value),
-      }))
+        const again = replayed === 0 ? 0 : (replayed + i) * (before - value);
+        const token = { sequence, value, round, again, isSecond: false };
+        if (secondRate === 0) return [token];
+        return [token, { ...token, value: before * secondRate, isSecond: true }];
+      })
     )
     .sort((a, b) => b.value - a.value);
   const counts = candidates.map(() => 0);
@@ -57,6 +65,6 @@ export function chooseDrafts(
       best = within.slice(0, i + 1);
     }
   }
-  for (const { sequence } of best) counts[sequence]!++;
+  for (const { sequence, isSecond } of best) if (!isSecond) counts[sequence]!++;
   return counts;
 }

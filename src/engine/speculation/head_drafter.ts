@@ -72,6 +72,10 @@ export class HeadDrafter implements ModelDrafter {
     return this.#rates.of(tokens);
   }
 
+  secondRate(): number {
+    return this.#rates.second.value;
+  }
+
   /** Returns 0 before a measurement, so that the head is tried at once. */
   cost(texts: number): number {
     return this.#nRuns <= UNMEASURED_RUNS ? 0 : this.#costs.of(Math.max(1, texts));

@@ -2,8 +2,8 @@ import { commonLength, type TokenList } from "../token_list.ts";
 import type { Prospect } from "./draft.ts";
 import { ChoiceRates, HitRate } from "./hit_rates.ts";
 
-/** Prior acceptance rate of a drafter's tokens. */
-const EXPECTED = 0.7;
+/** Prior acceptance rates of a drafter's tokens, and of its second choices. */
+const EXPECTED = 0.7, EXPECTED_SECOND = 0.05;
 
 /** Shape of trees of draft tokens. */
 export interface TreeShape {
@@ -29,6 +29,11 @@ export interface Choice {
 export interface ModelDrafter {
   /** Returns the acceptance rate for a text, after recording the outcome of the last draft. */
   rate(tokens: TokenList): number;
+  /**
+   * Returns the probability that the second choice for a position is right if the tokens before
+   * are. @default 0: only chains are drafted
+   */
+  secondRate?(): number;
   /** Returns the milliseconds of one draft token for each of `texts` texts, or a guess at first. */
   cost(texts: number): number;
   /** Returns the number of tokens of a text that must be caught up with before a draft. */
@@ -67,6 +72,8 @@ interface Outcome {
 export class DraftRates {
   /** Acceptance rates of choices at a position whose tokens before are right. */
   readonly choices = new ChoiceRates();
+  /** Acceptance rate of second choices at such a position. */
+  readonly second = new HitRate(EXPECTED_SECOND);
   readonly #rate = new HitRate(EXPECTED);
   readonly #outcomes = new WeakMap<TokenList, Outcome>();
 
@@ -80,15 +87,19 @@ export class DraftRates {
       for (let i = 0; i < right; i++) outcome.rate.note(true);
       // Draft tokens past the end of the text have no outcome yet.
       if (right < draftTokens.length && at + right < tokens.length) outcome.rate.note(false);
-      for (const [i, others] of choices.slice(0, right + 1).entries()) {
+      for (const [i, ofPosition] of choices.slice(0, right + 1).entries()) {
         const actual = tokens.at(at + i);
-        if (actual !== undefined) {
-          for (const choice of others) this.choices.note(choice, actual);
-        }
+        if (actual !== undefined) this.#noteChoices(ofPosition, actual);
       }
       outcome.made = undefined;
     }
     return outcome.rate.value;
+  }
+
+  #noteChoices(choices: readonly Choice[], actual: number): void {
+    for (const choice of choices) this.choices.note(choice, actual);
+    const [, second] = choices;
+    if (second !== undefined) this.second.note(second.token === actual);
   }
 
   /** Records a draft, whose outcome is found later. */

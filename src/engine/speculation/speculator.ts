@@ -156,7 +156,9 @@ export class Speculator {
       return { prospect, proposed, odds, takesRounds: false, replayed };
     }
     const powers = Array.from({ length }, (_, i) => rate ** (i + 1));
-    return { prospect, proposed: [], odds: powers, takesRounds: true, replayed };
+    const mayBranch = this.#treeWidth !== 1 && prospect.branch !== undefined;
+    const secondRate = mayBranch ? this.#model?.secondRate?.() : undefined;
+    return { prospect, proposed: [], odds: powers, takesRounds: true, secondRate, replayed };
   }
 
   /** Returns the number of draft tokens of each sequence. */

@@ -133,6 +133,14 @@ Deno.test("unprofitable draft tokens are not computed unless a number is given",
   assertEquals(drafted((rows) => 20 + rows, MOST_ROWS + 5), 0);
 });
 
+Deno.test("a draft token that pays only with a branch next to it is drafted", () => {
+  const cost = (rows: number) => 10 + rows;
+  const head = { ...powers(0.13, 2), takesRounds: true };
+  assertEquals(chooseDrafts([head], 1, 31, cost), [0]);
+  assertEquals(chooseDrafts([{ ...head, secondRate: 0.13 }], 1, 31, cost), [1]);
+  assertEquals(chooseDrafts([{ ...head, secondRate: 0.02 }], 1, 31, cost), [0]);
+});
+
 Deno.test("trees grow while a row more pays, or as wide as asked", async () => {
   const taken = async (milliseconds: number, treeWidth?: number) => {
     const rows: number[] = [];
