@@ -1049,4 +1049,42 @@ export const TYPESCRIPT: readonly Mutant[] = [
       "engine/cache/memory engine/replicas",
     ],
   ),
+  ...group(
+    "cli",
+    [
+      "quoted-text-of-a-bias",
+      "cli/options/logit_bias",
+      "return { token: quoted ?? name, bias };",
+      "return { token: name, bias };",
+      "cli/logit_bias",
+    ],
+    [
+      "number-between-two-steps",
+      "cli/options/value",
+      "value <= max && (step !== 2 || value % step === 0)) return value;",
+      "value <= max) return value;",
+      "cli/option_value",
+    ],
+    [
+      "counts-given-twice",
+      "cli/options/value",
+      "return [...(Array.isArray(previous) ? previous : []), ...parseCounts(spec, text)];",
+      "return parseCounts(spec, text);",
+      "cli/option_value",
+    ],
+    [
+      "place-of-a-message",
+      "cli/chat/conversation",
+      "const place = messages.length - turns.length + i;",
+      "const place = i;",
+      "cli/chat",
+    ],
+    [
+      "system-of-another-chat",
+      "cli/chat/conversation",
+      'this.system = first?.role === "system" ? first.content : undefined;',
+      'if (first?.role === "system") this.system = first.content;',
+      "cli/chat",
+    ],
+  ),
 ];

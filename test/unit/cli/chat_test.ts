@@ -114,6 +114,7 @@ Deno.test("chat: a conversation is restored from its file, and an invalid file i
   await assertRejects(() => loadMessages(folder.at("none.json")), ForgeError, "no such file");
   const user = { role: "user", content: "x" };
   assertThrows(() => chat.replace([user, user]), ForgeError, 'messages[1] has role "user"');
+  assertThrows(() => chat.replace([messages[0]!, user, user]), ForgeError, "messages[2] has role");
   assertThrows(() => chat.replace([user]), ForgeError, "the last message");
   assertThrows(() => chat.replace([messages[0]!, messages[2]!]), ForgeError, 'expected "user"');
   assertEquals(chat.length, 1);

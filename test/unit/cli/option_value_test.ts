@@ -1,5 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { loadOptions } from "../../../src/cli/options/library_options.ts";
+import { OPTIONS } from "../../../src/cli/options/options.ts";
 import { MODEL_OPTIONS } from "../../../src/cli/options/tables/model.ts";
 import { parseOptionValue } from "../../../src/cli/options/value.ts";
 import { ForgeError } from "../../../src/errors.ts";
@@ -31,6 +32,15 @@ Deno.test("--kv-memory rejects invalid sizes", () => {
       `--kv-memory is ${JSON.stringify(text)}; valid are sizes such as 512M, 1.5G or 8GiB`,
     );
   }
+});
+
+Deno.test("counts add up over several options, and 1 is not between 0 and 2", () => {
+  const counts = (text: string, previous: unknown) =>
+    parseOptionValue(OPTIONS.nPrompt, text, previous);
+  assertEquals(counts("8-10", counts("1,4", undefined)), [1, 4, 8, 9, 10]);
+  const mirostat = (text: string) => parseOptionValue(OPTIONS.mirostat, text, undefined);
+  assertEquals([mirostat("0"), mirostat("2")], [0, 2]);
+  assertThrows(() => mirostat("1"), ForgeError, '--mirostat is "1"; valid are 0 and 2');
 });
 
 Deno.test("--lora takes a path with an optional name and scale", () => {
