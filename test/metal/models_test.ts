@@ -235,3 +235,14 @@ Deno.test({
     assertStringIncludes(output, "(metal)");
   },
 });
+
+Deno.test({
+  name: "adapters of experts and latent attention agree with peft on an emulated Apple GPU",
+  ignore: unavailable,
+  fn: async () => {
+    const file = "test/models/adapters/adapters_test.ts";
+    const filter = "/(mixtral|deepseek_v3) agree/";
+    const args = ["test", "-A", "--quiet", "--no-check", file, "--filter", filter];
+    assertStringIncludes(await runOnEmulatedMetal(args), "(metal)");
+  },
+});

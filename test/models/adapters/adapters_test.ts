@@ -20,6 +20,7 @@ import { Adapters } from "../../../src/engine/request/adapters.ts";
 import { openAdapter } from "../../../src/formats/adapter.ts";
 import { createHandler } from "../../../src/serve/mod.ts";
 import { ROOT } from "../../support/checkout.ts";
+import { devices } from "../../support/devices.ts";
 import { encodeGguf } from "../../support/parts.ts";
 import { encodeSafetensors, writeModelFolder } from "../../support/safetensors_writer.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
@@ -49,10 +50,17 @@ const { prompt, models } = readJson<{
 /** Tolerance of the GGUF tests as of the folders: all weights are F32. */
 const TOLERANCE = 1e-4;
 
-const DEVICES: readonly LoadOptions[] = [
+const CPU: LoadOptions = { device: "cpu", kvType: "F32", products: "f32" };
+const kinds: readonly string[] = devices.map(({ kind }) => kind);
+const DEVICES = [
   { device: "reference" },
-  { device: "cpu", kvType: "F32", products: "f32" },
-];
+  CPU,
+  { device: "cuda", kvType: "F32" },
+  { device: "metal", kvType: "F32" },
+].filter(({ device }) => kinds.includes(device!)) as readonly LoadOptions[];
+
+/** True for devices of which a machine may have one. */
+const isOnlyOne = ({ device }: LoadOptions) => device === "cuda" || device === "metal";
 
 const DEMO = join(ROOT, "models", "demo");
 
@@ -120,6 +128,7 @@ for (const options of DEVICES) {
       const lora = writeAdapters(folder, name);
       await using model = await load(path, { ...options, lora });
       await assertLogits(model, adapted);
+      if (isOnlyOne(options)) return;
       await using staged = await load(path, { ...options, lora, pipelineParallel: 2 });
       await assertLogits(staged, adapted);
     });
@@ -215,7 +224,7 @@ Deno.test("adapters of both formats fit models of both formats", async () => {
   ] as const;
   for (const path of [writeModel(folder, "llama"), writeGgufModel(folder)]) {
     for (const [name, adapter] of adapters) {
-      await using model = await load(path, { ...DEVICES[1]!, lora: [{ name, path: adapter }] });
+      await using model = await load(path, { ...CPU, lora: [{ name, path: adapter }] });
       const { none, [name]: adapted } = models.llama!.logits;
       await assertLogits(model, { ...models.llama!, logits: { none: none!, [name]: adapted! } });
     }
@@ -323,7 +332,7 @@ for (const name of Object.keys(models).filter((name) => !NOT_WRITTEN.includes(na
     using folder = new TempFolder();
     const [, file] = await writeBoth(folder, name);
     const lora = writeAdapters(folder, name);
-    await using model = await load(file, { ...DEVICES[1]!, lora });
+    await using model = await load(file, { ...CPU, lora });
     await assertLogits(model, models[name]!);
   });
 }
@@ -349,7 +358,7 @@ Deno.test("adapters of experts fit in every layout, and models of both formats",
   const { none, ...adapted } = models.qwen3_moe!.logits;
   for (const path of [folderModel, ggufModel]) {
     for (const adapter of adapters) {
-      await using model = await load(path, { ...DEVICES[1]!, lora: [adapter] });
+      await using model = await load(path, { ...CPU, lora: [adapter] });
       const logits = { none: none!, [adapter.name]: adapted[adapter.name]! };
       await assertLogits(model, { ...models.qwen3_moe!, logits });
     }
@@ -370,7 +379,7 @@ Deno.test("adapters of a model's decoder alone name the same matrices", async ()
         name: tensor.name.replace(".model.model.", ".model."),
       })),
   );
-  await using model = await load(path, { ...DEVICES[1]!, lora: [{ name: "all", path: adapter }] });
+  await using model = await load(path, { ...CPU, lora: [{ name: "all", path: adapter }] });
   const { none, all } = models.qwen2!.logits;
   await assertLogits(model, { ...models.qwen2!, logits: { none: none!, all: all! } });
 });
@@ -381,7 +390,7 @@ Deno.test("an adapter's scale multiplies its corrections", async () => {
   const adapter = writeAdapter(folder, "phi3", "fused");
   const halved = writeAdapter(folder, "phi3", "fused", { lora_alpha: 4 });
   const tokens = Int32Array.from(prompt);
-  const options = DEVICES[1]!;
+  const options = CPU;
   await using model = await load(path, { ...options, lora: [{ path: halved, name: "halved" }] });
   const expected = await model.logits(tokens);
   writeAdapter(folder, "phi3", "fused");
@@ -453,7 +462,7 @@ Deno.test("a saved prompt belongs to its adapters", async () => {
   const lora = writeAdapters(folder, "llama");
   const file = folder.at("prompt.kv");
   const tokens = Int32Array.from(prompt);
-  const options = { ...DEVICES[1]!, lora };
+  const options = { ...CPU, lora };
   {
     await using model = await load(path, options);
     await model.savePrompt(file, tokens, { lora: "some" });
@@ -660,7 +669,7 @@ Deno.test("a server chooses adapters by the name of the model and by lora", asyn
   using folder = new TempFolder();
   const path = writeModel(folder, "llama");
   const lora = writeAdapters(folder, "llama");
-  await using model = await load(path, { ...DEVICES[1]!, lora });
+  await using model = await load(path, { ...CPU, lora });
   const handle = createHandler(model, { names: ["tiny"] });
   const get = async (path: string) => (await handle(new Request(`http://localhost${path}`))).json();
   const post = async (body: JsonObject) => {
