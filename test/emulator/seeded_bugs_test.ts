@@ -82,7 +82,7 @@ const bugs: readonly SeededBug[] = [
   {
     bug: "the page after the right one is written",
     file: "rope_append.cu",
-    change: ["position / kv.page_tokens]", "(position + 1) / kv.page_tokens]"],
+    change: ["page_of(a, sequence, position)", "page_of(a, sequence, position + 1)"],
     kernels: ["rope_append.cu", "rope_table.cu"],
     test: "rope_append_plain_f32",
     mode: "plain",

@@ -131,7 +131,7 @@ const bugs: readonly SeededBug[] = [
   {
     bug: "the page after the right one is written",
     file: "rope_append.metal",
-    change: ["table[position / kv.page_tokens]", "table[(position + 1) / kv.page_tokens]"],
+    change: ["index = position / kv.page_tokens", "index = (position + 1) / kv.page_tokens"],
     kernels: ["rope_append.metal", "rope_table.metal"],
     test: "rope_append_plain_f32",
     mode: "plain",
