@@ -141,6 +141,18 @@ export class NativeBackend implements Backend, Meter, Quantizer {
     this.info = this.#readInfo();
   }
 
+  /**
+   * Selects the NUMA nodes of a processor, before the first step is recorded.
+   *
+   * @param nodes 0 for those of the machine, 1 for none, or a number of equal parts
+   * @throws {ForgeError} `unsupported` if the device is no processor with kernels of its own
+   */
+  setNodes(nodes: number): void {
+    const { forge_set_nodes } = this.#native.symbols;
+    this.#native.check(forge_set_nodes(this.#device, nodes), "NUMA nodes", this.#device);
+    this.info = this.#readInfo();
+  }
+
   #mappedFile(path: string): number {
     const known = this.#files.get(path);
     if (known !== undefined) return known;

@@ -42,6 +42,12 @@ export type ProductNumbers = "auto" | "f32" | "bf16";
 /** Numbers of products, in the order of `FORGE_PRODUCTS_AUTO` and the following constants. */
 export const PRODUCT_NUMBERS: readonly ProductNumbers[] = ["auto", "f32", "bf16"];
 
+/**
+ * NUMA nodes of a processor: `auto` are those of the machine, `off` none; a number divides threads
+ * and weights into as many parts, wherever the system runs them.
+ */
+export type NumaNodes = "auto" | "off" | number;
+
 /** Facts about a device. */
 export interface DeviceInfo {
   /** Name of the processor or GPU. */

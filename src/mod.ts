@@ -18,6 +18,7 @@ export type {
   DeviceInfo,
   DeviceMemory,
   KvType,
+  NumaNodes,
   ProductNumbers,
   StreamedBytes,
   TokenLogprob,

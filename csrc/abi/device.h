@@ -49,6 +49,14 @@ enum {
  */
 FORGE_API forge_status forge_set_products(uint32_t device, uint32_t products);
 
+/*
+ * Chooses among how many NUMA nodes a processor divides its threads and the rows of weights, before
+ * the first step of the device: 0 = those of the machine, with threads that stay on their nodes, as
+ * after opening; 1 = not at all; n = n nodes of equally many threads, which stay nowhere.
+ * FORGE_UNSUPPORTED if the device is no processor with kernels of its own.
+ */
+FORGE_API forge_status forge_set_nodes(uint32_t device, uint32_t nodes);
+
 /* JSON: {"name", "threads", "features": [...], "kernels", "memory_bytes", "details": [...]}. */
 FORGE_API forge_status forge_device_info(uint32_t device, char *text, uint64_t capacity);
 

@@ -70,6 +70,10 @@ void Backend::set_products(uint32_t products) {
        " device has one kind of products; a choice is for cpu");
 }
 
+void Backend::set_nodes(uint32_t) {
+  fail(FORGE_UNSUPPORTED, "the ", backend_name(), " device has no NUMA nodes; --numa is for cpu");
+}
+
 void Backend::join(std::span<Backend* const>, uint32_t) {
   fail(FORGE_UNSUPPORTED, "the ", backend_name(),
        " device cannot divide a model; several devices of one model are for cuda, cpu and reference");
@@ -138,6 +142,13 @@ forge_status forge_set_products(uint32_t device, uint32_t products) {
     require(products <= FORGE_PRODUCTS_BF16, "products is ", products, "; valid is 0 to ",
             static_cast<uint32_t>(FORGE_PRODUCTS_BF16));
     get_device(device)->backend->set_products(products);
+  });
+}
+
+forge_status forge_set_nodes(uint32_t device, uint32_t nodes) {
+  return on_handle(device, [&] {
+    require(nodes <= 64, "nodes is ", nodes, "; valid is 0 to 64");
+    get_device(device)->backend->set_nodes(nodes);
   });
 }
 

@@ -157,6 +157,8 @@ struct Backend {
   virtual void set_attention(uint32_t attention);
   // `products` is one of FORGE_PRODUCTS_...: see forge_set_products.
   virtual void set_products(uint32_t products);
+  // See forge_set_nodes.
+  virtual void set_nodes(uint32_t nodes);
   // Makes devices of this backend, this one first, a group: see forge_devices_join. Each stage has
   // as many of them.
   virtual void join(std::span<Backend* const> devices, uint32_t n_stages);

@@ -23,7 +23,7 @@ constexpr uint64_t kReserveShare = 16;
 class CpuBackend : public HostBackend {
  public:
   CpuBackend(const KernelTable& kernels, uint32_t n_threads)
-      : device_(std::make_shared<CpuDevice>(kernels, n_threads)) {}
+      : device_(std::make_shared<CpuDevice>(kernels, divide_threads(numa_nodes(), n_threads))) {}
 
   std::string info() const override {
     JsonObject info;
@@ -32,6 +32,7 @@ class CpuBackend : public HostBackend {
     info.add_raw("features", json_list(cpu_features()));
     info.add("kernels", device_->kernels.name);
     info.add("memory_bytes", memory().total);
+    info.add_raw("details", json_list({describe_nodes(device_->pool.nodes())}));
     return info.str();
   }
 
@@ -39,7 +40,19 @@ class CpuBackend : public HostBackend {
     // Packed weights have the layout of their products.
     if (has_steps_) fail(FORGE_INVALID_ARGUMENT, "products are chosen before the first step");
     const KernelTable& kernels = with_products(device_->kernels, products);
-    device_ = std::make_shared<CpuDevice>(kernels, device_->pool.n_threads(), device_->memory);
+    device_ = std::make_shared<CpuDevice>(kernels, device_->pool.nodes(), device_->memory);
+  }
+
+  void set_nodes(uint32_t nodes) override {
+    // The panels of weights are divided among the nodes.
+    if (has_steps_) fail(FORGE_INVALID_ARGUMENT, "NUMA nodes are chosen before the first step");
+    const uint32_t n_threads = device_->pool.n_threads();
+    std::vector<NodeThreads> divided{{n_threads, {}}};
+    if (nodes == 0) divided = divide_threads(numa_nodes(), n_threads);
+    if (nodes > 1) {
+      divided = divide_threads(std::vector<NumaNode>(nodes, {0, 1, {}}), n_threads);
+    }
+    device_ = std::make_shared<CpuDevice>(device_->kernels, divided, device_->memory);
   }
 
   uint64_t set_memory(uint64_t bytes) override {

@@ -55,12 +55,12 @@ bool is_all_quantized(const HostWeight& weight) {
                              [](const WeightPart& part) { return is_quantized(part.type); });
 }
 
-PackedWeight::PackedWeight(const HostWeight& weight, uint64_t group_rows)
-    : group_rows_(group_rows) {
-  add_runs(weight);
+PackedWeight::PackedWeight(const HostWeight& weight, uint64_t group_rows, const ThreadPool& pool)
+    : group_rows_(group_rows), nodes_(pool.n_nodes()) {
+  add_runs(weight, pool);
 }
 
-void PackedWeight::add_runs(const HostWeight& weight) {
+void PackedWeight::add_runs(const HostWeight& weight, const ThreadPool& pool) {
   uint64_t row = 0;
   for (const WeightPart& part : weight.parts) {
     const uint64_t row_size = *row_bytes(part.type, weight.cols);
@@ -70,16 +70,22 @@ void PackedWeight::add_runs(const HostWeight& weight) {
       const uint64_t in_group = row % group_rows_;
       if (in_group == 0) first_.push_back(static_cast<uint32_t>(runs_.size()));
       const uint64_t n = std::min({uint64_t{1} << 31, part.rows - in_part, group_rows_ - in_group});
-      MatmulBlock block{};
-      block.type = part.type;
-      block.panel_bytes = panel_bytes(part.type, weight.cols);
-      if (!part.source) block.rows = part.data + in_part * row_size;
-      block.row_bytes = row_size;
-      block.dequantize = find_weight_type(static_cast<uint32_t>(part.type))->dequantize;
-      block.cols = weight.cols;
-      block.n_rows = static_cast<uint32_t>(n);
-      block.first_row = in_group;
-      runs_.push_back({block, &part, in_part, 0});
+      const uint64_t n_together = (n + kRowsTogether - 1) / kRowsTogether;
+      for (uint32_t node = 0; node < pool.n_nodes(); ++node) {
+        const uint64_t first = pool.first_of(node, n_together) * kRowsTogether;
+        const uint64_t end = std::min(n, pool.first_of(node + 1, n_together) * kRowsTogether);
+        if (end <= first) continue;
+        MatmulBlock block{};
+        block.type = part.type;
+        block.panel_bytes = panel_bytes(part.type, weight.cols);
+        if (!part.source) block.rows = part.data + (in_part + first) * row_size;
+        block.row_bytes = row_size;
+        block.dequantize = find_weight_type(static_cast<uint32_t>(part.type))->dequantize;
+        block.cols = weight.cols;
+        block.n_rows = static_cast<uint32_t>(end - first);
+        block.first_row = in_group + first;
+        runs_.push_back({block, node, &part, in_part + first, 0});
+      }
       in_part += n;
       row += n;
     }
@@ -101,34 +107,48 @@ uint64_t PackedWeight::file_bytes() const {
   return bytes;
 }
 
-uint64_t PackedWeight::panel_bytes_of(uint64_t group) const {
+uint64_t PackedWeight::panel_bytes_of(uint64_t group, uint32_t node) const {
   uint64_t bytes = 0;
-  for (const PanelRun& run : this->group(group)) bytes += panels_size(run.block);
+  for (const PanelRun& run : this->group(group)) {
+    if (run.node == node) bytes += panels_size(run.block);
+  }
   return bytes;
 }
 
-void PackedWeight::set_panels(uint64_t group, uint8_t* panels) {
-  for (uint32_t i = first_[group]; i < first_[group + 1]; ++i) {
-    PanelRun& run = runs_[i];
-    run.n_packed = 0;
-    run.block.panels = run.block.panel_bytes > 0 ? panels : nullptr;
-    if (panels) panels += panels_size(run.block);
+void PackedWeight::set_slot(uint64_t group, uint64_t slot) {
+  for (uint32_t node = 0; node < nodes_.size(); ++node) {
+    const NodePanels& own = nodes_[node];
+    uint8_t* panels = slot < n_slots_ ? own.memory.data() + slot * own.slot_bytes : nullptr;
+    for (uint32_t i = first_[group]; i < first_[group + 1]; ++i) {
+      PanelRun& run = runs_[i];
+      if (run.node != node) continue;
+      run.n_packed = 0;
+      run.block.panels = run.block.panel_bytes > 0 ? panels : nullptr;
+      if (panels) panels += panels_size(run.block);
+    }
   }
 }
 
 void PackedWeight::place(uint64_t n_slots, MemoryBound& memory) {
   placed_ = true;
   n_slots_ = n_slots;
-  for (uint64_t g = 0; g < n_groups(); ++g) slot_bytes_ = std::max(slot_bytes_, panel_bytes_of(g));
-  panels_ = Memory(n_slots * slot_bytes_);
+  uint64_t slots_bytes = 0;
+  for (uint32_t node = 0; node < nodes_.size(); ++node) {
+    NodePanels& own = nodes_[node];
+    for (uint64_t g = 0; g < n_groups(); ++g) {
+      own.slot_bytes = std::max(own.slot_bytes, panel_bytes_of(g, node));
+    }
+    own.memory = Memory(n_slots * own.slot_bytes);
+    slots_bytes += own.memory.bytes();
+  }
   if (n_slots < n_groups()) {
-    taken_ = memory.take(panels_.bytes());
+    taken_ = memory.take(slots_bytes);
     group_in_.assign(n_slots, kNoGroup);
     uses_.resize(n_groups());
     return;
   }
   taken_ = memory.take(bytes());
-  for (uint64_t g = 0; g < n_groups(); ++g) set_panels(g, panels_.data() + g * slot_bytes_);
+  for (uint64_t g = 0; g < n_groups(); ++g) set_slot(g, g);
   for (PanelRun& run : runs_) plan_tasks(run);
 }
 
@@ -137,7 +157,8 @@ void PackedWeight::plan_tasks(PanelRun& run) {
   const uint64_t n_panels = std::max<uint64_t>(1, kPackedBytes / kPanelRows / run.block.row_bytes);
   const auto step = static_cast<uint32_t>(n_panels * kPanelRows);
   for (uint32_t row = 0; row < run.block.n_rows; row += step) {
-    tasks_.push_back({&run, row, std::min(step, run.block.n_rows - row)});
+    nodes_[run.node].tasks.push_back({&run, row, std::min(step, run.block.n_rows - row)});
+    ++n_left_;
   }
 }
 
@@ -168,18 +189,21 @@ void PackedWeight::bring(std::span<const uint32_t> groups, CpuDevice& device) {
     for (Uses& uses : uses_) uses.count /= 2;
   }
   for (const uint32_t group : groups) uses_[group] = {uses_[group].count + 1, clock_};
-  tasks_.clear();
+  for (NodePanels& node : nodes_) {
+    node.tasks.clear();
+    node.n_done = 0;
+  }
+  n_left_ = 0;
   for (const uint32_t group : groups) {
     if (runs_[first_[group]].block.panels) continue;
     const uint64_t slot = slot_for(group);
     if (slot == n_slots_) continue;
-    if (group_in_[slot] != kNoGroup) set_panels(group_in_[slot], nullptr);
+    if (group_in_[slot] != kNoGroup) set_slot(group_in_[slot], n_slots_);
     group_in_[slot] = group;
-    set_panels(group, panels_.data() + slot * slot_bytes_);
+    set_slot(group, slot);
     for (uint32_t i = first_[group]; i < first_[group + 1]; ++i) plan_tasks(runs_[i]);
   }
-  pack_tasks(tasks_, device);
-  n_done_ = tasks_.size();
+  while (!is_packed()) pack_tasks(kTasksTogether, device);
 }
 
 void PanelRun::pack(uint32_t first, uint32_t n, const KernelTable& kernels, uint8_t* panels) const {
@@ -193,20 +217,32 @@ void PanelRun::pack(uint32_t first, uint32_t n, const KernelTable& kernels, uint
   drop_pages(part->mapped_bytes(first_in_part + first, n, block.row_bytes));
 }
 
-void PackedWeight::pack_tasks(std::span<const Task> tasks, CpuDevice& device) {
-  device.pool.run(static_cast<uint32_t>(tasks.size()), [&](uint32_t index, uint32_t) {
+void PackedWeight::pack_tasks(size_t per_thread, CpuDevice& device) {
+  std::vector<Task> tasks;
+  std::vector<uint32_t> ends;
+  for (uint32_t node = 0; node < nodes_.size(); ++node) {
+    NodePanels& own = nodes_[node];
+    const size_t n =
+        std::min(own.tasks.size() - own.n_done, per_thread * device.pool.nodes()[node].n_threads);
+    const auto first = own.tasks.begin() + static_cast<ptrdiff_t>(own.n_done);
+    tasks.insert(tasks.end(), first, first + static_cast<ptrdiff_t>(n));
+    ends.push_back(static_cast<uint32_t>(tasks.size()));
+  }
+  device.pool.run_at_home(ends, [&](uint32_t index, uint32_t) {
     const auto& [run, first, n_rows] = tasks[index];
     const MatmulBlock& block = run->block;
     run->pack(first, n_rows, device.kernels,
               const_cast<uint8_t*>(block.panels) + first / kPanelRows * block.panel_bytes);
   });
-  for (const auto& [run, first, n_rows] : tasks) run->n_packed = first + n_rows;
+  for (const auto& [run, first, n_rows] : tasks) {
+    run->n_packed = first + n_rows;
+    ++nodes_[run->node].n_done;
+  }
+  n_left_ -= tasks.size();
 }
 
 void PackedWeight::pack_more(CpuDevice& device) {
-  const size_t n = std::min<size_t>(tasks_.size() - n_done_, kTasksTogether * device.pool.n_threads());
-  pack_tasks({tasks_.data() + n_done_, n}, device);
-  n_done_ += n;
+  pack_tasks(kTasksTogether, device);
   if (!is_packed()) return;
   // The system also maps pages around each accessed one.
   for (const PanelRun& run : runs_) {
@@ -223,11 +259,11 @@ const float* CpuWeight::floats() const {
   return floats_.data();
 }
 
-PackedWeight& CpuWeight::packed(uint64_t group_rows) const {
+PackedWeight& CpuWeight::packed(uint64_t group_rows, const ThreadPool& pool) const {
   for (const auto& packed : packed_) {
     if (packed->group_rows() == group_rows) return *packed;
   }
-  packed_.push_back(std::make_unique<PackedWeight>(*this, group_rows));
+  packed_.push_back(std::make_unique<PackedWeight>(*this, group_rows, pool));
   return *packed_.back();
 }
 

@@ -14,10 +14,14 @@
 
 namespace forge::cpu {
 
-// Consecutive rows of one type and one group. If the type has no panels, `block` points to the rows
-// in the file. The fields of `block` that depend on a call are empty.
+// Rows are divided among NUMA nodes, and into tasks with few tokens, in multiples of this.
+constexpr uint32_t kRowsTogether = 32;
+
+// Consecutive rows of one type, one group and one NUMA node. If the type has no panels, `block`
+// points to the rows in the file. The fields of `block` that depend on a call are empty.
 struct PanelRun {
   MatmulBlock block;
+  uint32_t node;  // whose threads compute the rows, and whose memory has their panels
   const WeightPart* part;
   uint64_t first_in_part;
   uint32_t n_packed;  // number of leading rows that are packed
@@ -30,13 +34,14 @@ struct PanelRun {
 bool is_all_quantized(const HostWeight& weight);
 
 // A weight in the layout of products (panel_layout.h). Its rows form groups of equal size
-// (experts); a panel belongs to one group and one part, and its last rows may be empty.
+// (experts); a panel belongs to one group and one part, and its last rows may be empty. Of the rows of
+// each part and group every NUMA node has a share.
 //
 // Panels have memory once the weight is placed. If only some groups have, these are the groups used
 // most; the rows of the others stay in their file, and products pack them in the cache of a thread.
 class PackedWeight {
  public:
-  PackedWeight(const HostWeight& weight, uint64_t group_rows);
+  PackedWeight(const HostWeight& weight, uint64_t group_rows, const ThreadPool& pool);
 
   uint64_t n_groups() const { return first_.size() - 1; }
   // Number of groups whose panels have memory, once the weight is placed.
@@ -58,7 +63,7 @@ class PackedWeight {
   // holds the mutex of the device.
   void bring(std::span<const uint32_t> groups, CpuDevice& device);
 
-  bool is_packed() const { return n_done_ == tasks_.size(); }
+  bool is_packed() const { return n_left_ == 0; }
   // True if rows are converted when they are read, which takes longer than packing them.
   bool is_made() const { return made_; }
   // Packs a few more megabytes with all threads of the device, whose mutex the caller holds, and
@@ -80,15 +85,15 @@ class PackedWeight {
     uint32_t n_rows;
   };
 
-  void add_runs(const HostWeight& weight);
+  void add_runs(const HostWeight& weight, const ThreadPool& pool);
   void plan_tasks(PanelRun& run);
-  // Writes the panels of rows with all threads.
-  static void pack_tasks(std::span<const Task> tasks, CpuDevice& device);
+  // Packs up to some tasks for each thread of a node, for all nodes at once.
+  void pack_tasks(size_t per_thread, CpuDevice& device);
 
-  // Returns the bytes of panels of a group.
-  uint64_t panel_bytes_of(uint64_t group) const;
-  // Sets the address of the panels of a group; null: none.
-  void set_panels(uint64_t group, uint8_t* panels);
+  // Returns the bytes of panels of a group on a node.
+  uint64_t panel_bytes_of(uint64_t group, uint32_t node) const;
+  // Gives a group the memory of a slot; none for n_slots_.
+  void set_slot(uint64_t group, uint64_t slot);
   // Returns the slot for a group: a free one, or that of a group used less. None: n_slots_.
   uint64_t slot_for(uint64_t group) const;
 
@@ -98,14 +103,20 @@ class PackedWeight {
   std::vector<PanelRun> runs_;
   std::vector<uint32_t> first_;  // index in runs_ of the first run of each group, and the end
   bool placed_ = false;
-  Memory panels_;
   std::shared_ptr<const void> taken_;
-  std::vector<Task> tasks_;
-  size_t n_done_ = 0;
+  size_t n_left_ = 0;  // tasks of all nodes that are not done
 
-  // If some groups have panels: slots of equal size, the group in each, and the uses of each group.
+  // Panels on a NUMA node, in slots of equal size, a slot for each group that has memory.
+  struct NodePanels {
+    Memory memory;
+    uint64_t slot_bytes = 0;
+    std::vector<Task> tasks;
+    size_t n_done = 0;
+  };
+  std::vector<NodePanels> nodes_;
   uint64_t n_slots_ = 0;
-  uint64_t slot_bytes_ = 0;
+
+  // If only some groups have panels: the group in each slot, and the uses of each group.
   std::vector<uint64_t> group_in_;
   struct Uses {
     uint32_t count = 0;  // halved from time to time
@@ -124,9 +135,9 @@ class CpuWeight : public HostWeight {
   // Returns all values as floats, dequantised at the first call: for norms, biases and frequencies.
   const float* floats() const;
 
-  // Returns the copy for products with groups of `group_rows` rows, without packing it. The caller
-  // holds the mutex of the device.
-  PackedWeight& packed(uint64_t group_rows) const;
+  // Returns the copy for products with groups of `group_rows` rows by some threads, without packing
+  // it. The caller holds the mutex of the device.
+  PackedWeight& packed(uint64_t group_rows, const ThreadPool& pool) const;
 
  private:
   mutable std::once_flag once_;

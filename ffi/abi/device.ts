@@ -38,6 +38,13 @@ export const deviceSymbols = {
     ],
     result: "i32",
   },
+  forge_set_nodes: {
+    parameters: [
+      "u32", // uint32_t device
+      "u32", // uint32_t nodes
+    ],
+    result: "i32",
+  },
   forge_device_info: {
     parameters: [
       "u32", // uint32_t device

@@ -6,6 +6,9 @@ export const MAX_COUNT = 2 ** 31 - 1;
 /** Most threads that compute. */
 export const MAX_THREADS = 1024;
 
+/** Most NUMA nodes of a processor. */
+export const MAX_NODES = 64;
+
 /** Most devices of a model. */
 export const MAX_DEVICES = 64;
 

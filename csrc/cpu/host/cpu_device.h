@@ -32,23 +32,29 @@ class MemoryBound : public std::enable_shared_from_this<MemoryBound> {
 // The kernels and threads of one device, shared by its steps. The threads work for one step at a
 // time: a user of the threads holds the mutex.
 struct CpuDevice {
-  CpuDevice(const KernelTable& chosen, uint32_t n_threads,
+  CpuDevice(const KernelTable& chosen, const std::vector<NodeThreads>& nodes,
             std::shared_ptr<MemoryBound> bound = std::make_shared<MemoryBound>())
-      : kernels(chosen), pool(n_threads), memory(std::move(bound)) {}
+      : kernels(chosen), pool(nodes), memory(std::move(bound)) {}
+
+  // The right to use the threads. The holder is one of them, on their first node.
+  struct Lock {
+    std::unique_lock<std::mutex> mutex;
+    PinnedThread pinned;
+  };
 
   // For callers that a user waits for.
-  std::unique_lock<std::mutex> lock() {
+  Lock lock() {
     ++waiting_;
     std::unique_lock lock(mutex_);
     --waiting_;
     wake_all(waiting_);
-    return lock;
+    return {std::move(lock), PinnedThread(pool.nodes().front().cpus)};
   }
 
   // For background work: waits until no other caller waits.
-  std::unique_lock<std::mutex> lock_after_others() {
+  Lock lock_after_others() {
     while (const uint32_t waiting = waiting_) wait_while(waiting_, waiting);
-    return std::unique_lock(mutex_);
+    return {std::unique_lock(mutex_), PinnedThread(pool.nodes().front().cpus)};
   }
 
   const KernelTable& kernels;

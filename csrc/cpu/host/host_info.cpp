@@ -6,12 +6,9 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <set>
 #include <thread>
 
-#if defined(__linux__)
-#include <sched.h>
-#elif defined(__APPLE__)
+#if defined(__APPLE__)
 #include <sys/sysctl.h>
 #elif defined(_WIN32)
 #include <cpuid.h>
@@ -22,6 +19,7 @@
 #endif
 
 #include "memory.h"
+#include "topology.h"
 
 namespace forge::cpu {
 
@@ -42,24 +40,6 @@ std::string cpuinfo_value(const std::string& key) {
     if (begin != std::string::npos) return line.substr(begin);
   }
   return "";
-}
-
-// Returns the number of cores in the affinity mask. Hardware threads of one core have the same
-// siblings.
-uint32_t allowed_cores() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return hardware_threads();
-  std::set<std::string> cores;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed)) continue;
-    std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
-                       "/topology/thread_siblings_list");
-    std::string siblings;
-    if (!std::getline(file, siblings)) siblings = std::to_string(cpu);
-    cores.insert(siblings);
-  }
-  return static_cast<uint32_t>(cores.size());
 }
 
 // Returns the number of CPUs that the cgroup (version 2) grants, or infinity.
@@ -159,7 +139,9 @@ std::string processor_name() {
 uint32_t usable_cores() {
 #if defined(__linux__)
   const double quota = std::ceil(cgroup_cpus());
-  const uint32_t cores = std::max(1u, allowed_cores());
+  uint32_t cores = 0;
+  for (const NumaNode& node : numa_nodes()) cores += node.n_cores;
+  if (cores == 0) cores = hardware_threads();
   return quota < cores ? static_cast<uint32_t>(quota) : cores;
 #elif defined(__APPLE__)
   // Efficiency cores would delay the others at every barrier.

@@ -26,6 +26,9 @@ uint32_t job_of(uint32_t state) { return state / kJob; }
 // steps of a model, much shorter than a time slice of the system.
 constexpr std::chrono::microseconds kSpin{100};
 
+// Times kSpin that a run waits for a node's own threads to take the node's share.
+constexpr int kPatience = 1000;
+
 void pause() {
 #if defined(__x86_64__)
   _mm_pause();
@@ -59,65 +62,101 @@ void wake_by_address(void* address) { WakeByAddressAll(address); }
 
 #endif
 
-ThreadPool::ThreadPool(uint32_t n_threads) {
-  for (uint32_t i = 1; i < n_threads; ++i) workers_.emplace_back([this, i] { worker_loop(i); });
+ThreadPool::ThreadPool(std::vector<NodeThreads> nodes)
+    : nodes_(std::move(nodes)), shares_(new Share[nodes_.size()]) {
+  uint32_t thread = 0;
+  for (uint32_t node = 0; node < n_nodes(); ++node) {
+    shares_[node].first_thread = thread;
+    for (uint32_t i = 0; i < nodes_[node].n_threads; ++i, ++thread) {
+      if (thread == 0) continue;  // the caller
+      workers_.emplace_back([this, node, thread] {
+        const PinnedThread pinned(nodes_[node].cpus);
+        worker_loop(node, thread);
+      });
+    }
+  }
 }
 
 ThreadPool::~ThreadPool() {
   stopping_ = true;
-  state_ += kJob;
-  wake_all(state_);
+  for (uint32_t node = 0; node < n_nodes(); ++node) {
+    shares_[node].state += kJob;
+    wake_all(shares_[node].state);
+  }
   for (std::thread& worker : workers_) worker.join();
 }
 
 void ThreadPool::run_job() {
-  next_.store(0, std::memory_order_relaxed);
-  state_.store((job_of(state_.load(std::memory_order_relaxed)) + 1) * kJob | kOpen,
-               std::memory_order_seq_cst);
-  wake_all(state_);
-  work(0);
-  state_.fetch_and(~kOpen, std::memory_order_acq_rel);
-  const auto all_left = [this] {
-    return (state_.load(std::memory_order_acquire) & kWorkers) == 0;
-  };
-  // A busy worker may need this core.
-  while (!spin(all_left)) std::this_thread::yield();
+  for (uint32_t node = 0; node < n_nodes(); ++node) {
+    shares_[node].next.store(node == 0 ? 0 : shares_[node - 1].end, std::memory_order_relaxed);
+  }
+  // All shares are set before the first worker joins, as it may help other nodes.
+  for (uint32_t node = 0; node < n_nodes(); ++node) {
+    std::atomic<uint32_t>& state = shares_[node].state;
+    state.store((job_of(state.load(std::memory_order_relaxed)) + 1) * kJob | kOpen,
+                std::memory_order_seq_cst);
+    wake_all(state);
+  }
+  work(0, 0);
+  for (uint32_t node = 0; node < n_nodes(); ++node) {
+    // Threads of the node may still be asleep.
+    const auto all_taken = [&each = shares_[node]] {
+      return each.next.load(std::memory_order_relaxed) >= each.end;
+    };
+    for (int i = 0; i < kPatience && !spin(all_taken); ++i) std::this_thread::yield();
+    take(node, 0);
+    std::atomic<uint32_t>& state = shares_[node].state;
+    state.fetch_and(~kOpen, std::memory_order_acq_rel);
+    const auto all_left = [&state] {
+      return (state.load(std::memory_order_acquire) & kWorkers) == 0;
+    };
+    // A busy worker may need this core.
+    while (!spin(all_left)) std::this_thread::yield();
+  }
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-void ThreadPool::work(uint32_t thread) noexcept {
+void ThreadPool::work(uint32_t home, uint32_t thread) noexcept {
+  for (uint32_t i = 0; i < (helps_ ? n_nodes() : 1); ++i) take((home + i) % n_nodes(), thread);
+}
+
+void ThreadPool::take(uint32_t from, uint32_t thread) noexcept {
+  Share& share = shares_[from];
   try {
     for (;;) {
-      const uint32_t index = next_.fetch_add(1, std::memory_order_relaxed);
-      if (index >= count_) return;
+      const uint32_t index = share.next.fetch_add(1, std::memory_order_relaxed);
+      if (index >= share.end) return;
       call_(context_, index, thread);
     }
   } catch (...) {
-    next_.store(count_, std::memory_order_relaxed);
+    for (uint32_t node = 0; node < n_nodes(); ++node) {
+      shares_[node].next.store(shares_[node].end, std::memory_order_relaxed);
+    }
     const std::lock_guard lock(failure_mutex_);
     failure_ = std::current_exception();
   }
 }
 
-void ThreadPool::worker_loop(uint32_t thread) {
+void ThreadPool::worker_loop(uint32_t node, uint32_t thread) {
+  std::atomic<uint32_t>& shared = shares_[node].state;
   uint32_t seen = 0;
   for (;;) {
-    uint32_t state = state_.load(std::memory_order_acquire);
+    uint32_t state = shared.load(std::memory_order_acquire);
     const auto changed = [&] {
-      state = state_.load(std::memory_order_acquire);
+      state = shared.load(std::memory_order_acquire);
       return job_of(state) != seen;
     };
     if (!spin(changed)) {
-      while (!changed()) wait_while(state_, state);
+      while (!changed()) wait_while(shared, state);
     }
     if (stopping_) return;
     seen = job_of(state);
     // Joins the job unless it is closed.
     while ((state & kOpen) != 0 && job_of(state) == seen) {
-      if (state_.compare_exchange_weak(state, state + 1, std::memory_order_acquire,
+      if (shared.compare_exchange_weak(state, state + 1, std::memory_order_acquire,
                                        std::memory_order_acquire)) {
-        work(thread);
-        state_.fetch_sub(1, std::memory_order_release);
+        work(node, thread);
+        shared.fetch_sub(1, std::memory_order_release);
         break;
       }
     }

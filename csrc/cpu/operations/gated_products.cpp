@@ -19,6 +19,14 @@ constexpr uint64_t kLeastBytes = 16 << 10;
 // Number of results quantised at a time.
 constexpr uint32_t kUnitFloats = kMostRows;
 
+// Returns the run that a row of a group belongs to.
+const PanelRun& run_at(std::span<const PanelRun> runs, uint64_t row) {
+  const auto after = std::ranges::upper_bound(runs, row, {}, [](const PanelRun& run) {
+    return run.block.first_row;
+  });
+  return *std::prev(after);
+}
+
 constexpr uint64_t kGatedFloats =
     2 * std::max<uint64_t>(uint64_t{kMatmulTokens} * kManyRows, uint64_t{kFewTokens} * kMostRows);
 
@@ -31,23 +39,47 @@ void Products::reserve_gated() {
   if (gated_.bytes() == 0) gated_ = Memory(n_threads * kGatedFloats * sizeof(float));
 }
 
-void Products::plan_gated(const GatedProduct& product, uint64_t row_bytes, uint64_t n_tokens) {
+void Products::plan_gated(const PackedWeight& weight, const GatedProduct& product,
+                          uint64_t n_tokens) {
   gated_tasks_.clear();
+  ends_.clear();
+  // A task ends where a run of either part does.
+  const std::span<const PanelRun> runs = weight.group(0);
+  std::vector<uint32_t> ends{product.width};
+  for (const PanelRun& run : runs) {
+    const auto row = static_cast<uint32_t>(run.block.first_row % product.width);
+    if (row > 0) ends.push_back(row);
+  }
+  std::ranges::sort(ends);
+  const uint64_t row_bytes = runs[0].block.row_bytes;
   const auto least = static_cast<uint32_t>(
       std::min<uint64_t>(kMostRows, (kLeastBytes / row_bytes / kRowsTogether + 1) * kRowsTogether));
-  for (uint32_t row = 0; row < product.width;) {
-    const uint32_t left = product.width - row;
-    uint32_t n = kManyRows;
-    if (n_tokens <= kFewTokens) {
-      // Large pieces first, as starting one is slow; small ones last, so that threads end together.
-      n = left / (kShares * device_.pool.n_threads()) / kRowsTogether * kRowsTogether;
-      n = std::clamp(n, least, kMostRows);
+  for (uint32_t node = 0; node < device_.pool.n_nodes(); ++node) {
+    const auto is_here = [&](uint32_t row) { return run_at(runs, row).node == node; };
+    uint32_t left = 0;
+    for (uint32_t row = 0; const uint32_t end : ends) {
+      if (is_here(row)) left += end - row;
+      row = end;
     }
-    n = std::min(n, left);
-    for (uint32_t token = 0; token < n_tokens; token += kMatmulTokens) {
-      gated_tasks_.push_back({row, n, token});
+    for (uint32_t row = 0; const uint32_t end : ends) {
+      if (!is_here(row)) row = end;
+      while (row < end) {
+        uint32_t n = kManyRows;
+        if (n_tokens <= kFewTokens) {
+          // Large pieces first, as starting one is slow; small ones last, so that threads end
+          // together.
+          n = left / (kShares * device_.pool.nodes()[node].n_threads) / kRowsTogether * kRowsTogether;
+          n = std::clamp(n, least, kMostRows);
+        }
+        n = std::min(n, end - row);
+        for (uint32_t token = 0; token < n_tokens; token += kMatmulTokens) {
+          gated_tasks_.push_back({row, n, token});
+        }
+        row += n;
+        left -= n;
+      }
     }
-    row += n;
+    ends_.push_back(static_cast<uint32_t>(gated_tasks_.size()));
   }
 }
 
@@ -81,10 +113,8 @@ void Products::write_units(const GatedProduct& product, const GatedTask& task, c
 
 void Products::run_gated(const PackedWeight& weight, const std::vector<MatmulToken>& tokens,
                          const GatedProduct& product, const StopFlag& stop) {
-  const std::span<const PanelRun> runs = weight.group(0);
-  plan_gated(product, runs[0].block.row_bytes, tokens.size());
-  const bool together = runs.size() == 1;  // gate and up
-  device_.pool.run(static_cast<uint32_t>(gated_tasks_.size()), [&](uint32_t index, uint32_t thread) {
+  plan_gated(weight, product, tokens.size());
+  device_.pool.run_divided(ends_, [&](uint32_t index, uint32_t thread) {
     if (stop.raised()) return;
     const auto& [row, n_rows, first] = gated_tasks_[index];
     const auto n_tokens =
@@ -96,7 +126,8 @@ void Products::run_gated(const PackedWeight& weight, const std::vector<MatmulTok
       mine[t].out = gates + uint64_t{t} * 2 * n_rows;
     }
     for (const bool is_up : {false, true}) {
-      const PanelRun& run = runs[is_up && !together ? 1 : 0];
+      const uint64_t first_row = row + (is_up ? product.width : 0);
+      const PanelRun& run = run_at(weight.group(0), first_row);
       MatmulBlock block = run.block;
       block.n_rows = n_rows;
       block.first_row = is_up ? n_rows : 0;
@@ -104,7 +135,7 @@ void Products::run_gated(const PackedWeight& weight, const std::vector<MatmulTok
       block.activation = FORGE_IDENTITY;
       block.tokens = mine.data();
       block.n_tokens = n_tokens;
-      multiply(run, row + (is_up && together ? product.width : 0), block, thread);
+      multiply(run, first_row - run.block.first_row, block, thread);
     }
     write_units(product, gated_tasks_[index], gates, {tokens.data() + first, n_tokens});
   });

@@ -8,7 +8,7 @@
 namespace forge::cpu {
 
 void CpuExecutor::prepare_product(const Weight& weight, uint64_t group_rows, ValueId x) {
-  PackedWeight& packed = static_cast<const CpuWeight&>(weight).packed(group_rows);
+  PackedWeight& packed = static_cast<const CpuWeight&>(weight).packed(group_rows, device_->pool);
   packed_[op_index_] = &packed;
   if (!packed.quantized() || is_blocks_[x - 1]) return;
   products_.reserve(program_->max_rows(x), program_->value(x).cols);

@@ -45,24 +45,34 @@ const ActivationBlock* Products::quantize(const PackedWeight& weight, const floa
 }
 
 void Products::plan(const PackedWeight& weight, const std::vector<ProductGroup>& groups) {
+  tasks_.clear();
+  ends_.clear();
+  for (uint32_t node = 0; node < device_.pool.n_nodes(); ++node) {
+    plan_node(weight, groups, node);
+    ends_.push_back(static_cast<uint32_t>(tasks_.size()));
+  }
+}
+
+void Products::plan_node(const PackedWeight& weight, const std::vector<ProductGroup>& groups,
+                         uint32_t node) {
   uint64_t bytes = 0;
   for (const ProductGroup& group : groups) {
     if (group.n_tokens == 0) continue;
     for (const PanelRun& run : weight.group(group.group)) {
-      bytes += run.block.n_rows * run.block.row_bytes;
+      if (run.node == node) bytes += run.block.n_rows * run.block.row_bytes;
     }
   }
-  tasks_.clear();
   for (const ProductGroup& group : groups) {
     if (group.n_tokens == 0) continue;
     for (const PanelRun& run : weight.group(group.group)) {
+      if (run.node != node) continue;
       for (uint64_t row = 0; row < run.block.n_rows;) {
         uint64_t step = kUnpackedRows;
         if (group.n_tokens <= kFewTokens) {
           // Large pieces first, as starting one is slow; small ones last, so that threads end
           // together.
           const uint64_t piece =
-              std::max(kLeastTaskBytes, bytes / (kShares * device_.pool.n_threads()));
+              std::max(kLeastTaskBytes, bytes / (kShares * device_.pool.nodes()[node].n_threads));
           step = divide_up(piece, run.block.row_bytes * kRowsTogether) * kRowsTogether;
         }
         const uint64_t n_rows = std::min(step, run.block.n_rows - row);
@@ -101,7 +111,7 @@ void Products::multiply(const PanelRun& run, uint64_t row, MatmulBlock block, ui
 void Products::run(const PackedWeight& weight, const std::vector<ProductGroup>& groups,
                    const Epilogue& epilogue, const StopFlag& stop) {
   plan(weight, groups);
-  device_.pool.run(static_cast<uint32_t>(tasks_.size()), [&](uint32_t index, uint32_t thread) {
+  device_.pool.run_divided(ends_, [&](uint32_t index, uint32_t thread) {
     if (stop.raised()) return;
     const auto& [run, group, first_row, n_rows, first_token] = tasks_[index];
     MatmulBlock block = run->block;

@@ -10,8 +10,6 @@
 
 namespace forge::cpu {
 
-// Rows of a task with few tokens are a multiple of this, if there are enough.
-constexpr uint32_t kRowsTogether = 32;
 // With few tokens, a task is 1 / kShares of a thread's share of the remaining rows.
 constexpr uint32_t kShares = 3;
 
@@ -90,16 +88,20 @@ class Products {
   };
 
   void plan(const PackedWeight& weight, const std::vector<ProductGroup>& groups);
+  // Adds the tasks of the rows of a NUMA node.
+  void plan_node(const PackedWeight& weight, const std::vector<ProductGroup>& groups,
+                 uint32_t node);
   // Writes the units of some tokens; `gates` holds a row of n_rows gates, then n_rows ups, for
   // each.
   void write_units(const GatedProduct& product, const GatedTask& task, const float* gates,
                    std::span<const MatmulToken> tokens);
-  void plan_gated(const GatedProduct& product, uint64_t row_bytes, uint64_t n_tokens);
+  void plan_gated(const PackedWeight& weight, const GatedProduct& product, uint64_t n_tokens);
 
   CpuDevice& device_;
   Memory scratch_;
   Memory activations_;
   std::vector<Task> tasks_;
+  std::vector<uint32_t> ends_;  // of the tasks of each NUMA node
 
   // For each thread, of gated products: gates and ups, and the tokens that write to them.
   Memory gated_;

@@ -15,6 +15,7 @@ export const LOADING_FLAGS = [
   "kvDirSize",
   "attention",
   "products",
+  "numa",
   "speculate",
   "lora",
   "draftModel",
@@ -54,6 +55,7 @@ export const ENCODER_FLAGS = [
   "memory",
   "attention",
   "products",
+  "numa",
   ...REPLICA_FLAGS,
   "lora",
 ] as const satisfies readonly OptionName[];

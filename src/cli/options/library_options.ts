@@ -30,6 +30,7 @@ export function loadOptions(flags: LoadFlags): LoadOptions {
     memory: flags.memory,
     attention: flags.attention,
     products: flags.products,
+    numa: flags.numa,
     lora: flags.lora?.map(adapterOption),
   };
 }

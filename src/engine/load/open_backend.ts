@@ -13,6 +13,7 @@ import {
   type BackendKind,
   DeviceGroup,
   type Meter,
+  type NumaNodes,
   PRODUCT_NUMBERS,
   type ProductNumbers,
   type Quantizer,
@@ -20,7 +21,7 @@ import {
 import { ForgeError } from "../../errors.ts";
 import { isFile } from "../../formats/file.ts";
 import { quote, show } from "../../formats/quote.ts";
-import { MAX_DEVICES, MAX_THREADS } from "../limits.ts";
+import { MAX_DEVICES, MAX_NODES, MAX_THREADS } from "../limits.ts";
 import { checkWholeNumber } from "../../formats/arguments.ts";
 import { type LoadOptions, resolveDivision } from "./options.ts";
 
@@ -54,6 +55,8 @@ interface DeviceChoices {
   readonly attention?: AttentionKernels | undefined;
   /** @default "auto" */
   readonly products?: ProductNumbers | undefined;
+  /** @default "auto" */
+  readonly numa?: NumaNodes | undefined;
   /** Most bytes of weights, caches and activations on a CPU. @default the free memory */
   readonly memory?: number | undefined;
 }
@@ -77,7 +80,7 @@ export function openBackend(
 function openNative(
   device: string,
   threads = 0,
-  { attention = "auto", products = "auto", memory }: DeviceChoices = {},
+  { attention = "auto", products = "auto", numa = "auto", memory }: DeviceChoices = {},
 ): NativeBackend {
   if (!Number.isInteger(threads) || threads < 0 || threads > MAX_THREADS) {
     throw new ForgeError(
@@ -99,6 +102,11 @@ function openNative(
       `products is "${products}"; valid are ${PRODUCT_NUMBERS.join(", ")}`,
     );
   }
+  if (typeof numa === "number") {
+    checkWholeNumber("numa", numa, 1, MAX_NODES);
+  } else if (numa !== "auto" && numa !== "off") {
+    throw new ForgeError("usage", `numa is ${show(numa)}; valid are auto, off or a number of nodes`);
+  }
   if (memory !== undefined) checkWholeNumber("memory", memory, 1, Number.MAX_SAFE_INTEGER);
   const backend = device === "auto"
     ? openUsableGpu(threads) ?? NativeBackend.open({ kind: "cpu", threads })
@@ -106,6 +114,7 @@ function openNative(
   try {
     backend.setAttention(attention);
     if (products !== "auto") backend.setProducts(products);
+    if (numa !== "auto") backend.setNodes(numa === "off" ? 1 : numa);
     if (memory !== undefined || backend.kind === "cpu") backend.setMemory(memory ?? 0);
     return backend;
   } catch (error) {

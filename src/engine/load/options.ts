@@ -1,4 +1,4 @@
-import type { AttentionKernels, BackendKind, KvType, ProductNumbers } from "../../backend.ts";
+import type { AttentionKernels, BackendKind, KvType, NumaNodes, ProductNumbers } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
 import { quantized, QUANTIZED_TYPES, type QuantizedType } from "../../formats/quantized.ts";
@@ -97,6 +97,12 @@ export interface LoadOptions {
    * `auto` rounds activations for BF16 weights, as PyTorch does. @default "auto"
    */
   readonly products?: ProductNumbers | undefined;
+  /**
+   * NUMA nodes of a CPU, each of which keeps and multiplies its share of the rows of every weight:
+   * `auto` are those of the machine, `off` none. A number divides the threads into as many parts,
+   * wherever the system runs them. No choice changes a result. @default "auto"
+   */
+  readonly numa?: NumaNodes | undefined;
   /** Low-rank adapters (LoRA), which requests choose by name; without a choice all apply. */
   readonly lora?: readonly AdapterOption[] | undefined;
   /**
@@ -143,6 +149,10 @@ export const LOAD_OPTIONS: OptionChecks<LoadOptions> = {
   kvType: STRING,
   attention: STRING,
   products: STRING,
+  numa: {
+    accepts: (value) => typeof value === "string" || typeof value === "number",
+    valid: "auto, off or a number of nodes",
+  },
   lora: { accepts: Array.isArray, valid: "an array of { path, scale, name }" },
   speculate: {
     accepts: (value) => typeof value === "string" || typeof value === "number",

@@ -4,6 +4,7 @@ import {
   MAX_COUNT,
   MAX_DEVICES,
   MAX_DRAFTED,
+  MAX_NODES,
   MAX_THREADS,
   MAX_TREE_WIDTH,
 } from "../../../engine/limits.ts";
@@ -171,6 +172,17 @@ export const MODEL_OPTIONS = {
     group: "Model",
     help: "numbers multiplied with BF16 and F16 weights on a CPU (bf16 rounds F16 weights)",
     defaultText: "auto: BF16 for BF16 weights, if the CPU has it",
+  },
+  numa: {
+    flags: "--numa",
+    kind: "choice_or_integer",
+    metavar: "N",
+    choices: ["auto", "off"],
+    min: 1,
+    max: MAX_NODES,
+    group: "Model",
+    help: "NUMA nodes among which a CPU divides threads and weights: auto, off or N equal parts",
+    defaultText: "auto: those of the machine",
   },
   speculate: {
     flags: "--speculate",
