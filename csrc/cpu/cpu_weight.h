@@ -34,8 +34,8 @@ struct PanelRun {
 bool is_all_quantized(const HostWeight& weight);
 
 // A weight in the layout of products (panel_layout.h). Its rows form groups of equal size
-// (experts); a panel belongs to one group and one part, and its last rows may be empty. Of the rows of
-// each part and group every NUMA node has a share.
+// (experts); a panel belongs to one group and one part, and its last rows may be empty. Of the rows
+// of each part and group every NUMA node has a share.
 //
 // Panels have memory once the weight is placed. If only some groups have, these are the groups used
 // most; the rows of the others stay in their file, and products pack them in the cache of a thread.

@@ -1,4 +1,10 @@
-import type { AttentionKernels, DeviceInfo, KvType, ProductNumbers } from "../backend.ts";
+import type {
+  AttentionKernels,
+  DeviceInfo,
+  KvType,
+  NumaNodes,
+  ProductNumbers,
+} from "../backend.ts";
 import { asLoaded } from "../engine/load/options.ts";
 import { openBackend } from "../engine/load/open_backend.ts";
 import { PAGE_TOKENS, Runner } from "../engine/runner.ts";
@@ -30,6 +36,8 @@ interface BenchModelOptions {
   readonly attention?: AttentionKernels | undefined;
   /** Numbers that products multiply. @default "auto" */
   readonly products?: ProductNumbers | undefined;
+  /** NUMA nodes of a CPU. @default "auto" */
+  readonly numa?: NumaNodes | undefined;
   /** True to measure the read bandwidth of the device before loading. @default false */
   readonly measuresBandwidth?: boolean | undefined;
 }

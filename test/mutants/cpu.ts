@@ -268,9 +268,23 @@ export const CPU: readonly Mutant[] = [
   {
     name: "cpu/panels-of-a-replaced-expert",
     file: "csrc/cpu/cpu_weight.cpp",
-    find: "if (group_in_[slot] != kNoGroup) set_panels(group_in_[slot], nullptr);",
+    find: "if (group_in_[slot] != kNoGroup) set_slot(group_in_[slot], n_slots_);",
     replace: "",
     caughtBy: check("streamed_weights"),
+  },
+  {
+    name: "cpu/rows-of-the-second-node",
+    file: "csrc/cpu/cpu_weight.cpp",
+    find: "block.first_row = in_group + first;",
+    replace: "block.first_row = in_group;",
+    caughtBy: check("numa"),
+  },
+  {
+    name: "cpu/first-task-of-a-node",
+    file: "csrc/cpu/host/thread_pool.cpp",
+    find: "node == 0 ? 0 : shares_[node - 1].end",
+    replace: "node == 0 ? 0 : shares_[node - 1].end + 1",
+    caughtBy: check("numa"),
   },
   {
     name: "cpu/memory-without-bound",

@@ -66,10 +66,10 @@ class ThreadPool {
   }
 
   // Calls body(index, thread) once for each index below `count`, and `thread` is below n_threads().
-  // Each node has a share of the indices, which its free threads take in order; then they help other
-  // nodes. Writes before the call are visible to the body, and writes of the body are visible after
-  // it. An exception of the body ends the run and is rethrown here. Must not be called from two
-  // threads at once, nor from a body.
+  // Each node has a share of the indices, which its free threads take in order; then they help
+  // other nodes. Writes before the call are visible to the body, and writes of the body are visible
+  // after it. An exception of the body ends the run and is rethrown here. Must not be called from
+  // two threads at once, nor from a body.
   template <class Body>
   void run(uint32_t count, Body&& body) {
     for (uint32_t node = 0; node < n_nodes(); ++node) {
@@ -99,9 +99,9 @@ class ThreadPool {
     uint32_t first_thread = 0;
     uint32_t end = 0;
     // The number of the latest job, a bit that is set while workers can join it, and the number of
-    // the node's workers in it (see the masks in thread_pool.cpp). A worker that wakes too late finds
-    // the job closed and does not join, so that a run waits only for workers that joined. Job numbers
-    // may wrap: a worker that mistakes a job for an earlier one leaves it to the others.
+    // the node's workers in it (see the masks in thread_pool.cpp). A worker that wakes too late
+    // finds the job closed and does not join, so that a run waits only for workers that joined. Job
+    // numbers may wrap: a worker that mistakes a job for an earlier one leaves it to the others.
     alignas(64) std::atomic<uint32_t> state{0};
     alignas(64) std::atomic<uint32_t> next{0};
   };

@@ -31,8 +31,8 @@ std::vector<NumaNode> read_nodes(const std::string& root, const std::vector<uint
 // Returns the nodes of this machine.
 std::vector<NumaNode> numa_nodes();
 
-// Divides threads in proportion to the cores of nodes, so that all of them read at full speed. Nodes
-// without a thread are left out.
+// Divides threads in proportion to the cores of nodes, so that all of them read at full speed.
+// Nodes without a thread are left out.
 std::vector<NodeThreads> divide_threads(const std::vector<NumaNode>& nodes, uint32_t n_threads);
 
 // Describes the threads of nodes in one line, for people.

@@ -42,6 +42,7 @@ type BenchOptions = Options<
   | "kvType"
   | "attention"
   | "products"
+  | "numa"
   | "nPrompt"
   | "nGen"
   | "pair"
@@ -191,7 +192,7 @@ class Bench {
     const contextLength = Math.max(...this.#tests.map(workloadLength));
     for (const threads of this.#options.benchThreads ?? [0]) {
       progress.update(`loading ${name}`);
-      const { quantize, kvType, attention, products } = this.#options;
+      const { quantize, kvType, attention, products, numa } = this.#options;
       using model = await openBenchModel(source, {
         name,
         device: this.#device,
@@ -202,6 +203,7 @@ class Bench {
         kvType,
         attention,
         products,
+        numa,
         measuresBandwidth: true,
       });
       progress.clear();

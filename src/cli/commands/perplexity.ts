@@ -36,6 +36,7 @@ type PerplexityOptions = Options<
   | "memory"
   | "attention"
   | "products"
+  | "numa"
   | "lora"
   | "importanceOutput"
   | "json"

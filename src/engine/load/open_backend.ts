@@ -105,7 +105,10 @@ function openNative(
   if (typeof numa === "number") {
     checkWholeNumber("numa", numa, 1, MAX_NODES);
   } else if (numa !== "auto" && numa !== "off") {
-    throw new ForgeError("usage", `numa is ${show(numa)}; valid are auto, off or a number of nodes`);
+    throw new ForgeError(
+      "usage",
+      `numa is ${show(numa)}; valid are auto, off or a number of nodes`,
+    );
   }
   if (memory !== undefined) checkWholeNumber("memory", memory, 1, Number.MAX_SAFE_INTEGER);
   const backend = device === "auto"

@@ -1,4 +1,10 @@
-import type { AttentionKernels, BackendKind, KvType, NumaNodes, ProductNumbers } from "../../backend.ts";
+import type {
+  AttentionKernels,
+  BackendKind,
+  KvType,
+  NumaNodes,
+  ProductNumbers,
+} from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
 import { quantized, QUANTIZED_TYPES, type QuantizedType } from "../../formats/quantized.ts";

@@ -1,0 +1,245 @@
+/**
+ * NUMA nodes of a processor: the division of threads on machines that exist on paper only, and
+ * products with weights that are divided among nodes, which change no bit.
+ */
+import { assertEquals, assertThrows } from "@std/assert";
+import { join } from "@std/path";
+import { findCompiler } from "../../ffi/build/compiler.ts";
+import { hostPlatform } from "../../ffi/build/targets.ts";
+import type { NativeBackend } from "../../ffi/native_backend.ts";
+import type { TensorType } from "../../src/formats/tensor_info.ts";
+import { ForgeError } from "../../src/mod.ts";
+import { ROOT } from "../support/checkout.ts";
+import { devices, deviceTest, openDevice, referenceDevice } from "../support/devices.ts";
+import { assertSameBits, type Matrix, randomMatrix } from "../support/matrix.ts";
+import { Random } from "../support/random.ts";
+import { StepGraph, tokenInputs } from "../support/step_graph.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { randomWeight, type TestWeight } from "../support/weights.ts";
+import { run } from "./product_cases.ts";
+
+/** A machine: the cores of each node, and the hardware threads of a core. */
+interface Machine {
+  readonly cores: readonly number[];
+  readonly threadsPerCore: number;
+}
+
+/**
+ * Returns the hardware threads of a core, numbered as Linux does on servers: core by core, twice.
+ */
+function cpusOf({ cores, threadsPerCore }: Machine, core: number): number[] {
+  const all = cores.reduce((sum, n) => sum + n, 0);
+  return Array.from({ length: threadsPerCore }, (_, i) => core + i * all);
+}
+
+/** Writes the files in which Linux describes a machine. */
+function writeMachine(folder: string, machine: Machine): void {
+  const write = (text: string, ...path: readonly string[]) => {
+    Deno.mkdirSync(join(folder, ...path.slice(0, -1)), { recursive: true });
+    Deno.writeTextFileSync(join(folder, ...path), `${text}\n`);
+  };
+  write(machine.cores.length > 1 ? `0-${machine.cores.length - 1}` : "0", "node", "online");
+  let core = 0;
+  machine.cores.forEach((count, node) => {
+    const own = Array.from({ length: count }, () => cpusOf(machine, core++));
+    const ranges = own.length === 0
+      ? []
+      : Array.from({ length: machine.threadsPerCore }, (_, i) => `${own[0]![i]}-${own.at(-1)![i]}`);
+    write(ranges.join(","), "node", `node${node}`, "cpulist");
+    for (const cpus of own) {
+      for (const cpu of cpus) {
+        write(cpus.join(","), "cpu", `cpu${cpu}`, "topology", "thread_siblings_list");
+      }
+    }
+  });
+}
+
+interface Divided {
+  /** The number, cores and CPUs of each node. */
+  readonly nodes: readonly (readonly [id: number, cores: number, cpus: number])[];
+  readonly threads: readonly number[];
+  readonly text: string;
+}
+
+Deno.test({
+  name: "threads are divided among NUMA nodes by the cores that the process may use",
+  ignore: Deno.build.os !== "linux",
+  async fn() {
+    using programs = new TempFolder();
+    const program = programs.at("numa");
+    const { command } = await findCompiler(hostPlatform());
+    const topology = join(ROOT, "csrc", "cpu", "host", "topology.cpp");
+    const source = join(import.meta.dirname!, "numa_program.cpp");
+    await run(command[0]!, [
+      ...command.slice(1),
+      ...["-std=c++20", "-O0", "-Wall", "-Wextra", "-Werror", source, topology, "-o", program],
+    ]);
+    const folders = new Map<Machine, string>();
+    const divide = async (machine: Machine, threads: number, allowed?: readonly number[]) => {
+      let folder = folders.get(machine);
+      if (folder === undefined) {
+        folder = programs.at(`machine ${folders.size}`);
+        folders.set(machine, folder);
+        writeMachine(folder, machine);
+      }
+      const all = machine.cores.flatMap((n) => Array<number>(n).fill(0))
+        .flatMap((_, core) => cpusOf(machine, core)).sort((a, b) => a - b);
+      const output = await run(program, [
+        folder,
+        `${threads}`,
+        ...(allowed ?? all).map(String),
+      ]);
+      return JSON.parse(new TextDecoder().decode(output)) as Divided;
+    };
+    const even = { cores: [16, 16], threadsPerCore: 2 };
+
+    assertEquals(await divide({ cores: [2], threadsPerCore: 1 }, 2), {
+      nodes: [[0, 2, 2]],
+      threads: [2],
+      text: "1 NUMA node",
+    });
+    assertEquals(await divide(even, 32), {
+      nodes: [[0, 16, 32], [1, 16, 32]],
+      threads: [16, 16],
+      text: "2 NUMA nodes: 16 threads on CPUs 0-15,32-47; 16 threads on CPUs 16-31,48-63",
+    });
+    // Fewer threads than cores read from all nodes, too; a single one is free to move.
+    assertEquals((await divide(even, 9)).threads, [5, 4]);
+    assertEquals(await divide(even, 1).then(({ threads, text }) => [threads, text]), [
+      [1],
+      "1 NUMA node",
+    ]);
+    assertEquals((await divide(even, 100)).threads, [50, 50]);
+    // A container with some CPUs: half of a core counts as the core.
+    const allowed = [0, 1, 2, 3, 34, 35, 20, 52].sort((a, b) => a - b);
+    assertEquals(await divide(even, 5, allowed), {
+      nodes: [[0, 4, 6], [1, 1, 2]],
+      threads: [4, 1],
+      text: "2 NUMA nodes: 4 threads on CPUs 0-3,34-35; 1 thread on CPUs 20,52",
+    });
+    assertEquals((await divide(even, 4, [16, 17, 18, 19])).threads, [4]);
+    // Uneven nodes, nodes of memory alone, and two sockets of 96 cores as eight nodes.
+    assertEquals((await divide({ cores: [24, 0, 8], threadsPerCore: 1 }, 16)).threads, [12, 4]);
+    const eight = { cores: Array<number>(8).fill(24), threadsPerCore: 2 };
+    const most = await divide(eight, 192);
+    assertEquals(most.threads, Array(8).fill(24));
+    for (let threads = 1; threads <= 192; threads += 13) {
+      const { threads: each } = await divide(eight, threads);
+      assertEquals(each.reduce((sum, n) => sum + n, 0), threads);
+      assertEquals(Math.max(...each) - Math.min(...each) <= 1, true, `${each}`);
+    }
+    // A system without such files.
+    using empty = new TempFolder();
+    const output = await run(program, [empty.path, "3", "0", "1", "5"]);
+    assertEquals(JSON.parse(new TextDecoder().decode(output)).nodes, [[0, 3, 3]]);
+  },
+});
+
+const COLS = 256, EXPERTS = 4, TOP_K = 2, EXPERT_ROWS = 72;
+
+/** Weights of products: rows of several types, gates and ups in one part and in two, experts. */
+function randomWeights(random: Random) {
+  const weight = (type: TensorType, rows: number) => randomWeight(random, type, rows, COLS);
+  return {
+    plain: [weight("Q4_0", 1000), weight("BF16", 100), weight("F32", 33), weight("IQ2_XS", 16)],
+    gated: [[weight("Q8_0", 2 * 160)], [weight("Q4_K", 224), weight("Q4_K", 224)]],
+    router: weight("F32", EXPERTS),
+    experts: weight("Q6_K", EXPERTS * EXPERT_ROWS),
+  };
+}
+
+/** Computes all products, twice: with rows of the files, and packed. */
+async function products(
+  backend: NativeBackend,
+  x: Matrix,
+  weights: ReturnType<typeof randomWeights>,
+): Promise<Matrix[]> {
+  const inputs = tokenInputs(x.rows);
+  const recorder = backend.record({
+    maxTokens: x.rows,
+    maxOutputs: 1,
+    maxSequences: 1,
+    maxPages: 1,
+  });
+  const graph = new StepGraph(backend, recorder);
+  const value = graph.input(x);
+  using folder = new TempFolder();
+  const mapped = (parts: readonly TestWeight[]) =>
+    backend.mapWeight(
+      parts.map(({ type, rows, bytes }, part) => {
+        const file = folder.write(`${crypto.randomUUID()}-${part}`, bytes);
+        const tensor = { name: file, type, shape: [rows, COLS], file, offset: 0 };
+        return { tensor: { ...tensor, bytes: bytes.length } };
+      }),
+      COLS,
+    );
+  const kept = weights.plain.map((each) => ({
+    value: recorder.matmul(value, graph.weight(each)),
+    cols: each.rows,
+  }));
+  for (const parts of weights.gated) {
+    const cols = parts.reduce((sum, { rows }) => sum + rows, 0) / 2;
+    const product = recorder.matmul(value, mapped(parts));
+    kept.push({ value: recorder.glu(product, cols, "silu"), cols });
+  }
+  const route = recorder.moeRoute(recorder.matmul(value, graph.weight(weights.router)), {
+    topK: TOP_K,
+    normalize: true,
+  });
+  kept.push({
+    value: recorder.moeMatmul(value, route, graph.weight(weights.experts), EXPERTS),
+    cols: TOP_K * EXPERT_ROWS,
+  });
+  for (const { value } of kept) recorder.keep(value);
+  const step = await recorder.finish();
+  const results: Matrix[] = [];
+  for (let i = 0; i < 2; i++) {
+    await step.run(inputs);
+    for (const { value, cols } of kept) {
+      const data = Float32Array.from(step.read(value, cols, 0, x.rows));
+      results.push({ rows: x.rows, cols, data });
+    }
+  }
+  step.release();
+  return results;
+}
+
+for (const device of devices.filter(({ kind }) => kind === "cpu")) {
+  Deno.test(`products with weights divided among NUMA nodes keep their bits (${device.name})`, async () => {
+    const random = new Random("numa");
+    const weights = randomWeights(random);
+    for (const tokens of [1, 5, 70]) {
+      const x = randomMatrix(random, tokens, COLS);
+      const compute = async (threads: number, nodes: number, memory?: number) => {
+        using backend = openDevice(device, threads);
+        backend.setNodes(nodes);
+        if (memory !== undefined) backend.setMemory(memory);
+        return await products(backend, x, weights);
+      };
+      const expected = await compute(1, 1);
+      for (const [threads, nodes, memory] of [[2, 2], [5, 2], [4, 3], [7, 64], [3, 3, 300_000]]) {
+        const actual = await compute(threads!, nodes!, memory);
+        actual.forEach((each, i) =>
+          assertSameBits(each, expected[i]!, `${nodes} nodes, ${tokens} tokens, product ${i}`)
+        );
+      }
+    }
+  });
+}
+
+deviceTest(
+  "NUMA nodes are chosen before the first step, on a processor",
+  async (device) => {
+    device.setNodes(2);
+    assertEquals(device.info.details, ["2 NUMA nodes: 1 thread; 1 thread"]);
+    device.setNodes(1);
+    assertEquals(device.info.details, ["1 NUMA node"]);
+    const recorder = device.record({ maxTokens: 1, maxOutputs: 1, maxSequences: 1, maxPages: 1 });
+    recorder.keep(new StepGraph(device, recorder).input(randomMatrix(new Random("x"), 1, 4)));
+    await recorder.finish();
+    assertThrows(() => device.setNodes(0), ForgeError, "before the first step");
+    using reference = openDevice(referenceDevice);
+    assertThrows(() => reference.setNodes(2), ForgeError, "--numa is for cpu");
+  },
+  devices.filter(({ kind }) => kind === "cpu").slice(0, 1),
+);
