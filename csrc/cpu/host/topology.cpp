@@ -79,8 +79,9 @@ std::string list_of(const std::vector<uint32_t>& numbers) {
   for (size_t i = 0; i < numbers.size(); ++i) {
     const uint32_t first = numbers[i];
     while (i + 1 < numbers.size() && numbers[i + 1] == numbers[i] + 1) ++i;
-    text += (text.empty() ? "" : ",") + std::to_string(first);
-    if (numbers[i] > first) text += "-" + std::to_string(numbers[i]);
+    if (!text.empty()) text += ',';
+    text += std::to_string(first);
+    if (numbers[i] > first) text.append("-").append(std::to_string(numbers[i]));
   }
   return text;
 }
@@ -115,7 +116,8 @@ std::vector<NumaNode> read_nodes(const std::string& root, const std::vector<uint
   size_t found = 0;
   for (const uint32_t id : parse_list(line_of(root + "/node/online"))) {
     NumaNode node{id, 0, {}};
-    for (const uint32_t cpu : parse_list(line_of(root + "/node/node" + std::to_string(id) + "/cpulist"))) {
+    const std::string cpus = line_of(root + "/node/node" + std::to_string(id) + "/cpulist");
+    for (const uint32_t cpu : parse_list(cpus)) {
       if (std::ranges::binary_search(allowed, cpu)) node.cpus.push_back(cpu);
     }
     if (node.cpus.empty()) continue;  // a node of memory alone, or of others' CPUs
@@ -150,8 +152,9 @@ std::string describe_nodes(const std::vector<NodeThreads>& nodes) {
   std::string text = std::to_string(nodes.size()) + " NUMA nodes:";
   for (const NodeThreads& node : nodes) {
     if (&node != &nodes.front()) text += ";";
-    text += " " + std::to_string(node.n_threads) + (node.n_threads == 1 ? " thread" : " threads");
-    if (!node.cpus.empty()) text += " on CPUs " + list_of(node.cpus);
+    text.append(" ").append(std::to_string(node.n_threads));
+    text += node.n_threads == 1 ? " thread" : " threads";
+    if (!node.cpus.empty()) text.append(" on CPUs ").append(list_of(node.cpus));
   }
   return text;
 }
