@@ -233,8 +233,8 @@ opTest<ScanCase>("selective_scan", {
   ],
   run: runScan,
   plain: ({ schedule, shape, ...inputs }) => plainSelectiveScan(schedule, shape, inputs),
-  // Sums of 256 products of normal numbers pass through values that are larger than the result.
-  tolerance: { absolute: 6e-5, relative: 2e-5 },
+  // Sums of 256 products pass through values that are hundreds of times larger than some results.
+  tolerance: { absolute: 3e-4, relative: 2e-5 },
   // The state is rounded to float32 after each token.
   referenceTolerance: { absolute: 1e-5, relative: 2e-6 },
 });

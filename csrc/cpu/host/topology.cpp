@@ -80,7 +80,7 @@ std::string list_of(const std::vector<uint32_t>& numbers) {
     const uint32_t first = numbers[i];
     while (i + 1 < numbers.size() && numbers[i + 1] == numbers[i] + 1) ++i;
     if (!text.empty()) text += ',';
-    text += std::to_string(first);
+    text.append(std::to_string(first));
     if (numbers[i] > first) text.append("-").append(std::to_string(numbers[i]));
   }
   return text;
@@ -149,7 +149,8 @@ std::vector<NodeThreads> divide_threads(const std::vector<NumaNode>& nodes, uint
 
 std::string describe_nodes(const std::vector<NodeThreads>& nodes) {
   if (nodes.size() == 1) return "1 NUMA node";
-  std::string text = std::to_string(nodes.size()) + " NUMA nodes:";
+  std::string text = std::to_string(nodes.size());
+  text += " NUMA nodes:";
   for (const NodeThreads& node : nodes) {
     if (&node != &nodes.front()) text += ";";
     text.append(" ").append(std::to_string(node.n_threads));
