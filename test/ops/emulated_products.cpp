@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstdio>
@@ -56,8 +57,11 @@ std::vector<float> multiply(uint32_t device, uint32_t type, uint32_t rows, uint3
   CALL(forge_step_end, step, &scratch);
   // The header of a run of one step, then tokens, positions, sequences, one page table of one page,
   // one state slot and one key length.
-  std::vector<uint32_t> inputs = {tokens, 0, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0};
-  static_assert(sizeof(forge_step_header) == 14 * sizeof(uint32_t));
+  forge_step_header header{};
+  header.n_tokens = tokens;
+  header.n_sequences = header.n_pages = header.n_steps = 1;
+  const auto words = std::bit_cast<std::array<uint32_t, sizeof header / sizeof(uint32_t)>>(header);
+  std::vector<uint32_t> inputs(words.begin(), words.end());
   for (int list = 0; list < 2; ++list) {
     for (uint32_t i = 0; i < tokens; ++i) inputs.push_back(i);
   }
