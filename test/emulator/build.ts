@@ -16,12 +16,14 @@ export type EmulatorMode = "plain" | "asan" | "tsan" | "traced";
  */
 export const modeFlags: Readonly<Record<EmulatorMode, readonly string[]>> = {
   plain: ["-fsanitize=alignment", "-fno-sanitize-recover=alignment"],
+  // Reports name lines.
   asan: [
+    "-g1",
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=undefined",
     "-fno-omit-frame-pointer",
   ],
-  tsan: ["-fsanitize=thread"],
+  tsan: ["-g1", "-fsanitize=thread"],
   // Calls out for every access (access_trace.h). Structs of several words stay whole.
   traced: [
     "-fsanitize=kernel-address",
@@ -31,7 +33,7 @@ export const modeFlags: Readonly<Record<EmulatorMode, readonly string[]>> = {
   ],
 };
 
-const commonFlags = ["-std=c++20", "-O1", "-g1", "-fPIC", "-ffp-contract=off"];
+const commonFlags = ["-std=c++20", "-O1", "-fPIC", "-ffp-contract=off"];
 const kernelFlags = [
   "-Wall",
   "-Wextra",
