@@ -49,7 +49,8 @@ class RankGroup {
   std::vector<Part> parts_;  // of each rank
 };
 
-// The ranks that a device exchanges values with, as far as it has any.
+// A device's place in its group, and the devices that it exchanges values with; null if it has
+// none.
 struct RankLinks {
   GroupPlace place;
   std::shared_ptr<RankGroup> stage;

@@ -22,8 +22,8 @@ constexpr uint64_t kReserveShare = 16;
 
 class CpuBackend : public HostBackend {
  public:
-  CpuBackend(const KernelTable& kernels, uint32_t n_threads)
-      : device_(std::make_shared<CpuDevice>(kernels, divide_threads(numa_nodes(), n_threads))) {}
+  CpuBackend(const KernelTable& kernels, const std::vector<NodeThreads>& nodes)
+      : device_(std::make_shared<CpuDevice>(kernels, nodes)) {}
 
   std::string info() const override {
     JsonObject info;
@@ -46,12 +46,9 @@ class CpuBackend : public HostBackend {
   void set_nodes(uint32_t nodes) override {
     // The panels of weights are divided among the nodes.
     if (has_steps_) fail(FORGE_INVALID_ARGUMENT, "NUMA nodes are chosen before the first step");
-    const uint32_t n_threads = device_->pool.n_threads();
-    std::vector<NodeThreads> divided{{n_threads, {}}};
-    if (nodes == 0) divided = divide_threads(numa_nodes(), n_threads);
-    if (nodes > 1) {
-      divided = divide_threads(std::vector<NumaNode>(nodes, {0, 1, {}}), n_threads);
-    }
+    const std::vector<NodeThreads> divided =
+        divide_threads(nodes == 0 ? numa_nodes() : std::vector<NumaNode>(nodes, {0, 1, {}}),
+                       device_->pool.n_threads());
     device_ = std::make_shared<CpuDevice>(device_->kernels, divided, device_->memory);
   }
 
@@ -124,7 +121,9 @@ std::string list_devices() {
 
 std::unique_ptr<Backend> open_backend(std::string_view selector, uint32_t n_threads) {
   const cpu::KernelTable& kernels = cpu::choose_kernels(selector);
-  return std::make_unique<cpu::CpuBackend>(kernels, n_threads ? n_threads : cpu::usable_cores());
+  const std::vector<cpu::NumaNode> nodes = cpu::numa_nodes();
+  if (n_threads == 0) n_threads = cpu::usable_cores(nodes);
+  return std::make_unique<cpu::CpuBackend>(kernels, cpu::divide_threads(nodes, n_threads));
 }
 
 }  // namespace forge

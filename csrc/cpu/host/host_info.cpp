@@ -136,11 +136,11 @@ std::string processor_name() {
 #endif
 }
 
-uint32_t usable_cores() {
+uint32_t usable_cores([[maybe_unused]] const std::vector<NumaNode>& nodes) {
 #if defined(__linux__)
   const double quota = std::ceil(cgroup_cpus());
   uint32_t cores = 0;
-  for (const NumaNode& node : numa_nodes()) cores += node.n_cores;
+  for (const NumaNode& node : nodes) cores += node.n_cores;
   if (cores == 0) cores = hardware_threads();
   return quota < cores ? static_cast<uint32_t>(quota) : cores;
 #elif defined(__APPLE__)

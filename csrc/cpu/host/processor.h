@@ -16,8 +16,8 @@ namespace forge::cpu {
 std::string processor_name();
 
 // Returns the number of physical cores that the affinity mask and the quota of the cgroup allow
-// this process to use.
-uint32_t usable_cores();
+// this process to use, of the nodes of this machine.
+uint32_t usable_cores(const std::vector<NumaNode>& nodes);
 
 // Measures the bytes a second that all threads of a pool together read from memory: the best of
 // several rounds over far more than caches hold.
