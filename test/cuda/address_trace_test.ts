@@ -116,7 +116,7 @@ const KERNELS = deviceSources().map(({ name }) => name)
   .filter((name) => /embed|convert|pack|quantize|matvec|gemm|product|epilogue/.test(name))
   .filter((name) => !/^(gated|grouped)_/.test(name));
 const INSTANCES =
-  /^(embed<FormatF32|convert|repack)|^(gemm|decode_gemm|dequantize)<Format(BF16|Q8_0|Q4_0|Q4_K),/;
+  /^(embed<FormatF32|convert|repack|(decode_)?gemm<Format(BF16|Q4_0|Q4_K),|decode_gemm<FormatQ8_0, f16, 0>|dequantize<FormatQ4_K, f16>)/;
 
 const ignore = emulatedGpuUnavailable() !== undefined;
 
