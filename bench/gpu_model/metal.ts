@@ -41,7 +41,7 @@ const SLOW_OPERATIONS = { F16: 0, Q8_0: 0.35, Q4_0: 0.2, Q4_K: 0.75, Q6_K: 0.8 }
 const SLOW_PER_CLOCK = 32;
 
 /** Launches of a layer and of the rest of a greedy step (test/metal/models_test.ts). */
-const LAYER_LAUNCHES = 6, OTHER_LAUNCHES = 7;
+const LAYER_LAUNCHES = 5, OTHER_LAUNCHES = 7;
 
 /**
  * Microseconds of a launch in a serial encoder, and of a step on the host: llama.cpp's and MLX's.

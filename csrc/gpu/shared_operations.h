@@ -293,11 +293,23 @@ class SharedOperations : public Planner<Address, Entry> {
                                        .activation = op.activation});
   }
 
-  void emit(const RopeAppendOp& op) {
-    const DeviceKv& kv = device_kv(*op.kv);
+  kernel_args::RopeAppendArgs rope_append_args(const RopeAppendOp& op) const {
     const auto width_of = [](const WeightRef& weight) {
       return weight ? static_cast<uint32_t>(weight->cols) : 0;
     };
+    return {.kv = device_kv(*op.kv).kernel_pages(),
+            .page_stride = inputs_.page_stride,
+            .n_heads = op.n_heads,
+            .q_norm_width = width_of(op.q_norm),
+            .k_norm_width = width_of(op.k_norm),
+            .eps = op.eps,
+            .offset = op.weight_offset,
+            .n_freqs = op.rope ? cols(op.rope) / 2 : 0,
+            .first_rotated = op.rope ? op.first_rotated(cols(op.rope)) : 0,
+            .interleaved = op.rope_layout == FORGE_ROPE_INTERLEAVED};
+  }
+
+  void emit(const RopeAppendOp& op) {
     launch<kernel_args::RopeAppend>(
         shape_.tokens,
         {.q = value(op.out),
@@ -312,17 +324,7 @@ class SharedOperations : public Planner<Address, Entry> {
          .q_norm = floats(op.q_norm),
          .k_norm = floats(op.k_norm),
          .rope = value(op.rope)},
-        {.kv = kv.kernel_pages(),
-         .page_stride = inputs_.page_stride,
-         .n_heads = op.n_heads,
-         .q_norm_width = width_of(op.q_norm),
-         .k_norm_width = width_of(op.k_norm),
-         .eps = op.eps,
-         .offset = op.weight_offset,
-         .n_freqs = op.rope ? cols(op.rope) / 2 : 0,
-         .first_rotated = op.rope ? op.first_rotated(cols(op.rope)) : 0,
-         .interleaved = op.rope_layout == FORGE_ROPE_INTERLEAVED},
-        std::string("<") + kv.element() + ">");
+        rope_append_args(op), std::string("<") + device_kv(*op.kv).element() + ">");
   }
 
   void emit(const PreviousRowsOp& op) {

@@ -69,6 +69,7 @@ class PlanBuilder final : public SharedOperations<Place, Launch> {
   using RowGroup = forge::RowGroup<Place>;
   struct Product {
     Place out, bias, residual;
+    uint32_t first_row;  // in the weight
     WeightType type;
     std::array<Place, kMostPieces> weights;
     size_t pieces;
@@ -77,9 +78,20 @@ class PlanBuilder final : public SharedOperations<Place, Launch> {
   // The products of a matmul: one for up to kMostPieces consecutive pieces of its weight of one
   // type.
   std::vector<Product> products_of(const MatmulOp& op) const;
+  // The instance, grid and arguments of a kernel with the body of matvec.
+  struct Matvec {
+    WeightFormat format;
+    uint32_t tokens;
+    Grid grid;
+    metal_args::MatvecArgs args;
+  };
+  Matvec matvec_of(const Product& product, const RowGroup& group) const;
   // Emits the product with the gated unit that follows; the sums are the same as in two launches.
   // Returns false if they cannot be fused. With a norm, normalises x first.
   bool emit_gated_product(const MatmulOp& op, const RmsNormOp* norm, const RowGroup& rows);
+  // Emits the product of a norm with the rotation and the storing of keys and values that follow;
+  // returns false if they cannot be fused.
+  bool emit_qkv_product(const MatmulOp& op, const RmsNormOp& norm, const RowGroup& rows);
   // With a norm, normalises x first.
   void emit_matvec(const Product& product, Place x, const RmsNormOp* norm, const RowGroup& group);
   void emit_gemm(const Product& product, Place x, const RowGroup& group);

@@ -39,6 +39,7 @@ bool PlanBuilder::emit_norm_with_product(const RmsNormOp& op) {
   if (prefill.max_rows > 0) emit_norm(op);
   compute_with_next();
   if (prefill.max_rows == 0 && emit_gated_product(*product, &op, decode)) return true;
+  if (prefill.max_rows == 0 && emit_qkv_product(*product, op, decode)) return true;
   for (const Product& part : products_of(*product)) {
     if (decode.max_rows > 0) emit_matvec(part, value(op.x), &op, decode);
     if (prefill.max_rows > 0) emit_gemm(part, value(op.out), prefill);
@@ -67,6 +68,41 @@ bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RmsNormOp* norm,
   return true;
 }
 
+bool PlanBuilder::emit_qkv_product(const MatmulOp& op, const RmsNormOp& norm,
+                                   const RowGroup& rows) {
+  const auto* append = next_op<RopeAppendOp>();
+  if (!append || append->qkv != op.out || !program_.is_read_once(op.out)) return false;
+  if (op.residual || op.alpha != 1 || op.activation != FORGE_IDENTITY) return false;
+  const KvShape& kv = append->kv->shape;
+  // Norms and Q8_0 need more of a head than the pairs of numbers that a lane has.
+  if (append->q_norm || append->k_norm || kv.type == WeightType::Q8_0) return false;
+  if (kv.values_in_keys || kv.k_head_dim % 2 != 0 || kv.v_head_dim % 2 != 0) return false;
+  // The result is planned to live after the input, so it may have the same memory.
+  if (!are_apart(program_, values_, append->out, norm.x)) return false;
+  const RopeAppendArgs args = rope_append_args(*append);
+  const uint32_t k_end = (args.n_heads + kv.n_kv_heads) * kv.k_head_dim;
+  const std::vector<Product> products = products_of(op);
+  const bool divides_heads = std::ranges::any_of(products, [&](const Product& p) {
+    return p.first_row < k_end ? p.first_row % kv.k_head_dim != 0 : p.first_row % 2 != 0;
+  });
+  if (divides_heads) return false;
+  const uint32_t element = kv.type == WeightType::F32 ? 0 : kv.type == WeightType::F16 ? 1 : 2;
+  for (const Product& p : products) {
+    const auto [format, tokens, grid, product] = matvec_of(p, rows);
+    launch("rms_norm_qkv", tokens_instance("rms_norm_qkv", format, tokens), grid, {256},
+           {value(append->out), value(norm.x), floats_of(norm.weight), p.weights[0], p.weights[1],
+            p.weights[2], rows.set.count, rows.set.list, p.bias, numbers(append->kv),
+            inputs_.positions, inputs_.sequences, inputs_.page_tables, inputs_.copies,
+            inputs_.n_copies, value(append->rope)},
+           RmsNormQkvArgs{.normed = {product, norm.eps, norm.weight_offset},
+                          .append = args,
+                          .first_row = p.first_row,
+                          .element = element});
+  }
+  ++op_index_;
+  return true;
+}
+
 std::vector<PlanBuilder::Product> PlanBuilder::products_of(const MatmulOp& op) const {
   const MetalWeight& weight = metal_weight(*op.weight);
   std::vector<Product> products;
@@ -85,6 +121,7 @@ std::vector<PlanBuilder::Product> PlanBuilder::products_of(const MatmulOp& op) c
     products.push_back({.out = value(op.out) + skip,
                         .bias = bias + skip,
                         .residual = value(op.residual) + skip,
+                        .first_row = static_cast<uint32_t>(rows.first_row),
                         .type = rows.type,
                         .weights = {rows.place()},
                         .pieces = 1,
@@ -106,22 +143,27 @@ std::vector<PlanBuilder::Product> PlanBuilder::products_of(const MatmulOp& op) c
   return products;
 }
 
-void PlanBuilder::emit_matvec(const Product& p, Place x, const RmsNormOp* norm,
-                              const RowGroup& group) {
+PlanBuilder::Matvec PlanBuilder::matvec_of(const Product& p, const RowGroup& group) const {
   const WeightFormat format = weight_format(p.type);
   const MatvecShape shape = matvec_shape(format, p.args.rows, p.args.cols, group.max_rows);
   MatvecArgs args = p.args;
   args.split = shape.split;
   args.has_row_list = group.kind != RowKind::all;
   const Grid grid{shape.row_groups, divide_up(group.max_rows, shape.tokens)};
+  return {format, shape.tokens, grid, args};
+}
+
+void PlanBuilder::emit_matvec(const Product& p, Place x, const RmsNormOp* norm,
+                              const RowGroup& group) {
+  const auto [format, tokens, grid, args] = matvec_of(p, group);
   if (norm) {
-    launch("rms_norm_matvec", tokens_instance("rms_norm_matvec", format, shape.tokens), grid, {256},
+    launch("rms_norm_matvec", tokens_instance("rms_norm_matvec", format, tokens), grid, {256},
            {p.out, x, floats_of(norm->weight), p.weights[0], p.weights[1], p.weights[2],
             group.set.count, group.set.list, p.bias, p.residual},
            RmsNormMatvecArgs{.product = args, .eps = norm->eps, .offset = norm->weight_offset});
     return;
   }
-  launch("matvec", tokens_instance("matvec", format, shape.tokens), grid, {256},
+  launch("matvec", tokens_instance("matvec", format, tokens), grid, {256},
          {p.out, x, p.weights[0], p.weights[1], p.weights[2], group.set.count, group.set.list,
           p.bias, p.residual, memory_.codebooks},
          args);

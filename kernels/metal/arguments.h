@@ -114,6 +114,19 @@ struct RmsNormMatvecArgs {
   float offset;
 };
 
+// rms_norm_qkv<F, tokens>: q, x, norm_weight, weight, [weight_2], [weight_3], n_rows, [row_list],
+//   [bias], uint8 pages, int32 positions, int32 sequences, int32 page_tables, RowCopy copies,
+//   n_copies, [rope]
+//   rms_norm_matvec and rope_append with the same bits, for heads of even widths without norms:
+//   first_row is the product's first row in q, k and v, and the first of a head or of the values
+// grid and threads of matvec; fast formats; tokens 1, 2, 4, 8
+struct RmsNormQkvArgs {
+  RmsNormMatvecArgs normed;  // alpha 1, no activation, no residual
+  RopeAppendArgs append;     // no norms, first_rotated 0
+  uint32_t first_row;
+  uint32_t element;  // of the cache: 0 float, 1 f16, 2 bf16
+};
+
 // grouped_matvec<F, tokens>: out, x, weight, tiles, n_tiles, pairs, [bias], codebooks
 //   x [tokens, cols] when x_shared, else [tokens * top_k, cols]; out [tokens * top_k, expert_rows];
 //   bias [n_experts, expert_rows]; tiles of moe_group or head_groups with tile_tokens = tokens

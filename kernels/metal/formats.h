@@ -22,32 +22,50 @@
 
 #include "prelude.h"
 
-// The rows of a weight that a grid multiplies: in file order, or, with `opened`, rows of the gate
-// alternating with the rows `opened` further on that they gate. A weight may consist of up to three
-// pieces in memory.
+// An order of rows in which the first `half` rows of each block alternate with the rows `half`
+// further on, so that a SIMD group computes both: a gate and what it gates, or two numbers that
+// rotate together.
+struct RowPairs {
+  uint half;   // 0: the order of the file
+  uint block;  // 0: all rows are one block
+  uint end;    // rows from here on are in the order of the file
+};
+inline uint stored_row(RowPairs pairs, uint i) {
+  if (i >= pairs.end) return i;
+  const uint j = pairs.block == 0 ? i : i % pairs.block;
+  return j < 2 * pairs.half ? i - j + j / 2 + j % 2 * pairs.half : i;
+}
+
+// The rows of a weight that a grid multiplies. A weight may consist of up to three pieces in
+// memory.
 struct WeightRows {
   device const u8* pieces[3];
   uint begins[2];  // the first row of the second and of the third piece; `count` if missing
   ulong stride;
   uint count;
   uint cols;
-  uint opened;  // 0: no gate
+  RowPairs pairs;
 
   device const u8* row(uint i) const {
-    const uint r = opened == 0 ? i : i / 2 + i % 2 * opened;
+    const uint r = stored_row(pairs, i);
     if (r < begins[0]) return pieces[0] + ulong(r) * stride;
     if (r < begins[1]) return pieces[1] + ulong(r - begins[0]) * stride;
     return pieces[2] + ulong(r - begins[1]) * stride;
   }
 };
 inline WeightRows weight_rows(device const u8* weight, device const u8* second,
-                              device const u8* third, constant MatvecArgs& args) {
+                              device const u8* third, constant MatvecArgs& args, RowPairs pairs) {
   return {{weight, second, third}, {args.second_row, args.third_row}, args.row_stride, args.rows,
-          args.cols, args.epilogue.opened};
+          args.cols, pairs};
+}
+inline WeightRows weight_rows(device const u8* weight, device const u8* second,
+                              device const u8* third, constant MatvecArgs& args) {
+  const uint opened = args.epilogue.opened;
+  return weight_rows(weight, second, third, args, {opened, 0, 2 * opened});
 }
 // Rows in one piece.
 inline WeightRows weight_rows(device const u8* weight, ulong stride, uint count, uint cols) {
-  return {{weight, weight, weight}, {count, count}, stride, count, cols, 0};
+  return {{weight, weight, weight}, {count, count}, stride, count, cols, {0, 0, 0}};
 }
 
 // Number of whole chunks in a row of `cols` weights, and the remainder.

@@ -12,6 +12,7 @@
 // of tokens: over chunks, then lanes, then SIMD groups.
 
 #include "blocks.h"
+#include "row_set.h"
 #include "simd.h"
 
 // The rows that a SIMD group computes together. More rows divide the reads of x further; the limit
@@ -61,6 +62,19 @@ struct NormedTokens {
     return v * (load_four<whole>(weight, k, cols) + offset);
   }
 };
+
+template <uint tokens>
+inline NormedTokens<tokens> normed_tokens(device const float* x, device const float* weight,
+                                          constant RmsNormMatvecArgs& args, RowSet set,
+                                          uint first) {
+  NormedTokens<tokens> all;
+  for (uint t = 0; t < tokens; ++t) {
+    all.row[t] = x + ulong(row_of(set, first + t)) * args.product.cols;
+  }
+  all.weight = weight;
+  all.offset = args.offset;
+  return all;
+}
 
 // The rows of a SIMD group and its share of their columns.
 struct RowShare {

@@ -39,12 +39,7 @@ template <class F, uint tokens>
   const RowSet set = row_set(n_rows, row_list, product.has_row_list);
   const uint first = at.y * tokens;
   if (first >= set.count) return;
-  NormedTokens<tokens> token_rows;
-  for (uint t = 0; t < tokens; ++t) {
-    token_rows.row[t] = x + ulong(row_of(set, first + t)) * product.cols;
-  }
-  token_rows.weight = norm_weight;
-  token_rows.offset = args.offset;
+  const NormedTokens<tokens> token_rows = normed_tokens<tokens>(x, norm_weight, args, set, first);
   const WeightRows rows = weight_rows(weight, weight_2, weight_3, product);
   const StoreNormedProduct store = {product_output(out, bias, residual, product), set, first,
                                     product.cols, args.eps};

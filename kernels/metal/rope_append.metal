@@ -44,10 +44,9 @@ inline void rotate_pairs(threadgroup float* values, device const float* angles, 
                          uint interleaved, Place p) {
   for (uint i = p.thread_index; i < n; i += threads_of(p)) {
     const uint first = interleaved != 0 ? 2 * i : i, second = interleaved != 0 ? 2 * i + 1 : i + n;
-    const float a = values[first], b = values[second];
-    const float cosine = angles[i], sine = angles[n + i];
-    values[first] = a * cosine - b * sine;
-    values[second] = a * sine + b * cosine;
+    const float2 pair = rotated_pair({values[first], values[second]}, angles[i], angles[n + i]);
+    values[first] = pair.x;
+    values[second] = pair.y;
   }
 }
 

@@ -95,9 +95,9 @@ Deno.test({
 
 /**
  * Launches of a layer, and of the rest of a step that reports alternatives. A greedy step takes
- * three fewer: 199 for the 32 layers of an 8B model.
+ * three fewer: 157 for the 30 layers of SmolLM-135M, 167 for the 32 of an 8B model.
  */
-const LAYER_LAUNCHES = 6, OTHER_LAUNCHES = 10;
+const LAYER_LAUNCHES = 5, OTHER_LAUNCHES = 10;
 
 Deno.test({
   name: "a decoded token takes few launches in two command buffers, and wide ones for attention",

@@ -20,6 +20,7 @@ Deno.test({
 const instances = new RegExp(
   [
     "^(rms_norm_)?matvec<Format\\w+, [18]>$",
+    "^rms_norm_qkv<FormatQ4_K, 1>$",
     "^grouped_matvec<Format\\w+, 1>$",
     "^(grouped_)?gemm<Format(F16|BF16)>$",
     "^gated_delta_rule<[12]>$",
@@ -30,7 +31,7 @@ const instances = new RegExp(
 );
 const sanitized = [
   /^(rms|layer|fused_residual_rms)_norm_(?!.*(wide|matvec))/,
-  /^(rms_norm_matvec_of_one_token|gated_product_of_one)/,
+  /^(rms_norm_matvec_of_one_token|rms_norm_qkv_of_one_token|gated_product_of_one)/,
   /^(glu|gather|rope_append|previous_rows|moe)_/,
   /^matvec_of_(one|nine)_token/,
   /^grouped_matvec_of_one_token/,
