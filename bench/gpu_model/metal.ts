@@ -4,6 +4,7 @@
  */
 import type { SyntheticType } from "../../src/bench/synthetic/shapes.ts";
 import { type ModelShape, SHAPES } from "../../src/bench/synthetic/shapes.ts";
+import { StepPace } from "../../src/engine/schedule/ahead.ts";
 import { TENSOR_TYPES } from "../../src/formats/tensor_info.ts";
 import type { Prediction } from "./predictions.ts";
 
@@ -44,7 +45,8 @@ const SLOW_PER_CLOCK = 32;
 const LAYER_LAUNCHES = 5, OTHER_LAUNCHES = 7;
 
 /**
- * Microseconds of a launch in a serial encoder, and of a step on the host: llama.cpp's and MLX's.
+ * Microseconds of a launch in a serial encoder, and of a run on the host: llama.cpp's and MLX's. A
+ * run has several steps, and a launch is encoded faster than the GPU starts one.
  */
 const LAUNCH = 1.3, HOST = 350;
 
@@ -88,7 +90,10 @@ function predict(
   const read = limit_us / gpu.readable;
   const unpack = weights * SLOW_OPERATIONS[type] / (SLOW_PER_CLOCK * gpu.cores * gpu.clock) / 1e3;
   const launches = LAYER_LAUNCHES * shape.nLayers + OTHER_LAUNCHES;
-  const time_us = (read ** NORM + unpack ** NORM) ** (1 / NORM) + launches * LAUNCH + HOST;
+  const step_us = (read ** NORM + unpack ** NORM) ** (1 / NORM) + launches * LAUNCH;
+  const pace = new StepPace();
+  pace.measure(1, step_us / 1e3);
+  const time_us = step_us + HOST / pace.steps(1);
   const goal = model === "llama-3.1-8b"
     ? LARGE_GOAL * gpu.readable
     : model === "smollm2-135m" && type === "Q4_0" && gpu.name === "M4"

@@ -173,7 +173,8 @@ bool CudaExecutor::run_ahead(SeriesInputs& series, ResultBlock& results, const S
   bool is_enqueued = false;
   try {
     inputs_->copy_series(series, work);
-    enqueue_series(plan, next_step(shape), series.n_steps(), stops);
+    enqueue_series(plan, next_step<Launch>(*next_step_, shape, series_results_.at()),
+                   series.n_steps(), stops);
     is_enqueued = true;
     copy_results(series_results_.at(), series_results_host_, bytes, results);
   } catch (...) {
@@ -181,23 +182,6 @@ bool CudaExecutor::run_ahead(SeriesInputs& series, ResultBlock& results, const S
     throw;
   }
   return true;
-}
-
-Launch CudaExecutor::next_step(const StepShape& shape) const {
-  const InputLayout layout(shape);
-  const InputAddresses<DevicePointer> inputs = inputs_->addresses(shape);
-  const cuda_args::NextStep<DevicePointer> args = {
-      .control = inputs_->series(),
-      .inputs = inputs_->piece(),
-      .n_outputs = inputs.n_outputs,
-      .tokens = inputs.tokens,
-      .sampling = inputs.sampling,
-      .history = inputs.history,
-      .results = results_.at(),
-      .all_results = series_results_.at(),
-      .piece_bytes = static_cast<uint32_t>(layout.bytes),
-      .result_words = static_cast<uint32_t>(result_bytes(*program_, 1) / sizeof(uint32_t))};
-  return Launch(*next_step_, Grid{1}, 256, 0, args);
 }
 
 void CudaExecutor::enqueue_series(Plan& plan, const Launch& next, uint32_t n_steps,

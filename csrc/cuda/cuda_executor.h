@@ -68,8 +68,6 @@ class CudaExecutor : public StepExecutor<CudaSteps> {
   // Ends a run that failed. `is_enqueued`: its exchanges are on the stream, so that other devices
   // need not wait.
   void fail_run(bool is_enqueued);
-  // Returns the launch after each step of a series (kernels/cuda/next_step.cu).
-  Launch next_step(const StepShape& shape) const;
   // Enqueues all steps of a series, several of them as one graph.
   void enqueue_series(Plan& plan, const Launch& next, uint32_t n_steps, const StopFlag& stop);
   // Waits for the results, which are at `from`.

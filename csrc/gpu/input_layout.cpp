@@ -126,7 +126,7 @@ void write_inputs(const StepInputs& inputs, const StepWork& work, uint8_t* to) {
 }
 
 SeriesLayout::SeriesLayout(const StepInputs& first, const StepShape& shape)
-    : pieces(padded_to(sizeof(cuda_args::SeriesControl) + first.end_tokens.size_bytes(), 16)),
+    : pieces(padded_to(sizeof(kernel_args::SeriesControl) + first.end_tokens.size_bytes(), 16)),
       piece_bytes(InputLayout(shape).bytes),
       bytes(pieces + (first.n_steps - 1) * piece_bytes) {}
 
@@ -149,7 +149,7 @@ std::vector<StepWork> partition_series(SeriesInputs& series, const StepLimits& l
 void write_series(SeriesInputs& series, const std::vector<StepWork>& work, uint8_t* to) {
   const StepInputs& first = series.at(0);
   const SeriesLayout layout(first, work[0].shape);
-  const cuda_args::SeriesControl control = {
+  const kernel_args::SeriesControl control = {
       .step = 0,
       .ended = 0,
       .n_steps = series.n_steps(),

@@ -114,7 +114,7 @@ InputAddresses<Address> addresses_in(const Address& piece, const InputLayout& la
 // Writes the counts and arrays of a run into its piece.
 void write_inputs(const StepInputs& inputs, const StepWork& work, uint8_t* to);
 
-// Layout of what next_step.cu reads of a series: SeriesControl, end tokens, and the pieces of all
+// Layout of what next_step reads of a series: SeriesControl, end tokens, and the pieces of all
 // steps but the first.
 struct SeriesLayout {
   SeriesLayout(const StepInputs& first, const StepShape& shape);

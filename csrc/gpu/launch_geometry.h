@@ -71,6 +71,7 @@ inline Geometry geometry(const kernel_args::GatedRmsNormArgs& a, uint32_t rows) 
   const uint32_t groups = kernel_args::kNormGroups;
   return {{divide_up(a.cols / a.width, groups), rows}, {32 * groups}};
 }
+inline Geometry geometry(const kernel_args::NextStepArgs&) { return {{1}, {256}}; }
 inline Geometry geometry(const kernel_args::RopeTableArgs&, uint32_t tokens) {
   return {{tokens}, {128}};
 }

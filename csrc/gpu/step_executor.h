@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "device_inputs.h"
+#include "launch_geometry.h"
 #include "planner.h"
 
 namespace forge {
@@ -98,6 +99,27 @@ class StepExecutor : public Executable {
     device_->kernels.load();
     finish(shape, plan);
     return used(plans_.emplace(shape, std::move(plan)).first->second);
+  }
+
+  // Returns the launch of next_step, which follows each step of a series of this shape.
+  template <class Launch, class Kernel>
+  Launch next_step(const Kernel& kernel, const StepShape& shape, Address all_results) const {
+    const InputLayout layout(shape);
+    const kernel_args::NextStep::Buffers<Address> buffers = {
+        .control = inputs_->series(),
+        .inputs = inputs_->piece(),
+        .history = inputs_->addresses(shape).history,
+        .results = memory_.results,
+        .all_results = all_results};
+    const kernel_args::NextStepArgs args = {
+        .piece_bytes = static_cast<uint32_t>(layout.bytes),
+        .result_words = static_cast<uint32_t>(result_bytes(*program_, 1) / sizeof(uint32_t)),
+        .n_outputs = static_cast<uint32_t>(InputLayout::n_outputs),
+        .tokens = static_cast<uint32_t>(layout.tokens),
+        .sampling = static_cast<uint32_t>(layout.sampling)};
+    return Launch(kernel, geometry(args),
+                  {reinterpret_cast<const Address*>(&buffers), sizeof(buffers) / sizeof(Address)},
+                  {reinterpret_cast<const uint8_t*>(&args), sizeof(args)});
   }
 
   using Inputs = DeviceInputs<typename Gpu::InputArea>;

@@ -33,6 +33,7 @@ MetalExecutor::MetalExecutor(std::shared_ptr<const Program> program,
     : StepExecutor(program, std::move(device), {.sees_ahead = !program->is_causal,
                     .lists_slots = program->n_slots > 0}) {
   const std::lock_guard lock(gpu().mutex());
+  if (program_->samples) next_step_ = &device_->kernels.get("next_step", "next_step");
   WeightStore weights(device_->device, device_->windows, device_->n_threads);
   prepare(weights);
 }
@@ -72,6 +73,35 @@ void MetalExecutor::run(const StepInputs& inputs, ResultBlock& results, const St
   }
   const uint64_t bytes = result_bytes(*program_, inputs.n_outputs);
   if (bytes > 0) std::memcpy(&results.header(0), results_.data(), bytes);
+}
+
+bool MetalExecutor::run_ahead(SeriesInputs& series, ResultBlock& results, const StopFlag& stop) {
+  const std::lock_guard lock(gpu().mutex());
+  stop.check();
+  const std::vector<StepWork> work = partition_series(series, program_->limits, tiling_);
+  if (work.empty()) return false;
+  const StepShape& shape = work[0].shape;
+  const StepInputs& first = series.at(0);
+  const bool greedy = is_greedy(first);
+  const uint64_t bytes = series.n_steps() * result_bytes(*program_, first.n_outputs);
+  inputs_->reserve_series(series, shape);
+  if (series_results_.bytes() < bytes) {
+    series_results_ = metal::Buffer();
+    series_results_ = metal::Buffer(device_->device, bytes, Purpose::activations, Storage::shared);
+  }
+  const Plan& plan = plan_for({{shape}, greedy, std::ranges::any_of(work, has_splits)});
+  const Launch next = next_step<Launch>(*next_step_, shape, series_results_.at());
+  inputs_->copy_series(series, work);
+  CommandSeries commands(gpu(), launches_of(shape));
+  for (uint32_t step = 0; step < series.n_steps(); ++step) {
+    stop.check();
+    commands.launch(plan.list.entries, device_->filler.at());
+    commands.launch({&next, 1}, device_->filler.at());
+    commands.commit();
+  }
+  commands.wait(kRunning);
+  if (bytes > 0) std::memcpy(&results.header(0), series_results_.data(), bytes);
+  return true;
 }
 
 void MetalExecutor::execute(const LaunchPlan& plan, const StepInputs& inputs,

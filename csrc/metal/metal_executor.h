@@ -29,6 +29,7 @@ class MetalExecutor : public StepExecutor<MetalSteps> {
   MetalExecutor(std::shared_ptr<const Program> program, std::shared_ptr<MetalDevice> device);
 
   void run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) override;
+  bool run_ahead(SeriesInputs& series, ResultBlock& results, const StopFlag& stop) override;
 
  private:
   const metal::Device& gpu() const { return *device_->device; }
@@ -48,6 +49,8 @@ class MetalExecutor : public StepExecutor<MetalSteps> {
   void execute_timed(const LaunchPlan& plan, const StepInputs& inputs);
 
   metal::Buffer results_;
+  const Kernel* next_step_ = nullptr;  // of programs that sample
+  metal::Buffer series_results_;       // of all steps of a series
 };
 
 }  // namespace forge::metal

@@ -130,24 +130,4 @@ KERNEL_STRUCT(AttentionSplits, WRITES(float) out; WRITES(float) ml; READS(Attent
 KERNEL_STRUCT(LatentAttention,
               PART(AttentionSplits) splits; READS(QueryTile) tiles; READS(u32) n_work;)
 
-// Controls the steps of a series. It is followed by the end tokens and, from `pieces` bytes on, by
-// the inputs (csrc/gpu/input_layout.h) of the second step, the third, ..., which are complete but
-// for the chosen tokens.
-struct SeriesControl {
-  u32 step;   // that runs
-  u32 ended;  // 1 after a step that chose an end token or no token
-  u32 n_steps;
-  u32 n_end_tokens;
-  u32 n_outputs;
-  u32 pieces;
-};
-
-// inputs [piece_bytes]: of the step that runs; n_outputs, tokens and sampling are in them. history:
-// as in sampling. results [n_outputs, result_words]: of the step that has run; all_results: of all
-// steps. piece_bytes is a multiple of 16.
-KERNEL_STRUCT(NextStep,
-              WRITES(SeriesControl) control; WRITES(void) inputs; READS(u32) n_outputs;
-              WRITES(i32) tokens; READS(Sampling) sampling; WRITES(i32) history;
-              READS(u32) results; WRITES(u32) all_results; u32 piece_bytes; u32 result_words;)
-
 }  // namespace cuda_args

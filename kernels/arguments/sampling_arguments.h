@@ -72,4 +72,30 @@ KERNEL_ARGUMENTS(TopKCandidates, top_k_candidates, SamplingArgs,
                  WRITES(float) next_logits; WRITES(u32) next_ids; READS(Sampling) sampling;
                  READS(u32) n_outputs;)
 
+// Controls the steps of a series. It is followed by the end tokens and, from `pieces` bytes on, by
+// the inputs (csrc/gpu/input_layout.h) of the second step, the third, ..., which are complete but
+// for the chosen tokens.
+struct SeriesControl {
+  u32 step;   // that runs
+  u32 ended;  // 1 after a step that chose an end token or no token
+  u32 n_steps;
+  u32 n_end_tokens;
+  u32 n_outputs;
+  u32 pieces;
+};
+
+// Launched after the sampling of each step of a series. inputs [piece_bytes]: of the step that
+// runs. history: as in sampling. results [n_outputs, result_words]: of the step that has run;
+// all_results: of all steps.
+struct NextStepArgs {
+  u32 piece_bytes;  // a multiple of 16
+  u32 result_words;
+  u32 n_outputs;  // this and the next: bytes from the start of the inputs
+  u32 tokens;
+  u32 sampling;
+};
+KERNEL_ARGUMENTS(NextStep, next_step, NextStepArgs,
+                 WRITES(SeriesControl) control; WRITES(u8) inputs; WRITES(i32) history;
+                 READS(u32) results; WRITES(u32) all_results;)
+
 }  // namespace kernel_args

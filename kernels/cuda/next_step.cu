@@ -10,7 +10,7 @@ KERNEL next_step(NextStep a) {
   wait_for_previous_kernel();
   SHARED(u32, ended, [1]);
   const SeriesControl series = *a.control;
-  const u32 n_outputs = *a.n_outputs;
+  const u32 n_outputs = *reinterpret_cast<const u32*>(a.inputs + a.n_outputs);
   if (threadIdx.x == 0) ended[0] = series.ended || series.step + 1 >= series.n_steps;
   __syncthreads();
 
@@ -33,7 +33,7 @@ KERNEL next_step(NextStep a) {
   const uint4* next =
       reinterpret_cast<const uint4*>(reinterpret_cast<const u8*>(a.control) + series.pieces) +
       u64(series.step) * words;
-  uint4* inputs = static_cast<uint4*>(a.inputs);
+  uint4* inputs = reinterpret_cast<uint4*>(a.inputs);
   for (u32 i = threadIdx.x; i < words; i += blockDim.x) {
     inputs[i] = has_ended ? make_uint4(0, 0, 0, 0) : next[i];
   }
@@ -43,10 +43,12 @@ KERNEL next_step(NextStep a) {
     a.control->ended = has_ended;
   }
   if (has_ended) return;
+  i32* tokens = reinterpret_cast<i32*>(a.inputs + a.tokens);
+  const Sampling* sampling = reinterpret_cast<const Sampling*>(a.inputs + a.sampling);
   for (u32 output = threadIdx.x; output < n_outputs; output += blockDim.x) {
     const i32 token = result_of_output(output)->token;
-    a.tokens[output] = token;
-    a.history[a.sampling[output].history_end - 1] = token;
+    tokens[output] = token;
+    a.history[sampling[output].history_end - 1] = token;
   }
 }
 

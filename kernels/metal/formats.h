@@ -22,18 +22,18 @@
 
 #include "prelude.h"
 
-// An order of rows in which the first `half` rows of each block alternate with the rows `half`
+// An order of rows in which the first `apart` rows of each block alternate with the rows `apart`
 // further on, so that a SIMD group computes both: a gate and what it gates, or two numbers that
 // rotate together.
 struct RowPairs {
-  uint half;   // 0: the order of the file
+  uint apart;  // 0: the order of the file
   uint block;  // 0: all rows are one block
   uint end;    // rows from here on are in the order of the file
 };
 inline uint stored_row(RowPairs pairs, uint i) {
   if (i >= pairs.end) return i;
   const uint j = pairs.block == 0 ? i : i % pairs.block;
-  return j < 2 * pairs.half ? i - j + j / 2 + j % 2 * pairs.half : i;
+  return j < 2 * pairs.apart ? i - j + j / 2 + j % 2 * pairs.apart : i;
 }
 
 // The rows of a weight that a grid multiplies. A weight may consist of up to three pieces in

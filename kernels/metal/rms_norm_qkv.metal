@@ -67,21 +67,21 @@ struct HeadOutput {
 struct StoreHeads {
   HeadOutput to;
   device const float* bias;
-  constant RmsNormQkvArgs& args;
+  constant RmsNormQkvArgs* args;
   RowPairs pairs;
   RowSet set;
   uint first;
 
   void operator()(uint row, uint t, RowProduct p) const {
     if (first + t >= set.count || row % 2 != 0) return;
-    constant RmsNormMatvecArgs& normed = args.normed;
+    constant RmsNormMatvecArgs& normed = args->normed;
     const float scale = 1.0f / precise::sqrt(p.squares / float(normed.product.cols) + normed.eps);
     const uint own = stored_row(pairs, row), other = stored_row(pairs, row + 1);
     float2 pair = float2(p.product * scale, p.second * scale);
     if (normed.product.epilogue.has_bias != 0) {
       pair = float2(pair.x + bias[own], pair.y + bias[other]);
     }
-    to.store(args, row_of(set, first + t), args.first_row + own, args.first_row + other, pair);
+    to.store(*args, row_of(set, first + t), args->first_row + own, args->first_row + other, pair);
   }
 };
 
@@ -112,7 +112,7 @@ template <class F, uint tokens>
                           k_end - min(k_end, args.first_row)};
   const WeightRows rows = weight_rows(weight, weight_2, weight_3, product, pairs);
   const StoreHeads store = {
-      {q, pages, positions, sequences, page_tables, copies, n_copies, rope}, bias, args, pairs,
+      {q, pages, positions, sequences, page_tables, copies, n_copies, rope}, bias, &args, pairs,
       set, first};
   multiply_rows<F, tokens>(rows, token_rows, at.x, product.split, nullptr, partial,
                            {thread_index, lane, simdgroup, n_simdgroups}, store);

@@ -44,7 +44,8 @@ inline void rotate_pairs(threadgroup float* values, device const float* angles, 
                          uint interleaved, Place p) {
   for (uint i = p.thread_index; i < n; i += threads_of(p)) {
     const uint first = interleaved != 0 ? 2 * i : i, second = interleaved != 0 ? 2 * i + 1 : i + n;
-    const float2 pair = rotated_pair({values[first], values[second]}, angles[i], angles[n + i]);
+    const float2 pair =
+        rotated_pair(float2(values[first], values[second]), angles[i], angles[n + i]);
     values[first] = pair.x;
     values[second] = pair.y;
   }

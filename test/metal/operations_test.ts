@@ -16,6 +16,16 @@ Deno.test({
 });
 
 Deno.test({
+  name: "an emulated Apple GPU passes the tokens of several steps on by itself",
+  ignore: emulatedMetalUnavailable() !== undefined,
+  fn: async () => {
+    const args = ["test", "-A", "--quiet", "--no-check", "test/ops/step_series_test.ts"];
+    const output = await runOnEmulatedMetal(args, await emulatedMetal({ trace: 1 }));
+    assertStringIncludes(output, "fake Metal runs next_step");
+  },
+});
+
+Deno.test({
   name: "the tests of operations pass on a Mac whose GPU forge cannot use, without that GPU",
   ignore: emulatedMetalUnavailable() !== undefined,
   fn: async () => {

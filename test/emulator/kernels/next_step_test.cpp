@@ -1,6 +1,6 @@
 // The launch between the steps of a series.
 
-#include "launch.h"
+#include "operations.h"
 
 namespace {
 
@@ -17,12 +17,12 @@ struct Series {
 // The series after its upload: piece s holds 100 (s + 1) + i in word i, but for the number of
 // outputs and the end of each output's history.
 Series start() {
-  const u32 header = sizeof(cuda_args::SeriesControl) / 4, words = kPieceBytes / 4;
+  const u32 header = sizeof(SeriesControl) / 4, words = kPieceBytes / 4;
   const u32 pieces = (header + 1 + 3) / 4 * 4;
   Series s{Buffer<u32>(pieces + (kSteps - 1) * words), Buffer<u32>(words),
            Buffer<u32>(kOutputs * kResultWords), Buffer<u32>(kSteps * kOutputs * kResultWords),
            Buffer<i32>(kOutputs * kSteps)};
-  const cuda_args::SeriesControl control = {.step = 0,
+  const SeriesControl control = {.step = 0,
                                             .ended = 0,
                                             .n_steps = kSteps,
                                             .n_end_tokens = 1,
@@ -51,18 +51,18 @@ void run(Series& s, const std::vector<u32>& tokens, u32 flags = 0) {
     const u32 result[kResultWords] = {tokens[i], i == 1 ? flags : 0, 7 + i, 0};
     std::copy_n(result, kResultWords, &s.results[i * kResultWords]);
   }
-  u8* inputs = reinterpret_cast<u8*>(s.inputs.data());
-  launch("next_step", {{1}, {256}},
-         cuda_args::NextStep<const void*>{.control = s.memory.data(),
-                                          .inputs = inputs,
-                                          .n_outputs = inputs,
-                                          .tokens = inputs + kTokens,
-                                          .sampling = inputs + kSampling,
-                                          .history = s.history.data(),
-                                          .results = s.results.data(),
-                                          .all_results = s.all_results.data(),
-                                          .piece_bytes = kPieceBytes,
-                                          .result_words = kResultWords});
+  const NextStepArgs args = {.piece_bytes = kPieceBytes,
+                             .result_words = kResultWords,
+                             .n_outputs = 0,
+                             .tokens = kTokens,
+                             .sampling = kSampling};
+  launch<NextStep>(forge::geometry(args),
+                   {.control = s.memory.data(),
+                    .inputs = s.inputs.data(),
+                    .history = s.history.data(),
+                    .results = s.results.data(),
+                    .all_results = s.all_results.data()},
+                   args);
 }
 
 void expect_kept(const Series& s, u32 step, const std::vector<u32>& tokens) {
