@@ -53,8 +53,8 @@ inline int keeping_sequence(device const int* sequences, device const RowCopy* c
   return copies[i - 1].row == token ? int(copies[i - 1].sequence) : -1;
 }
 
-// Returns the rotated pair. Products and sums are fused explicitly, so that a token's digits are the
-// same in every kernel.
+// Returns the rotated pair. Products and sums are fused explicitly, so that a token's digits are
+// the same in every kernel.
 inline float2 rotated_pair(float2 pair, float cosine, float sine) {
   return float2(fma(pair.x, cosine, -(pair.y * sine)), fma(pair.x, sine, pair.y * cosine));
 }
