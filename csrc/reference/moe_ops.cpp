@@ -79,12 +79,13 @@ void Executor::execute(const MoeRouteOp& op) {
   const Matrix logits = matrix(op.logits), out = matrix(op.out);
   const uint64_t n = logits.cols;
   const uint32_t top_k = op.top_k;
-  const std::vector<float> bias = floats_of(op.bias, n, 0.0f);
+  const std::vector<float> bias = floats_of(op.bias, op.bias ? n : 0, 0.0f);
   const std::vector<float> factors = floats_of(op.expert_scales, n, 1.0f);
   for (uint64_t t = 0; t < logits.rows; ++t) {
     std::vector<double> scores = scores_of(logits.row(t), n, op.scores);
-    std::vector<double> worth(scores);
-    for (uint64_t e = 0; e < n; ++e) worth[e] += bias[e];
+    // Logits rank as their scores do, but scores of different logits may round to the same number.
+    std::vector<double> worth(logits.row(t), logits.row(t) + n);
+    for (uint64_t e = 0; e < bias.size(); ++e) worth[e] = scores[e] + bias[e];
     const std::vector<bool> takes_part = best_groups(worth, op);
     std::vector<uint32_t> order = ranked(worth);
     std::stable_partition(order.begin(), order.end(), [&](uint32_t e) {

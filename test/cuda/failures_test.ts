@@ -1,5 +1,6 @@
 /** Injected failures of a GPU end in one clear line. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { join } from "@std/path";
 import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { forge } from "../cli/forge.ts";
 import { assertRunFails, type InjectedFailure, OUT_OF_MEMORY } from "../support/failing_run.ts";
@@ -56,6 +57,16 @@ for (const [failure, option] of [["capture", "fail_capture=2"], ["stream", "fail
     },
   });
 }
+
+Deno.test({
+  name: "CUDA: a device that any error leaves unusable refuses everything",
+  ignore,
+  fn: async () => {
+    const env = { FORGE_FAKE_CUDA: "devices=14,lost=1,lost_in_turn=1" };
+    const program = ["run", "-A", "test/support/check_cuda_recovery.ts", "loss"];
+    assertStringIncludes(await runOnEmulatedGpu(program, env), "recovered");
+  },
+});
 
 Deno.test({
   name: "CUDA: a step of many shapes keeps at most two graphs of 32 of them",
@@ -136,6 +147,25 @@ Deno.test({
     assertEquals(await run(90, ""), 0);
     assertEquals(await run(90, "0"), 1);
     assertEquals(await run(80, ""), 1);
+  },
+});
+
+Deno.test({
+  name: "CUDA: a GPU newer than the compiler gets PTX of the newest architecture it knows",
+  ignore,
+  fn: async () => {
+    using folder = new TempFolder();
+    const args = ["run", "--device", "cuda", "-m", bundledModel(), "-p", "Once", "-n", "2"];
+    for (const [architecture, target] of [[86, "compute_80"], [100, "compute_90"]] as const) {
+      const env = await emulatedGpu({ architecture });
+      const cache = folder.at(target);
+      const { code, stderr } = await forge(args, { env: { ...env, FORGE_CACHE: cache } });
+      assertEquals([code, stderr], [0, ""]);
+      for (const { name } of Deno.readDirSync(join(cache, "kernels"))) {
+        const kernel = Deno.readTextFileSync(join(cache, "kernels", name));
+        assertStringIncludes(kernel, `forge emulated kernel ${target} `);
+      }
+    }
   },
 });
 

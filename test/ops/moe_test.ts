@@ -169,6 +169,11 @@ opTest<RouteCase>("moe_route", {
           logits: randomMatrix(random, tokens, experts, random.pick([0.1, 3])),
           options: routeOptions(random, topK),
         }],
+        // Most scores are 0, and exponentials of the logits themselves would not be finite.
+        [`${topK} of ${experts} far apart`, {
+          logits: randomMatrix(random, tokens, experts, 1000),
+          options: routeOptions(random, topK),
+        }],
         [`${topK} of ${experts} with ties`, {
           logits: matrixOf(tokens, experts, () => random.int(-1, 1)),
           options: routeOptions(random, topK),
@@ -205,7 +210,7 @@ opTest<RouteCase>("moe_route by sparsemixer", {
           scores: "sparsemixer",
           threshold,
         } as const;
-        const logits = randomMatrix(random, tokens, experts, random.pick([0.1, 3]));
+        const logits = randomMatrix(random, tokens, experts, random.pick([0.1, 3, 1000]));
         return [`${topK} of ${experts} within ${threshold}`, { logits, options }] as const;
       })
     ),

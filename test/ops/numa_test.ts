@@ -61,19 +61,41 @@ interface Divided {
   readonly text: string;
 }
 
+/** Compiles a program of this folder with files of `csrc/cpu/host`; returns its path. */
+async function compile(
+  folder: TempFolder,
+  name: string,
+  host: readonly string[],
+): Promise<string> {
+  const { command: [compiler, ...flags] } = await findCompiler(hostPlatform());
+  const program = folder.at(name);
+  await run(compiler!, [
+    ...flags,
+    ...["-std=c++20", "-O0", "-pthread", "-Wall", "-Wextra", "-Werror"],
+    join(import.meta.dirname!, `${name}.cpp`),
+    ...host.map((file) => join(ROOT, "csrc", "cpu", "host", `${file}.cpp`)),
+    ...["-o", program],
+  ]);
+  return program;
+}
+
+Deno.test({
+  name: "a pool of threads computes each index once, and passes on the failure of any thread",
+  ignore: Deno.build.os !== "linux",
+  async fn() {
+    using programs = new TempFolder();
+    const program = await compile(programs, "thread_pool_program", ["thread_pool", "topology"]);
+    const output = await run(program, [`${new Random("pool").u32()}`]);
+    assertEquals(new TextDecoder().decode(output), "agrees\n");
+  },
+});
+
 Deno.test({
   name: "threads are divided among NUMA nodes by the cores that the process may use",
   ignore: Deno.build.os !== "linux",
   async fn() {
     using programs = new TempFolder();
-    const program = programs.at("numa");
-    const { command } = await findCompiler(hostPlatform());
-    const topology = join(ROOT, "csrc", "cpu", "host", "topology.cpp");
-    const source = join(import.meta.dirname!, "numa_program.cpp");
-    await run(command[0]!, [
-      ...command.slice(1),
-      ...["-std=c++20", "-O0", "-Wall", "-Wextra", "-Werror", source, topology, "-o", program],
-    ]);
+    const program = await compile(programs, "numa_program", ["topology"]);
     const folders = new Map<Machine, string>();
     const divide = async (machine: Machine, threads: number, allowed?: readonly number[]) => {
       let folder = folders.get(machine);

@@ -503,3 +503,76 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
     ["value is 0", (p) => p.recorder.keep(none)],
   ],
 };
+
+/** A size with the least and the largest valid one; those next to them are refused. */
+export interface Limit {
+  readonly what: string;
+  readonly least: number;
+  readonly most: number;
+  /** Calls the interface with a size. */
+  readonly use: (parts: Parts, size: number) => unknown;
+}
+
+const limitOf = (what: string, least: number, most: number, use: Limit["use"]): Limit => {
+  return { what, least, most, use };
+};
+
+/** Creates a small KV cache but for one size. */
+const kvOf = (change: (size: number) => Partial<KvShape>): Limit["use"] => (p, size) =>
+  p.device.createKv({ ...kvShape, nPages: 1, pageTokens: 1, ...change(size) });
+
+const recordOf = (change: (size: number) => Partial<StepLimits>): Limit["use"] => (p, size) =>
+  p.device.record({ ...limits, ...change(size) });
+
+const routeOf =
+  (cols: (size: number) => number, change: (size: number) => object) => (p: Parts, size: number) =>
+    p.recorder.moeRoute(p.tokens(cols(size)), { topK: 1, normalize: true, ...change(size) });
+
+/** Limits of sizes that all devices share. */
+export const sizeLimits: readonly Limit[] = [
+  limitOf("tokens of a step", 2, 2 ** 20, recordOf((maxTokens) => ({ maxTokens }))),
+  limitOf("outputs of a step", 1, 4, recordOf((maxOutputs) => ({ maxOutputs }))),
+  limitOf("sequences of a step", 1, 4, recordOf((maxSequences) => ({ maxSequences }))),
+  limitOf("pages of a sequence", 1, 2 ** 24, recordOf((maxPages) => ({ maxPages }))),
+  limitOf("tokens of a page", 1, 4096, kvOf((pageTokens) => ({ pageTokens }))),
+  limitOf("heads of keys", 1, 4096, kvOf((nKvHeads) => ({ nKvHeads }))),
+  limitOf("a head of keys", 1, 4096, kvOf((kHeadDim) => ({ kHeadDim }))),
+  limitOf("a head of values", 1, 4096, kvOf((vHeadDim) => ({ vHeadDim }))),
+  limitOf("values in keys", 1, 4, kvOf((vHeadDim) => ({ vHeadDim, valuesInKeys: true }))),
+  limitOf("slots", 1, 2 ** 16, (p, nSlots) => p.device.createState({ nSlots, rows: 1, cols: 1 })),
+  limitOf("heads of a product", 1, 4096, (p, n) => {
+    return p.recorder.headMatmul(p.tokens(n || 1), p.matrix(n || 1, 1), n);
+  }),
+  limitOf("chosen experts", 1, 64, routeOf(() => 70, (topK) => ({ topK }))),
+  limitOf("all experts chosen", 1, 8, routeOf(() => 8, (topK) => ({ topK }))),
+  limitOf("experts", 1, 4096, routeOf((n) => n, () => ({}))),
+  limitOf("groups of experts", 1, 32, routeOf((n) => 2 * n || 2, (nGroups) => ({ nGroups }))),
+  limitOf("best groups", 1, 4, routeOf(() => 8, (topGroups) => ({ nGroups: 4, topGroups }))),
+  limitOf("experts of best groups", 1, 4, (p, topK) => {
+    const some = { nGroups: 4, topGroups: 2, normalize: true };
+    return p.recorder.moeRoute(p.x, { ...some, topK });
+  }),
+  limitOf("rotated numbers of a head", 1, 2, (p, pairs) => {
+    const rope = p.recorder.ropeTable(p.vector(pairs), 1);
+    return p.recorder.ropeAppend(p.tokens(qkvCols), p.kv, { ...append, rope });
+  }),
+  limitOf("pieces of columns", 1, 3, (p, n) => {
+    return p.recorder.gatherColumns(Array(n).fill({ value: p.x, width: 1 }), 1);
+  }),
+  limitOf("columns of a piece", 1, 8, (p, width) => {
+    return p.recorder.gatherColumns([{ value: p.x, width }], 1);
+  }),
+  limitOf("groups of columns", 1, 3, (p, groups) => {
+    return p.recorder.gatherColumns([{ value: p.x, width: 2, first: 2, step: 2 }], groups);
+  }),
+  limitOf("tokens of a convolution", 2, 64, (p, width) => {
+    const state = p.device.createState({ nSlots: 1, rows: width - 1 || 1, cols: 8 });
+    return p.recorder.causalConv1d(p.x, p.matrix(8, width), state, { activation: "silu" });
+  }),
+  limitOf("adapter of a rank", 0, 1, (p, adapter) => {
+    return lora({ ranks: [0, 0, 8, adapter, 0, 8] })(p);
+  }),
+  limitOf("columns of a rank", 0, 4, (p, cols) => lora({ ranks: [0, 0, 8, 1, 4, cols] })(p)),
+  limitOf("first column of a rank", 0, 4, (p, first) => lora({ ranks: [0, 0, 8, 1, first, 4] })(p)),
+  limitOf("reported tokens", 0, 8, (p, maxTop) => p.recorder.sample(p.outputs, maxTop)),
+];

@@ -1,10 +1,18 @@
 /** Contradictory recordings are refused, for each operation, with a clear error. */
-import { assertAlmostEquals, assertRejects, assertThrows } from "@std/assert";
+import { assertAlmostEquals, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import type { KvCache, StepLimits, Weight } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
-import { devices, deviceTest, openDevice } from "../support/devices.ts";
+import { devices, deviceTest, openDevice, referenceDevice } from "../support/devices.ts";
 import { tokenInputs } from "../support/step_graph.ts";
-import { attention, begin, limits, norm, refusals } from "./recording_refusals.ts";
+import {
+  attention,
+  begin,
+  type Limit,
+  limits,
+  norm,
+  refusals,
+  sizeLimits,
+} from "./recording_refusals.ts";
 
 for (const [operation, list] of Object.entries(refusals)) {
   deviceTest(`${operation} rejects`, (device) => {
@@ -13,6 +21,26 @@ for (const [operation, list] of Object.entries(refusals)) {
     }
   });
 }
+
+deviceTest("sizes up to their limits are accepted, and those next to them refused", (device) => {
+  const isAccepted = ({ what, use }: Limit, size: number) => {
+    try {
+      use(begin(device), size);
+      return true;
+    } catch (error) {
+      if (!(error instanceof ForgeError)) throw new Error(`${what}: ${size}`, { cause: error });
+      return false;
+    }
+  };
+  for (const limit of sizeLimits) {
+    const { what, least, most } = limit;
+    const sizes = [least - 1, least, most, most + 1].filter((size) => size >= 0);
+    assertEquals(
+      sizes.map((size) => [what, size, isAccepted(limit, size)]),
+      sizes.map((size) => [what, size, size >= least && size <= most]),
+    );
+  }
+}, [referenceDevice]);
 
 deviceTest("a recording continues after a rejected operation", async (device) => {
   const { recorder, x } = begin(device);

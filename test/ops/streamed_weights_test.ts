@@ -90,6 +90,7 @@ Deno.test({
   async fn() {
     const seed = `streamed ${Deno.env.get("FORGE_TEST_SEED") ?? Date.now()}`;
     const whole = await run(best!, seed);
+    const expertBytes = EXPERTS * EXPERT_ROWS * COLS * (4 + 144 / 256);
     assertEquals(whole.bytes, { all: 0, perToken: 0 });
     // From no memory on, until everything fits.
     const streamed = new Set<number>();
@@ -99,13 +100,16 @@ Deno.test({
       results.forEach((result, i) =>
         assertSameBits(result, whole.results[i]!, `${seed}, ${memory} bytes, result ${i}`)
       );
-      if (memory === 1) assertEquals(bytes.all, whole.weightBytes);
+      if (memory === 1) {
+        const unchosen = expertBytes * (1 - TOP_K / EXPERTS);
+        const { weightBytes } = whole;
+        assertEquals(bytes, { all: weightBytes, perToken: weightBytes - unchosen });
+      }
       assert(bytes.all <= least, `${memory} bytes: ${bytes.all} after ${least}`);
       assert(bytes.all === 0 || bytes.perToken < bytes.all);
       streamed.add(least = bytes.all);
     }
     // Of the last experts to fit, some do before the others.
-    const expertBytes = EXPERTS * EXPERT_ROWS * COLS * (4 + 144 / 256);
     const some = [...streamed].filter((bytes) => bytes > 0 && bytes < expertBytes);
     assert(some.length >= 2, `${[...streamed]}`);
   },

@@ -3,7 +3,7 @@ import { assertEquals, assertThrows } from "@std/assert";
 import type { Weight } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
 import type { TensorInfo, TensorType } from "../../src/formats/tensor_info.ts";
-import { deviceTest } from "../support/devices.ts";
+import { devices, deviceTest, openDevice } from "../support/devices.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 deviceTest("uploads of the wrong size or shape", (device) => {
@@ -70,3 +70,68 @@ deviceTest("files that cannot be mapped", (device) => {
     assertEquals(error.message.includes(file), true, error.message);
   }
 });
+
+/** What the process holds of a folder's files: descriptors and mappings. */
+function heldFiles(folder: string): string[] {
+  const descriptors = Array.from(Deno.readDirSync("/proc/self/fd"), ({ name }) => {
+    try {
+      return Deno.readLinkSync(`/proc/self/fd/${name}`);
+    } catch {
+      return ""; // The descriptor of the listing itself.
+    }
+  });
+  const mappings = Deno.readTextFileSync("/proc/self/maps").split("\n");
+  return [...descriptors, ...mappings].filter((name) => name.includes(folder));
+}
+
+for (const device of devices) {
+  Deno.test({
+    name: `a closed device, and a refused weight, hold no file (${device.name})`,
+    ignore: Deno.build.os !== "linux",
+    fn() {
+      using folder = new TempFolder();
+      const file = folder.write("weights.bin", new Uint8Array(100));
+      const tensor = (file: string, offset: number): TensorInfo => {
+        return { name: "t", type: "F32", shape: [5, 5], file, offset, bytes: 100 };
+      };
+      {
+        using backend = openDevice(device);
+        const refuse = (file: string) =>
+          assertThrows(() => backend.mapWeight([{ tensor: tensor(file, 1) }], 5), ForgeError);
+        refuse(folder.write("empty.bin", ""));
+        refuse(folder.path);
+        assertEquals(heldFiles(folder.path), []);
+        backend.mapWeight([{ tensor: tensor(file, 0) }], 5);
+        refuse(file);
+      }
+      assertEquals(heldFiles(folder.path), []);
+    },
+  });
+}
+
+for (const device of devices.filter(({ kind }) => kind === "reference" || kind === "cpu")) {
+  Deno.test({
+    name: `a file that lost a page stays lost when it is whole again (${device.name})`,
+    ignore: Deno.build.os !== "linux",
+    fn() {
+      using folder = new TempFolder();
+      const rows = 3, cols = 1024, time = 1e9;
+      const bytes = new Uint8Array(4 * rows * cols);
+      const file = folder.write("weights.bin", bytes);
+      const tensor = { name: "t", type: "F32", shape: [rows, cols], file, offset: 0 } as const;
+      Deno.utimeSync(file, time, time);
+      using backend = openDevice(device);
+      const part = { tensor: { ...tensor, bytes: bytes.length } };
+      const read = () => {
+        const weight = backend.mapWeight([part], cols);
+        return backend.readWeight(weight, 0, rows);
+      };
+      assertEquals(read().length, rows * cols);
+      Deno.truncateSync(file);
+      assertThrows(read, ForgeError, "was written to while it was in use");
+      Deno.writeFileSync(file, bytes);
+      Deno.utimeSync(file, time, time);
+      assertThrows(read, ForgeError, "could not be read from its disk");
+    },
+  });
+}

@@ -1,9 +1,10 @@
 /**
  * The CUDA device after a failure that it survives, injected by the stand-in for the driver
- * (`check_cuda_recovery.ts capture|stream`), or with many shapes of steps (`shapes`). Run in a
- * separate process.
+ * (`check_cuda_recovery.ts capture|stream`), after one that it does not survive (`loss`), or with
+ * many shapes of steps (`shapes`). Run in a separate process.
  */
-import { assert, assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { findLibrary, Library } from "../../ffi/library.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { openDevice } from "./devices.ts";
 import { LogitSampler } from "./logit_sampler.ts";
@@ -84,8 +85,22 @@ function checkStream(): void {
   assertEquals(device.kind, "cuda");
 }
 
+/** Each device is lost with a result of its own: later runs repeat the error of the first. */
+async function checkLoss(): Promise<void> {
+  using library = Library.open("cuda", findLibrary("cuda")!);
+  for (const { selector } of library.devices()) {
+    using device = openDevice({ ...gpu, selector });
+    const logits = randomMatrix(new Random("logits"), 1, 300);
+    const sampler = await LogitSampler.record(device, logits);
+    const sample = () => sampler.sample([{}]);
+    await assertRejects(sample, ForgeError, "this process cannot use the device any more");
+    await assertRejects(sample, ForgeError, `CUDA device ${selector} failed earlier`);
+  }
+}
+
 const [failure] = Deno.args;
 if (failure === "capture") await checkCapture();
+else if (failure === "loss") await checkLoss();
 else if (failure === "shapes") await checkShapes();
 else checkStream();
 console.log("recovered");

@@ -95,10 +95,10 @@ void CpuExecutor::execute(const MoeRouteOp& op) {
   const uint32_t top_k = op.top_k;
   // An exponential costs about 64 multiplications.
   for_rows(logits.rows, 64 * n, [&](uint64_t t, uint32_t) {
-    std::vector<double> scores(n), worth;
+    // Logits rank as their scores do, but scores of different logits may round to the same number.
+    std::vector<double> scores(n), worth(logits.row(t), logits.row(t) + n);
     fill_scores(logits.row(t), n, op.scores, scores.data());
-    worth = scores;
-    for (uint64_t e = 0; bias && e < n; ++e) worth[e] += bias[e];
+    for (uint64_t e = 0; bias && e < n; ++e) worth[e] = scores[e] + bias[e];
     if (op.top_groups < op.n_groups) keep_best_groups(worth.data(), n, op);
     std::array<size_t, kMostExperts> chosen;
     double total = 0;

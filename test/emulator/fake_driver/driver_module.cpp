@@ -2,7 +2,9 @@
 
 #include <elf.h>
 
+#include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -34,6 +36,30 @@ std::string image_text(const void* image) {
   return std::strstr(begin, ".version") ? begin : "";
 }
 
+// True if the device can run an image of the fake compiler: PTX for an older device or itself, or
+// code for one of its own generation.
+bool has_code_for(const std::string& image) {
+  int known = 0;
+  const auto architecture = static_cast<int>(options().architecture);
+  if (std::sscanf(image.c_str(), "forge emulated kernel compute_%d", &known) == 1) {
+    return known <= architecture;
+  }
+  if (std::sscanf(image.c_str(), "forge emulated kernel sm_%d", &known) != 1) return true;
+  return known / 10 == architecture / 10 && known <= architecture;
+}
+
+// The result after which a lost device refuses everything, of those that the driver's manual says
+// to leave a context unusable.
+Result loss_of(const ContextState& context) {
+  constexpr Result kLosses[] = {
+      kUnknownError,       kEccUncorrectable,   kNvlinkUncorrectable, kContained,
+      kIllegalAddress,     kLaunchTimeout,      kContextIsDestroyed,  kAssert,
+      kHardwareStackError, kIllegalInstruction, kMisalignedAddress,   kInvalidAddressSpace,
+      kInvalidPc,          kLaunchFailed};
+  const auto device = static_cast<size_t>(&context - state().contexts.data());
+  return kLosses[options().lost_in_turn != 0 ? device % std::size(kLosses) : 0];
+}
+
 void run_kernel(ContextState& context, const emulator::Kernel& kernel,
                 const emulator::Launch& launch, bool is_early,
                 const std::vector<std::string>& arguments) {
@@ -55,7 +81,7 @@ void run_kernel(ContextState& context, const emulator::Kernel& kernel,
     return traced->memory.holds(reinterpret_cast<uint64_t>(address));
   });
   kernel.launch(launch, parameters.data());
-  if (is_failing(context, context.kernels_run, options().lost)) context.failure = kUnknownError;
+  if (is_failing(context, context.kernels_run, options().lost)) context.failure = loss_of(context);
 }
 
 }  // namespace
@@ -64,6 +90,7 @@ Result cuModuleLoadData(Module* module, const void* image) {
   return with_context([&](ContextState& context) {
     std::string text = image_text(image);
     if (text.empty()) return kInvalidImage;
+    if (!has_code_for(text)) return kNoBinaryForGpu;
     auto* loaded = new ModuleState{std::move(text), {}};
     context.modules.insert(loaded);
     *module = reinterpret_cast<Module>(loaded);

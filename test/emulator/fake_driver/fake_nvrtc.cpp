@@ -1,8 +1,12 @@
-// A stand-in for NVRTC, for machines without it: compiles nothing, and passes the name of a kernel
-// to the stand-in for the driver, which runs the emulated kernel.
+// A stand-in for NVRTC, for machines without it: compiles nothing, and passes the architecture and
+// the name of a kernel to the stand-in for the driver, which runs the emulated kernel. As NVRTC, it
+// makes code for an architecture that it knows, or PTX, and finds includes among the headers.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <iterator>
+#include <set>
 #include <string>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -11,16 +15,52 @@ namespace {
 
 struct Program {
   std::string source;
+  std::set<std::string> headers;
   std::string name;
-  std::string image;
+  std::string target;  // sm_80, or compute_80 for PTX
   std::string log;
+
+  std::string image() const { return "forge emulated kernel " + target + " " + name; }
 };
 
 constexpr int kOk = 0;
+constexpr int kInvalidInput = 3;
+constexpr int kInvalidOption = 5;
 constexpr int kCompilation = 6;
 constexpr int kNameExpressionNotValid = 10;
 
+constexpr int kArchitectures[] = {80, 90};
+
 void copy(const std::string& text, char* to) { std::memcpy(to, text.c_str(), text.size() + 1); }
+
+// Returns the architecture that the options name, or "" if NVRTC would reject them.
+std::string target_of(int n_options, const char* const* options) {
+  const std::string name = "--gpu-architecture=";
+  std::string target;
+  for (int i = 0; i < n_options; ++i) {
+    const std::string option = options[i];
+    if (option.compare(0, name.size(), name) != 0) continue;
+    if (!target.empty()) return "";
+    for (const int known : kArchitectures) {
+      for (const char* kind : {"sm_", "compute_"}) {
+        if (option == name + kind + std::to_string(known)) target = option.substr(name.size());
+      }
+    }
+    if (target.empty()) return "";
+  }
+  return target;
+}
+
+// Returns an included file that is not among the headers, or "".
+std::string missing_header(const Program& program) {
+  const std::string include = "#include \"";
+  for (size_t at = 0; (at = program.source.find(include, at)) != std::string::npos;) {
+    at += include.size();
+    const std::string name = program.source.substr(at, program.source.find('"', at) - at);
+    if (program.headers.count(name) == 0) return name;
+  }
+  return "";
+}
 
 }  // namespace
 
@@ -32,24 +72,25 @@ EXPORT int nvrtcVersion(int* major, int* minor) {
 
 EXPORT const char* nvrtcGetErrorString(int result) {
   return result == kOk            ? "NVRTC_SUCCESS"
+         : result == kInvalidInput ? "NVRTC_ERROR_INVALID_INPUT"
+         : result == kInvalidOption ? "NVRTC_ERROR_INVALID_OPTION"
          : result == kCompilation ? "NVRTC_ERROR_COMPILATION"
                                   : "NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID";
 }
 
 EXPORT int nvrtcGetNumSupportedArchs(int* count) {
-  *count = 2;
+  *count = static_cast<int>(std::size(kArchitectures));
   return kOk;
 }
 
 EXPORT int nvrtcGetSupportedArchs(int* list) {
-  list[0] = 80;
-  list[1] = 90;
+  std::copy(std::begin(kArchitectures), std::end(kArchitectures), list);
   return kOk;
 }
 
-EXPORT int nvrtcCreateProgram(Program** program, const char* source, const char*, int,
-                              const char* const*, const char* const*) {
-  *program = new Program{source, "", "", ""};
+EXPORT int nvrtcCreateProgram(Program** program, const char* source, const char*, int n_headers,
+                              const char* const*, const char* const* names) {
+  *program = new Program{source, {names, names + n_headers}, "", "", ""};
   return kOk;
 }
 
@@ -64,12 +105,17 @@ EXPORT int nvrtcAddNameExpression(Program* program, const char* expression) {
   return kOk;
 }
 
-EXPORT int nvrtcCompileProgram(Program* program, int, const char* const*) {
+EXPORT int nvrtcCompileProgram(Program* program, int n_options, const char* const* options) {
+  program->target = target_of(n_options, options);
+  if (program->target.empty()) return kInvalidOption;
+  if (const std::string missing = missing_header(*program); !missing.empty()) {
+    program->log = "cannot open source file \"" + missing + "\"";
+    return kCompilation;
+  }
   if (program->source.find("INSTANCE(" + program->name + ")") == std::string::npos) {
     program->log = "the source has no INSTANCE(" + program->name + ")";
     return kCompilation;
   }
-  program->image = "forge emulated kernel " + program->name;
   return kOk;
 }
 
@@ -89,22 +135,24 @@ EXPORT int nvrtcGetProgramLog(Program* program, char* text) {
   return kOk;
 }
 
+// There is code for a GPU only if one was named, not if the architecture is a virtual one.
 EXPORT int nvrtcGetCUBINSize(Program* program, size_t* bytes) {
-  *bytes = program->image.size() + 1;
+  *bytes = program->target[0] == 's' ? program->image().size() + 1 : 0;
   return kOk;
 }
 
 EXPORT int nvrtcGetCUBIN(Program* program, char* image) {
-  copy(program->image, image);
+  if (program->target[0] != 's') return kInvalidInput;
+  copy(program->image(), image);
   return kOk;
 }
 
 EXPORT int nvrtcGetPTXSize(Program* program, size_t* bytes) {
-  *bytes = program->image.size() + 1;
+  *bytes = program->image().size() + 1;
   return kOk;
 }
 
 EXPORT int nvrtcGetPTX(Program* program, char* image) {
-  copy(program->image, image);
+  copy(program->image(), image);
   return kOk;
 }

@@ -25,6 +25,7 @@ const Options& options() {
                             {"illegal_address", &result.illegal_address},
                             {"early_only", &result.early_only},
                             {"lost", &result.lost},
+                            {"lost_in_turn", &result.lost_in_turn},
                             {"fail_capture", &result.fail_capture},
                             {"most_graphs", &result.most_graphs},
                             {"fail_stream", &result.fail_stream},

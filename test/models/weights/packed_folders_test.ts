@@ -139,9 +139,11 @@ function int4(
   order?.forEach((column, i) => groupOf[column] = Math.floor(i / group));
   const code = new Random(`${base} codes`, 1);
   const codes = Uint8Array.from({ length: rows * cols }, () => code.int(0, 15));
+  // GPTQ stores zero points less one, so that they reach 16.
+  const less = kind === "gptq" ? 1 : 0;
   const zeros = Uint8Array.from(
     { length: nGroups * rows },
-    () => kind === "int4" ? 8 : random.int(1, 15),
+    () => kind === "int4" ? 8 : random.int(less, 15 + less),
   );
   // Powers of two are exact in F16 and F32.
   const scales = Float32Array.from({ length: nGroups * rows }, () => 2 ** -random.int(5, 6));
@@ -171,7 +173,6 @@ function int4(
     };
   }
   const places = kind === "awq" ? AWQ_ORDER : [...AWQ_ORDER].sort();
-  const less = kind === "gptq" ? 1 : 0;
   const zeroWords = words(
     "qzeros",
     [nGroups, rows / 8],
