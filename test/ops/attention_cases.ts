@@ -289,6 +289,36 @@ export const maskedOutlines: readonly Outline[] = [
   },
 ];
 
+/** An outline of any shape and options, with sizes at and next to the edges of blocks. */
+export function randomOutline(random: Random): Outline {
+  const near = (...edges: readonly number[]) =>
+    Math.max(1, random.pick(edges) + random.pick([-1, 0, 0, 1]));
+  const sequences = Array.from({ length: random.int(1, 4) }, () =>
+    [
+      random.chance(0.3) ? 0 : near(16, 32, 64, 128, 256),
+      random.chance(0.5) ? random.int(1, 3) : near(8, 16, 32, 64),
+    ] as const);
+  const headDim = random.pick([8, 16, 24, 32, 48, 64, 80, 96, 128, 192, 256]);
+  const keys = sequences.map(([history, now]) => random.int(0, history + now));
+  const mask = random.pick(["bits", "numbers", "bits of heads", "numbers of heads"] as const);
+  const isCausal = random.chance(0.8), hasWindow = random.chance(0.5);
+  return {
+    sequences,
+    headDim,
+    vHeadDim: random.chance(0.8) ? headDim : random.pick([16, 40, 64]),
+    nKvHeads: random.int(1, 3),
+    group: random.pick([1, 1, 2, 3, 4, 7, 8]),
+    pageTokens: random.pick([1, 7, 16, 32, 64, 100, 256]),
+    ...(hasWindow ? { window: near(1, 16, 32, 64, 256) } : {}),
+    ...(hasWindow && isCausal && random.chance(0.3) ? { chunked: true as const } : {}),
+    ...(isCausal ? {} : { causal: false as const }),
+    ...(isCausal || random.chance(0.5) ? {} : { keys }),
+    ...(random.chance(0.5) ? {} : { softcap: random.pick([1.5, 30]) }),
+    ...(random.chance(0.3) ? { sinks: true } : {}),
+    ...(random.chance(0.3) ? { mask } : {}),
+  };
+}
+
 /** A mask of the outline's kind. */
 function randomMask(
   random: Random,

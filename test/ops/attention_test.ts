@@ -1,6 +1,13 @@
 /** Attention over paged caches: prefill, decoding and mixtures of them. */
 import type { AttentionMask, Backend, KvShape, StepInputs, Value } from "../../src/backend.ts";
-import { devices, deviceTest, isGpu, multipliesBf16, type TestDevice } from "../support/devices.ts";
+import {
+  devices,
+  deviceTest,
+  isEmulated,
+  isGpu,
+  multipliesBf16,
+  type TestDevice,
+} from "../support/devices.ts";
 import {
   assertSameBits,
   type Matrix,
@@ -20,6 +27,7 @@ import {
   maskedOutlines,
   type Outline,
   outlines,
+  randomOutline,
   type Token,
 } from "./attention_cases.ts";
 import { attend, normalizeAndRotate, type Preparation } from "./plain_attention.ts";
@@ -266,6 +274,21 @@ const gpuTolerance: Tolerance = { absolute: 2e-3, relative: 4e-3 };
 const gpuToleranceBf16: Tolerance = { absolute: 1.6e-2, relative: 3.2e-2 };
 
 attentionTest("attention over an F16 cache", { type: "F16", prepared: false }, {
+  tolerance,
+  gpuTolerance,
+});
+
+opTest<AttentionCase>("attention of random shapes", {
+  cases: (random) =>
+    Array.from({ length: isEmulated ? 3 : 30 }, () => {
+      const outline = randomOutline(random);
+      return [
+        JSON.stringify(outline),
+        attentionCase(random, outline, { type: "F16", prepared: false }),
+      ] as const;
+    }),
+  run,
+  plain,
   tolerance,
   gpuTolerance,
 });
