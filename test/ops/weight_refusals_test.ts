@@ -71,7 +71,7 @@ deviceTest("files that cannot be mapped", (device) => {
   }
 });
 
-/** What the process holds of a folder's files: descriptors and mappings. */
+/** Returns the descriptors and mappings of the process that belong to files of a folder. */
 function heldFiles(folder: string): string[] {
   const descriptors = Array.from(Deno.readDirSync("/proc/self/fd"), ({ name }) => {
     try {
