@@ -26,11 +26,13 @@ class Models implements AsyncDisposable {
   /**
    * @param leastMemory bytes that each model is said to need
    * @param reported memory that models report in place of their own
+   * @param onLoad called before a model is loaded; may throw
    */
   constructor(
     options: PoolOptions = {},
     leastMemory = 0,
     reported: Partial<Pick<Model, "memory" | "deviceMemory">> = {},
+    onLoad: (name: string) => void | Promise<void> = () => {},
   ) {
     const sources = ["a", "b", "c"].map((name): ModelSource => {
       const path = `${this.#folder.path}/${name}`;
@@ -41,6 +43,7 @@ class Models implements AsyncDisposable {
         checkpoint: () => openCheckpoint(path),
         load: async () => {
           this.loads.push(name);
+          await onLoad(name);
           const model = await load(path, { device: "cpu", contextLength: 20_000, parallel: 2 });
           return new Proxy(model, {
             get(_, key) {
@@ -187,6 +190,35 @@ Deno.test("models: those that do not fit the memory of the device replace each o
   assertEquals(await models.loaded(), ["a"]);
   await models.complete("b");
   assertEquals(await models.loaded(), ["b"]);
+});
+
+Deno.test("models: one that the device refuses is tried again without the least recent", async () => {
+  let nFailures = 0;
+  let code: ForgeError["code"] = "device";
+  await using models = new Models({}, 0, {}, (name) => {
+    if (name === "c" && nFailures-- > 0) throw new ForgeError(code, "no memory");
+  });
+  const fill = async () => {
+    for (const name of ["b", "a"]) await models.complete(name);
+    models.loads.length = 0;
+  };
+  for (const [failures, loaded] of [[1, ["a", "c"]], [2, ["c"]], [0, ["a", "b", "c"]]] as const) {
+    await fill();
+    nFailures = failures;
+    await models.complete("c");
+    assertEquals(models.loads, Array(failures + 1).fill("c"));
+    assertEquals(await models.loaded(), [...loaded]);
+    await models.json("/api/generate", { model: "c", keep_alive: 0 });
+  }
+  // Without other models, or for an error that memory does not explain, the error is the answer.
+  for (const [failing, loaded] of [["device", []], ["bad_model", ["a", "b"]]] as const) {
+    await fill();
+    [code, nFailures] = [failing, 3];
+    const { error } = await models.json("/v1/completions", { model: "c", prompt: "a" }, 500);
+    assertStringIncludes(error.message, "no memory");
+    assertEquals(models.loads, Array(3 - nFailures).fill("c"));
+    assertEquals(await models.loaded(), [...loaded]);
+  }
 });
 
 Deno.test("models: mapped files that count as free are taken all the same", async () => {

@@ -424,38 +424,46 @@ Deno.test("serve: metrics count what was asked and answered", async () => {
   ]);
 });
 
+/** Marks for filling in the middle, in the order of the prompt: the place of the suffix differs. */
+const INFILL_MARKS = [
+  ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"],
+  ["<fim_prefix>", "<fim_suffix>", "<fim_middle>"],
+  ["<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"],
+  ["▁<PRE>", "▁<SUF>", "▁<MID>"],
+  ["[PREFIX]", "[SUFFIX]"],
+] as const;
+
 Deno.test("serve: a suffix asks for the text between, where the vocabulary has marks for it", async () => {
-  using folder = new TempFolder();
-  const controls = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"];
-  await using client = await scripted(folder, ["mid"], {
-    chatTemplate: GIVEN,
-    controls,
-    pieces: [...controls, "a", "b"],
-  });
-  const { tokenizer } = client.model;
-  const asked: Int32Array[] = [];
-  const generate = client.model.generateMany.bind(client.model);
-  client.model.generateMany = (prompt, ...rest) => {
-    asked.push(prompt as Int32Array);
-    return generate(prompt, ...rest);
-  };
   const ask = { prompt: "ab", suffix: "b", max_tokens: 1, temperature: 0 };
-  assertEquals((await client.complete(ask)).choices.length, 1);
-  await (await client.post("/api/generate", {
-    ...ask,
-    max_tokens: undefined,
-    temperature: undefined,
-  }))
-    .body?.cancel();
-  const [ids] = asked;
-  assertEquals(Array.from(ids!, (id) => tokenizer.tokenText(id)).filter((text) => text !== "<s>"), [
-    ...["<|fim_prefix|>", "a", "b"],
-    ...["<|fim_suffix|>", "b"],
-    "<|fim_middle|>",
-  ]);
+  for (const controls of INFILL_MARKS) {
+    using folder = new TempFolder();
+    await using client = await scripted(folder, ["mid"], {
+      chatTemplate: GIVEN,
+      controls,
+      pieces: [...controls, "a", "b"],
+    });
+    const { tokenizer } = client.model;
+    const asked: Int32Array[] = [];
+    const generate = client.model.generateMany.bind(client.model);
+    client.model.generateMany = (prompt, ...rest) => {
+      asked.push(prompt as Int32Array);
+      return generate(prompt, ...rest);
+    };
+    assertEquals((await client.complete(ask)).choices.length, 1);
+    await (await client.post("/api/generate", { prompt: "ab", suffix: "b" })).body?.cancel();
+    const [prefix, suffix, middle] = controls;
+    const before = [prefix, "a", "b"], after = [suffix, "b"];
+    for (const ids of asked) {
+      assertEquals(
+        Array.from(ids, (id) => tokenizer.tokenText(id)).filter((text) => text !== "<s>"),
+        middle === undefined ? [...after, ...before] : [...before, ...after, middle],
+      );
+    }
+    assertEquals(asked.length, 2);
+    const tokens = await client.refusal("/v1/completions", { ...ask, prompt: [1, 2] });
+    assertStringIncludes(tokens.message, "the prompt has token ids");
+  }
   await using plain = await Client.open(DEMO);
   const { message } = await plain.refusal("/v1/completions", ask);
   assertStringIncludes(message, "no tokens for filling in the middle");
-  const tokens = await client.refusal("/v1/completions", { ...ask, prompt: [1, 2] });
-  assertStringIncludes(tokens.message, "the prompt has token ids");
 });

@@ -16,7 +16,7 @@ export interface TinyLlamaOptions {
    * Tokens besides BOS, EOS and the printable ASCII characters; bytes may end within a character.
    */
   readonly pieces?: readonly (string | Uint8Array)[];
-  /** The pieces that are control tokens; ASCII without spaces. */
+  /** The pieces that are control tokens. */
   readonly controls?: readonly string[];
   /** @default 256 */
   readonly contextLength?: number;
@@ -122,8 +122,8 @@ export function writeScriptedLlama(
   options: TinyLlamaOptions = {},
 ): TinyLlama {
   const pieces = [...options.pieces ?? [], ...script];
-  const { ids } = vocabularyOf(pieces);
-  const steps = [...script.map((piece) => ids.get(spell(piece))!), EOS];
+  const { ids, spelling } = vocabularyOf(pieces, options.controls);
+  const steps = [...script.map((piece) => ids.get(spelling(piece))!), EOS];
   return write(folder, { ...options, pieces }, (name, shape) => {
     const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
     const cols = shape.at(-1)!;
@@ -145,7 +145,7 @@ export function writeScriptedLlama(
 
 function write(folder: string, options: TinyLlamaOptions, values: Values): TinyLlama {
   const { pieces = [], contextLength = 256, generationConfig, chatTemplate, change } = options;
-  const { texts, ids } = vocabularyOf(pieces);
+  const { texts, ids, spelling } = vocabularyOf(pieces, options.controls);
   const { heads, kvHeads } = SHAPE;
   const { hidden, intermediate, headDim, layers } = { ...SHAPE, ...options };
   const tensors: TensorData[] = [];
@@ -204,14 +204,19 @@ function write(folder: string, options: TinyLlamaOptions, values: Values): TinyL
   writeModelFolder(folder, files, change?.(tensors) ?? tensors);
   return {
     folder,
-    idOf: (piece) => ids.get(SPECIALS.includes(piece) ? piece : spell(piece)) ?? -1,
+    idOf: (piece) => ids.get(spelling(piece)) ?? -1,
   };
 }
 
 /** The tokens in the spelling of the vocabulary, and their ids. */
-function vocabularyOf(pieces: readonly (string | Uint8Array)[]) {
-  const texts = [...new Set([...SPECIALS, ...PRINTABLE.map(spell), ...pieces.map(spell)])];
-  return { texts, ids: new Map(texts.map((text, id) => [text, id])) };
+function vocabularyOf(
+  pieces: readonly (string | Uint8Array)[],
+  controls: readonly string[] = [],
+) {
+  const kept = new Set<unknown>([...SPECIALS, ...controls]);
+  const spelling = (piece: string | Uint8Array) => kept.has(piece) ? `${piece}` : spell(piece);
+  const texts = [...new Set([...SPECIALS, ...PRINTABLE, ...pieces].map(spelling))];
+  return { texts, spelling, ids: new Map(texts.map((text, id) => [text, id])) };
 }
 
 /** Bytes in GPT-2's alphabet, in which the tokenizer's vocabulary is written. */

@@ -85,7 +85,6 @@ function tokenTree({ bytes: all, starts }: TokenBytes, ids: Int32Array): TokenTr
       path.push(bytes.length);
       bytes.push(token[depth]!);
       depths.push(depth + 1);
-      ends.push(0);
       first.push(at);
     }
     longest = Math.max(longest, token.length);

@@ -39,12 +39,12 @@ interface Encoders {
 /** Written by encoders.py. */
 export const encoders = readJson<Encoders>(join(import.meta.dirname ?? ".", "encoders.json"));
 
-/** Writes a model of encoders.json to a folder. */
-export function writeEncoder(path: string, name: string): void {
+/** Writes a model of encoders.json to a folder, with some settings changed. */
+export function writeEncoder(path: string, name: string, settings: JsonObject = {}): void {
   const { config, tokenizer, tensors } = encoders.models[name]!;
   writeModelFolder(
     path,
-    { "config.json": config, "tokenizer.json": tokenizer },
+    { "config.json": { ...config, ...settings }, "tokenizer.json": tokenizer },
     filledTensors(tensors).map(({ name, shape, values }) => float32Tensor(name, shape, values)),
   );
 }

@@ -208,6 +208,25 @@ for (
   });
 }
 
+Deno.test("the context of an encoder ends with its table of positions, or before", async () => {
+  for (const name of ["bert", "xlm-roberta", "roberta, cross-encoder"]) {
+    const { config, tensors } = encoders.models[name]!;
+    const [, [rows]] = Object.entries(tensors).find(([key]) => /position_emb/.test(key)) as [
+      string,
+      [number],
+    ];
+    // The first rows of RoBERTa's table belong to no position of a text.
+    const most = rows - (name === "bert" ? 0 : Number(config.pad_token_id) + 1);
+    for (const max_position_embeddings of [rows, 4 * rows, 16]) {
+      using folder = new TempFolder();
+      writeEncoder(folder.path, name, { max_position_embeddings });
+      await using model = await load(folder.path, { device: "cpu" });
+      assert(model.contextLength <= Math.min(most, max_position_embeddings), name);
+      if (max_position_embeddings >= rows) assertEquals(model.contextLength, most);
+    }
+  }
+});
+
 Deno.test("a BERT reranker whose GGUF file lacks the pooler is rejected", async () => {
   using folder = new TempFolder();
   const path = writeGgufModel(folder, "bert, cross-encoder", "bert");

@@ -1,8 +1,9 @@
 /** Pictures of benchmark results. */
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { chartPage } from "../../../src/bench/chart.ts";
+import { chartPage, drawChart } from "../../../src/bench/chart.ts";
 import { drawPlot, drawScores, parseResults, pointsOf } from "../../../src/bench/plot.ts";
 import { ForgeError } from "../../../src/errors.ts";
+import { Random } from "../../support/random.ts";
 
 const record = { model_type: "llama 1B", backends: "CPU", n_prompt: 0, n_gen: 8, avg_ts: 40 };
 
@@ -44,6 +45,49 @@ Deno.test("plot: the axis is what varies, and faster is higher", () => {
   assertEquals([x0, x1], second!.map(([x]) => x));
   const bars = pointsOf({ ...record, n_parallel: 8 });
   assertStringIncludes(drawPlot([...of(0, 40), ...bars]), ">sequences at once<");
+});
+
+/** Reads the number of a label on an axis. */
+function labelled(text: string): number {
+  return parseFloat(text) * (text.endsWith("k") ? 1000 : 1);
+}
+
+Deno.test("plot: points lie where the labels of both axes place their values", () => {
+  const random = new Random("plot");
+  for (let round = 0; round < 30; round++) {
+    const scale = 10 ** random.int(-3, 5);
+    const points = Array.from(
+      { length: random.int(1, 8) },
+      (_, i) => [i * random.int(1, 300) + 1, scale * (0.01 + random.uniform())] as const,
+    ).toSorted(([a], [b]) => a - b);
+    const isOrdinal = random.chance(0.5) && new Set(points.map(([x]) => x)).size === points.length;
+    const series = [{ name: "s", unit: "u", points }];
+    const svg = drawChart([{ title: "t", axis: "a", isOrdinal, series }]);
+    // Each line of the grid, with its label.
+    const rows = Array.from(
+      svg.matchAll(/<path d="M[\d.]+ ([\d.]+)h[^>]*><text [^>]*>([^<]*)</g),
+      ([, at, text]) => [labelled(text!), Number(at)] as const,
+    );
+    const columns = Array.from(
+      svg.matchAll(/<text x="([\d.]+)" y="[\d.]+" text-anchor="middle">([\d.]+k?)</g),
+      ([, at, text]) => [labelled(text!), Number(at)] as const,
+    );
+    assertEquals(rows[0]![0], 0);
+    const [top, bottom] = [rows.at(-1)!, rows[0]!];
+    const largest = Math.max(...points.map(([, y]) => y));
+    assert(top[0] >= largest && top[0] <= 2 * largest + 1e-12, `${top[0]} for ${largest}`);
+    const valueAt = (at: number) => top[0] * (bottom[1] - at) / (bottom[1] - top[1]);
+    for (const [value, at] of rows) assert(Math.abs(valueAt(at) - value) <= 0.006 * top[0]);
+    const placeOf = (x: number) => {
+      if (isOrdinal) return columns.find(([value]) => value === x)![1];
+      const [right, left] = [columns.at(-1)!, columns[0]!];
+      return left[1] + (right[1] - left[1]) * x / right[0];
+    };
+    lines(svg)[0]!.forEach(([x, y], i) => {
+      assert(Math.abs(placeOf(points[i]![0]) - x!) < 0.2, `${x} for ${points[i]} in ${svg}`);
+      assert(Math.abs(valueAt(y!) - points[i]![1]) <= 0.006 * top[0], `${y} for ${points[i]}`);
+    });
+  }
 });
 
 Deno.test("plot: names of models bring no elements", () => {

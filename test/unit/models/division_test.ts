@@ -1,5 +1,12 @@
 /** Tests the division of heads, columns and layers among devices. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
+import {
+  DeviceGroup,
+  type DeviceInfo,
+  type KvCache,
+  type KvShape,
+  type StreamedBytes,
+} from "../../../src/backend.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import {
   TENSOR_TYPES,
@@ -17,6 +24,7 @@ import {
 } from "../../../src/models/weights/division.ts";
 import { Random } from "../../support/random.ts";
 import { computableTypes } from "../../support/weights.ts";
+import { FakeBackend } from "./fakes.ts";
 
 const matrix = (type: TensorType, cols: number): TensorInfo => {
   return { name: "w", type, shape: [1, cols], file: "f", offset: 0, bytes: 0 };
@@ -140,4 +148,101 @@ Deno.test("spans of rows", () => {
   assertEquals(rowsOf([2, 3], 64), [128, 192]);
   assertEquals(rowsOf([2, 3], 64, 1000), [1128, 192]);
   assertEquals(joined([[0, 4], [4, 2], [7, 1], [8, 1]]), [[0, 6], [7, 2]]);
+});
+
+/** A device of a group, with random properties and caches of one byte a page for each head. */
+class Member extends FakeBackend {
+  override readonly info: DeviceInfo;
+  readonly memoryBound: number | undefined;
+  readonly free: number;
+  readonly streamed: StreamedBytes;
+  readonly pages = new Map<number, Uint8Array>();
+  isClosed = false;
+
+  constructor(random: Random) {
+    super();
+    this.info = { name: "CPU", threads: random.int(1, 8), features: ["fma"], kernels: "avx2" };
+    this.memoryBound = random.chance(0.7) ? undefined : random.int(1, 1000);
+    this.free = random.int(0, 1000);
+    this.streamed = { all: random.int(0, 99), perToken: random.int(0, 99) };
+  }
+
+  override memory() {
+    return { total: 1000 + this.free, free: this.free };
+  }
+
+  streamedBytes() {
+    return this.streamed;
+  }
+
+  override createKv(shape?: KvShape): KvCache {
+    const { pages } = this;
+    return {
+      handle: 0,
+      pageBytes: shape!.nKvHeads,
+      copyPage: (from, to) => void pages.set(to, pages.get(from)!),
+      readPage: (page) => Uint8Array.from(pages.get(page)!),
+      writePage: (page, data) => void pages.set(page, Uint8Array.from(data)),
+    };
+  }
+
+  override close() {
+    this.isClosed = true;
+  }
+}
+
+Deno.test("a group of devices adds up or bounds what its devices report", () => {
+  const random = new Random("device group");
+  for (let round = 0; round < 30; round++) {
+    const [nStages, nRanks] = [random.int(1, 3), random.int(1, 4)];
+    const members = Array.from({ length: nStages * nRanks }, () => new Member(random));
+    const group = new DeviceGroup(members, nStages);
+    let [threads, all, perToken] = [0, 0, 0];
+    for (const { info, streamed } of members) {
+      threads += info.threads;
+      all += streamed.all;
+      perToken += streamed.perToken;
+    }
+    assertEquals(group.info, {
+      name: `${members.length} x CPU`,
+      threads,
+      features: ["fma"],
+      kernels: nRanks === 1 ? "avx2" : `avx2 x ${nRanks}`,
+    });
+    assertEquals(group.streamedBytes(), { all, perToken });
+    const frees = members.map(({ free }) => free);
+    assertEquals(group.memory().free, Math.min(...frees));
+    assertEquals(group.memory().total, 1000 + Math.min(...frees));
+    const bounds = members.flatMap(({ memoryBound }) => memoryBound ?? []);
+    assertEquals(group.memoryBound, bounds.length === 0 ? undefined : Math.min(...bounds));
+    members.forEach((_, i) => {
+      const { rank, stage } = group.placeOf(i);
+      assert(rank < nRanks && stage < nStages);
+      assertEquals(stage * nRanks + rank, i);
+    });
+
+    // A page of a group is the pages of a stage's ranks, one after another.
+    const stage = random.int(0, nStages - 1);
+    const nKvHeads = random.int(1, 8);
+    const shape = { type: "F32", nPages: 3, pageTokens: 1, kHeadDim: 1, vHeadDim: 1 } as const;
+    const kv = group.createKv({ ...shape, nKvHeads, stage });
+    assertEquals([kv.stage, kv.ranks.length, kv.pageBytes], [stage, nRanks, nRanks * nKvHeads]);
+    const page = random.bytes(kv.pageBytes);
+    kv.writePage(1, page);
+    kv.copyPage(1, 2);
+    assertEquals([kv.readPage(1), kv.readPage(2)], [page, page]);
+    members.forEach(({ pages }, i) => {
+      const rank = i - stage * nRanks;
+      const own = rank >= 0 && rank < nRanks;
+      assertEquals(
+        pages.get(2),
+        own ? page.slice(rank * nKvHeads, (rank + 1) * nKvHeads) : undefined,
+      );
+    });
+    group.close();
+    assert(members.every(({ isClosed }) => isClosed));
+  }
+  assertThrows(() => new DeviceGroup([], 1), RangeError);
+  const three = Array.from({ length: 3 }, () => new Member(random));
+  assertThrows(() => new DeviceGroup(three, 2), RangeError, "3 devices in 2 stages");
 });

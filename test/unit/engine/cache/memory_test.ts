@@ -10,11 +10,14 @@ import type {
   Value,
 } from "../../../../src/backend.ts";
 import { type CacheNeeds, chooseCaches, sizeCaches } from "../../../../src/engine/cache/memory.ts";
+import { leastMemory, load } from "../../../../src/engine/load/load.ts";
 import { kvBytesPerToken } from "../../../../src/engine/load/plan_model.ts";
 import { openRunner } from "../../../../src/engine/load/open_runner.ts";
 import { ForgeError } from "../../../../src/errors.ts";
 import type { CausalLm } from "../../../../src/models/causal_lm.ts";
 import { deviceTest } from "../../../support/devices.ts";
+import { TempFolder } from "../../../support/temp_folder.ts";
+import { writeEndlessLlama } from "../../../support/tiny_llama.ts";
 import { FakeBackend } from "../../models/fakes.ts";
 
 const GIB = 2 ** 30;
@@ -177,6 +180,27 @@ Deno.test("the suggested context fits, for any number of sequences", async () =>
         assertEquals(runner.contextLength, fitting);
         await open(fitting, maxSequences, 5 * GIB);
       }
+    }
+  }
+});
+
+Deno.test("the least memory of a model is what loading it for one sequence takes", async () => {
+  using folder = new TempFolder();
+  writeEndlessLlama(folder.path);
+  const divisions = [[{}, 1], [{ dataParallel: 2 }, 2], [{ tensorParallel: 2 }, 2]] as const;
+  for (const kvType of ["F32", "F16", "BF16", "Q8_0", "Q4_0"] as const) {
+    for (const [division, nDevices] of divisions) {
+      const devices = Array<string>(nDevices).fill("cpu");
+      const options = { devices, contextLength: 256, kvType, ...division };
+      await using model = await load(folder.path, { ...options, parallel: 1 });
+      const { weights, kvCache } = model.memory;
+      const kvBytes = leastMemory(folder.path, options) - weights;
+      // Short heads do not fill the blocks of quantised caches.
+      const fill = kvType.startsWith("Q") ? 0.6 : 1;
+      assert(
+        kvBytes <= kvCache && kvBytes >= fill * kvCache,
+        `${kvBytes} of ${kvCache}, ${kvType}`,
+      );
     }
   }
 });
