@@ -23,7 +23,10 @@ async function main(args: readonly string[]): Promise<number> {
     }
     const { command, options, operands } = invocation;
     verbose ||= options.verbose;
-    return await command.run(options, operands, { verbose: options.verbose, ...signals });
+    const context = { verbose: options.verbose, ...signals };
+    if (!options.distributed) return await command.run(options, operands, context);
+    const { runDistributed } = await import("./src/cli/commands/distributed.ts");
+    return await runDistributed(command, options, operands, context);
   } catch (error) {
     const code = exitCode(error);
     if (code !== 0 && code !== INTERRUPTED) await writeStderr(errorText(error, verbose));

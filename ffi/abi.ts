@@ -29,13 +29,19 @@ export const symbols = {
 } as const satisfies Deno.ForeignLibraryInterface;
 
 /**
- * The symbols of a library as it is opened: `forge_quantize` also as a call that does not block.
+ * The symbols of a library as it is opened: `forge_quantize`, and `forge_devices_join`, which may
+ * wait for other processes, also as calls that do not block.
  */
 export const librarySymbols = {
   ...symbols,
   forge_quantize_in_background: {
     ...weightSymbols.forge_quantize,
     name: "forge_quantize",
+    nonblocking: true,
+  },
+  forge_devices_join_in_background: {
+    ...deviceSymbols.forge_devices_join,
+    name: "forge_devices_join",
     nonblocking: true,
   },
 } as const satisfies Deno.ForeignLibraryInterface;

@@ -40,6 +40,20 @@ import { cString, readText } from "./status.ts";
 /** Bytes of a `forge_weight_part`. */
 export const WEIGHT_PART_BYTES = 24;
 
+/** Bytes of a key of a group: `FORGE_GROUP_KEY_BYTES`. */
+export const GROUP_KEY_BYTES = 128;
+
+/** The part of a group of devices that a process has. */
+export interface GroupPart {
+  /** Number of devices of all processes. */
+  readonly nDevices: number;
+  readonly nStages: number;
+  /** Number in the group of the first device of the process. */
+  readonly first: number;
+  /** Keys that one of the processes has made by {@linkcode NativeBackend.makeGroupKeys}. */
+  readonly keys: Uint8Array<ArrayBuffer>;
+}
+
 /** Selects a device. */
 interface DeviceOptions {
   readonly kind: BackendKind;
@@ -113,9 +127,54 @@ export class NativeBackend implements Backend, Meter, Quantizer {
     const [first] = devices;
     if (first === undefined) throw new RangeError("a group without devices");
     const handles = Uint32Array.from(devices, (device) => device.#device);
+    const group = Uint32Array.of(handles.length, nStages, 0);
     const { forge_devices_join } = first.#native.symbols;
-    const status = forge_devices_join(handles, handles.length, nStages);
+    const status = forge_devices_join(handles, handles.length, group, null, 0n);
     first.#native.check(status, "joining devices", first.#device);
+  }
+
+  /**
+   * Makes devices of this process a part of a group, once all other processes do the same.
+   *
+   * @throws {ForgeError} `unsupported` if they have no way to exchange values with other processes
+   */
+  static async joinProcesses(
+    devices: readonly NativeBackend[],
+    { nDevices, nStages, first: firstNumber, keys }: GroupPart,
+  ): Promise<void> {
+    const first = devices[0]!;
+    const handles = Uint32Array.from(devices, (device) => device.#device);
+    const group = Uint32Array.of(nDevices, nStages, firstNumber);
+    await first.#native.call(
+      "joining other processes",
+      first.#device,
+      ({ forge_devices_join_in_background }) =>
+        forge_devices_join_in_background(
+          handles,
+          handles.length,
+          group,
+          keys,
+          BigInt(keys.byteLength),
+        ),
+    );
+  }
+
+  /**
+   * Returns the keys by which processes make a group of stages.
+   *
+   * @throws {ForgeError} `unsupported`, as {@linkcode joinProcesses}
+   */
+  makeGroupKeys(nStages: number): Uint8Array<ArrayBuffer> {
+    const keys = new Uint8Array((nStages + 1) * GROUP_KEY_BYTES);
+    const { forge_group_keys } = this.#native.symbols;
+    const status = forge_group_keys(this.#device, keys, BigInt(keys.byteLength));
+    this.#native.check(status, "making the keys of a group", this.#device);
+    return keys;
+  }
+
+  /** Ends the runs of the process's devices of a group that wait for another process. */
+  abortGroup(reason: string): void {
+    this.#native.symbols.forge_group_abort(this.#device, cString(reason));
   }
 
   /**

@@ -89,8 +89,8 @@ export interface Device {
   createState(shape: StateShape): StateCache;
   /** Begins recording a step for runs up to the limits. */
   record(limits: StepLimits): Recorder;
-  /** Releases the device and everything on it. */
-  close(): void;
+  /** Releases the device and everything on it. One of another process is told to. */
+  close(): void | Promise<void>;
 }
 
 /** Open device with weights of its own. */

@@ -94,4 +94,6 @@ export type {
 export { quantize, type QuantizedFile, type QuantizeOptions } from "./engine/quantize/quantize.ts";
 export { type Mix, MIXES, type MixName } from "./formats/gguf/mixes.ts";
 export { load } from "./engine/load/load.ts";
+export { assist } from "./engine/processes/group.ts";
+export type { ProcessOptions } from "./engine/processes/rendezvous.ts";
 export { Model } from "./engine/model.ts";

@@ -60,15 +60,42 @@ FORGE_API forge_status forge_set_nodes(uint32_t device, uint32_t nodes);
 /* JSON: {"name", "threads", "features": [...], "kernels", "memory_bytes", "details": [...]}. */
 FORGE_API forge_status forge_device_info(uint32_t device, char *text, uint64_t capacity);
 
+/* A group of devices, and the part of it that lies in this process. */
+typedef struct {
+  uint32_t n_devices; /* of all processes */
+  uint32_t n_stages;
+  uint32_t first; /* number in the group of the first device of this process */
+} forge_group;
+
 /*
- * Makes devices of one library a group, before their first steps: `n_stages` stages, each of as
- * many ranks, stage after stage. All devices run the same steps at the same time, each on its part
- * of the weights: `all_reduce` adds up the values of the ranks of a stage, and a rank sends values
- * to the rank of the same number in the next stage. If a run of a device fails, the caller stops
- * the runs of the others. FORGE_UNSUPPORTED if the devices have no way to exchange values.
+ * Makes devices of one library a group, before their first steps: stages of as many ranks each,
+ * stage after stage. All devices run the same steps at the same time, each on its part of the
+ * weights: `all_reduce` adds up the values of the ranks of a stage, and a rank sends values to the
+ * rank of the same number in the next stage. If a run of a device fails, the caller stops the runs
+ * of the others. FORGE_UNSUPPORTED if the devices have no way to exchange values.
+ *
+ * If other processes have the other devices of the group, `keys` are those that one of the
+ * processes made by forge_group_keys, and the call returns when all processes have made it. Else
+ * `keys` is null.
  */
 FORGE_API forge_status forge_devices_join(const uint32_t *devices, uint32_t n_devices,
-                                          uint32_t n_stages);
+                                          const forge_group *group, const void *keys,
+                                          uint64_t key_bytes);
+
+/* Bytes of a key. */
+enum { FORGE_GROUP_KEY_BYTES = 128 };
+
+/*
+ * Makes the keys by which processes find each other for a group: one for each stage, then one for
+ * the group. `bytes` is that of all of them.
+ */
+FORGE_API forge_status forge_group_keys(uint32_t device, void *keys, uint64_t bytes);
+
+/*
+ * Ends the exchanges of the devices of this process, which would wait for one of another process
+ * that failed. Their group fails from then on, for the given reason.
+ */
+FORGE_API forge_status forge_group_abort(uint32_t device, const char *reason);
 
 /*
  * The memory bandwidth of the device for reads, in bytes a second, measured in a fraction of a

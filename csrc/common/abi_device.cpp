@@ -74,9 +74,15 @@ void Backend::set_nodes(uint32_t) {
   fail(FORGE_UNSUPPORTED, "the ", backend_name(), " device has no NUMA nodes; --numa is for cpu");
 }
 
-void Backend::join(std::span<Backend* const>, uint32_t) {
+void Backend::join(std::span<Backend* const>, const GroupPart& part) {
+  if (!part.keys.empty()) make_keys({});
   fail(FORGE_UNSUPPORTED, "the ", backend_name(),
        " device cannot divide a model; several devices of one model are for cuda, cpu and reference");
+}
+
+void Backend::make_keys(std::span<uint8_t>) {
+  fail(FORGE_UNSUPPORTED, "the ", backend_name(),
+       " device cannot divide a model with other processes; that is for cuda");
 }
 
 uint64_t Backend::set_memory(uint64_t) {
@@ -152,20 +158,46 @@ forge_status forge_set_nodes(uint32_t device, uint32_t nodes) {
   });
 }
 
-forge_status forge_devices_join(const uint32_t* devices, uint32_t n_devices, uint32_t n_stages) {
+forge_status forge_devices_join(const uint32_t* devices, uint32_t n_devices,
+                                const forge_group* group, const void* keys, uint64_t key_bytes) {
   return on_handle(devices && n_devices > 0 ? devices[0] : 0, [&] {
-    require(n_devices >= 2 && n_devices <= kMostDevices, n_devices, " devices; valid is 2 to ",
-            kMostDevices);
-    require(n_stages >= 1 && n_devices % n_stages == 0, n_devices, " devices cannot be ", n_stages,
+    const auto [n_all, n_stages, first] = not_null(group, "group");
+    require(n_all >= 2 && n_all <= kMostDevices, n_all, " devices; valid is 2 to ", kMostDevices);
+    require(n_stages >= 1 && n_all % n_stages == 0, n_all, " devices cannot be ", n_stages,
             " stages of as many ranks");
+    require(n_devices <= n_all && first <= n_all - n_devices, "devices ", first, " to ",
+            uint64_t{first} + n_devices, " of ", n_all);
+    const bool is_whole = keys == nullptr;
+    require(is_whole ? n_devices == n_all
+                     : key_bytes == (uint64_t{n_stages} + 1) * FORGE_GROUP_KEY_BYTES,
+            n_devices, " of ", n_all, " devices with ", key_bytes, " bytes of keys");
     not_null(devices, "devices");
-    std::vector<Backend*> group;
+    const CallInProgress call;
+    std::vector<std::shared_ptr<DeviceObject>> kept;
+    std::vector<Backend*> own;
     for (uint32_t i = 0; i < n_devices; ++i) {
-      group.push_back(get_device(devices[i])->backend.get());
-      require(std::ranges::count(group, group.back()) == 1, "device ", devices[i], " is given twice");
+      own.push_back(kept.emplace_back(get_device(devices[i]))->backend.get());
+      require(std::ranges::count(own, own.back()) == 1, "device ", devices[i], " is given twice");
     }
-    group[0]->join(group, n_stages);
+    const auto* bytes = static_cast<const uint8_t*>(keys);
+    own[0]->join(own, {n_all, n_stages, first, {bytes, is_whole ? 0 : key_bytes}});
   });
+}
+
+forge_status forge_group_keys(uint32_t device, void* keys, uint64_t bytes) {
+  return on_handle(device, [&] {
+    require(bytes > 0 && bytes % FORGE_GROUP_KEY_BYTES == 0 &&
+                bytes / FORGE_GROUP_KEY_BYTES <= kMostDevices + 1,
+            bytes, " bytes of keys");
+    auto* begin = static_cast<uint8_t*>(keys);
+    not_null(begin, "keys");
+    get_device(device)->backend->make_keys({begin, bytes});
+  });
+}
+
+forge_status forge_group_abort(uint32_t device, const char* reason) {
+  return on_handle(device,
+                   [&] { get_device(device)->backend->abort_group(&not_null(reason, "reason")); });
 }
 
 forge_status forge_device_memory(uint32_t device, uint64_t* total, uint64_t* free) {

@@ -149,6 +149,14 @@ struct GroupPlace {
   uint32_t stage = 0, n_stages = 1;
 };
 
+// The devices of a group that one process has.
+struct GroupPart {
+  uint32_t n_devices, n_stages;  // of the whole group
+  uint32_t first;                // number in the group of the first device of the process
+  // Of each stage, then of the group; empty if the process has all devices.
+  std::span<const uint8_t> keys;
+};
+
 struct Backend {
   virtual ~Backend() = default;
   // Returns JSON: see forge_device_info.
@@ -159,9 +167,13 @@ struct Backend {
   virtual void set_products(uint32_t products);
   // See forge_set_nodes.
   virtual void set_nodes(uint32_t nodes);
-  // Makes devices of this backend, this one first, a group: see forge_devices_join. Each stage has
-  // as many of them.
-  virtual void join(std::span<Backend* const> devices, uint32_t n_stages);
+  // Makes devices of this backend, this one first, a group, or a part of one: see
+  // forge_devices_join. Each stage has as many of them.
+  virtual void join(std::span<Backend* const> devices, const GroupPart& part);
+  // Writes keys of FORGE_GROUP_KEY_BYTES: see forge_group_keys.
+  virtual void make_keys(std::span<uint8_t> keys);
+  // See forge_group_abort.
+  virtual void abort_group(const std::string&) {}
   virtual GroupPlace place() const { return {}; }
   // Returns the bound: see forge_set_memory.
   virtual uint64_t set_memory(uint64_t bytes);

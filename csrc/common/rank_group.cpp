@@ -77,7 +77,8 @@ void RankGroup::sum_slice(uint32_t rank) const {
   }
 }
 
-void HostBackend::join(std::span<Backend* const> devices, uint32_t n_stages) {
+void HostBackend::join(std::span<Backend* const> devices, const GroupPart& part) {
+  if (!part.keys.empty()) Backend::join(devices, part);
   const auto n = static_cast<uint32_t>(devices.size());
   const auto links_of = [&](uint32_t device) -> RankLinks& {
     return static_cast<HostBackend*>(devices[device])->links_;
@@ -85,11 +86,11 @@ void HostBackend::join(std::span<Backend* const> devices, uint32_t n_stages) {
   for (uint32_t device = 0; device < n; ++device) {
     RankLinks& links = links_of(device);
     links = {};
-    const GroupPlace at = links.place = place_of(device, n, n_stages);
+    const GroupPlace at = links.place = place_of(device, n, part.n_stages);
     links.stage =
         at.rank == 0 ? std::make_shared<RankGroup>(at.n_ranks) : links_of(device - 1).stage;
     if (at.stage > 0) links.previous = links_of(device - at.n_ranks).next;
-    if (at.stage + 1 < n_stages) links.next = std::make_shared<RankGroup>(2);
+    if (at.stage + 1 < part.n_stages) links.next = std::make_shared<RankGroup>(2);
   }
 }
 

@@ -18,6 +18,8 @@ class RankGroup {
  public:
   explicit RankGroup(uint32_t n_ranks) : parts_(n_ranks) {}
 
+  uint32_t n_ranks() const { return static_cast<uint32_t>(parts_.size()); }
+
   // Writes the sums of the ranks' `in[n]`, in the order of the ranks, to the `out[n]` of each.
   // Returns when all ranks have called it. Throws FORGE_CANCELLED if the flag is raised before, and
   // FORGE_INTERNAL if the ranks' counts differ.
@@ -61,7 +63,7 @@ struct RankLinks {
 // A backend of a processor, of which several may divide a model.
 class HostBackend : public Backend {
  public:
-  void join(std::span<Backend* const> devices, uint32_t n_stages) override;
+  void join(std::span<Backend* const> devices, const GroupPart& part) override;
   GroupPlace place() const override { return links_.place; }
 
  protected:

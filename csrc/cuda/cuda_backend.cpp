@@ -1,6 +1,7 @@
 // The CUDA device: see common/backend.h.
 
 #include <charconv>
+#include <cstring>
 
 #include "../common/error.h"
 #include "../common/json_text.h"
@@ -69,15 +70,29 @@ class CudaBackend : public GpuBackend<CudaGpu> {
     device_->attention = attention;
   }
 
-  void join(std::span<Backend* const> devices, uint32_t n_stages) override {
-    std::vector<int> indices;
+  void join(std::span<Backend* const> devices, const GroupPart& part) override {
+    std::vector<const Device*> joining;
     for (Backend* device : devices) {
-      indices.push_back(static_cast<CudaBackend*>(device)->device_->device().properties().index);
+      joining.push_back(&static_cast<CudaBackend*>(device)->device_->device());
     }
-    const auto group = std::make_shared<NcclGroup>(indices, n_stages);
-    for (uint32_t device = 0; device < devices.size(); ++device) {
-      static_cast<CudaBackend*>(devices[device])->device_->links = {group, device};
+    const auto group = std::make_shared<NcclGroup>(joining, part);
+    for (uint32_t i = 0; i < devices.size(); ++i) {
+      static_cast<CudaBackend*>(devices[i])->device_->links = {group, part.first + i};
     }
+  }
+
+  void make_keys(std::span<uint8_t> keys) override {
+    const Nccl nccl;
+    static_assert(sizeof(NcclUniqueId) == FORGE_GROUP_KEY_BYTES);
+    for (uint64_t at = 0; at < keys.size(); at += sizeof(NcclUniqueId)) {
+      NcclUniqueId id;
+      nccl.check(nccl.api().unique_id(&id), "ncclGetUniqueId");
+      std::memcpy(&keys[at], &id, sizeof(id));
+    }
+  }
+
+  void abort_group(const std::string& reason) override {
+    if (device_->links.group) device_->links.group->abort(reason);
   }
 
   GroupPlace place() const override {

@@ -19,6 +19,12 @@ constexpr size_t kStopInterval = 16;
 // Steps of a series in one graph. More would save less than a microsecond a step.
 constexpr uint32_t kGraphSteps = 4;
 
+// Returns the part of a run's shape that all devices of a group have in common: what a run samples,
+// only one of them knows.
+std::pair<uint32_t, uint32_t> exchanged(const StepShape& shape) {
+  return {shape.tokens, shape.outputs};
+}
+
 }  // namespace
 
 CudaExecutor::CudaExecutor(std::shared_ptr<const Program> program,
@@ -76,7 +82,7 @@ void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const Sto
   Plan& plan = plan_for(work.shape);
   if (profile && !timer_) timer_ = std::make_unique<KernelTimer>(device_->handle());
   if (profile) timer_->begin_run(profile->now());
-  const StopFlag stops = begin_run(plan, stop);
+  const StopFlag stops = begin_run(work.shape, plan, stop);
   bool is_enqueued = false;
   try {
     inputs_->copy(inputs, work);
@@ -98,10 +104,10 @@ void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const Sto
   }
 }
 
-StopFlag CudaExecutor::begin_run(Plan& plan, const StopFlag& stop) {
-  ++plan.runs;
-  plan.is_captured = captures(plan);
+StopFlag CudaExecutor::begin_run(const StepShape& shape, Plan& plan, const StopFlag& stop) {
   const NcclLinks& links = device_->links;
+  const bool is_shared = links.group && links.group->spans_processes();
+  plan.is_captured = captures(plan, is_shared ? ++shared_runs_[exchanged(shape)] : ++plan.runs);
   if (!links.group) return stop;
   plan.is_captured = links.group->begin_run(links.device, plan.is_captured, stop);
   return StopFlag(nullptr);
@@ -149,8 +155,8 @@ void CudaExecutor::enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph,
 }
 
 // A plan that runs once is not worth a graph; profiles need single launches.
-bool CudaExecutor::captures(const Plan& plan) const {
-  return device_->device().captures_graphs() && !profile && plan.runs > 1 &&
+bool CudaExecutor::captures(const Plan& plan, uint64_t runs) const {
+  return device_->device().captures_graphs() && !profile && runs > 1 &&
          plan.max_tokens <= kMostGraphTokens;
 }
 
@@ -169,7 +175,7 @@ bool CudaExecutor::run_ahead(SeriesInputs& series, ResultBlock& results, const S
     series_results_host_ = PinnedBuffer(device_->handle(), bytes);
   }
   Plan& plan = plan_for(shape);
-  const StopFlag stops = begin_run(plan, stop);
+  const StopFlag stops = begin_run(shape, plan, stop);
   bool is_enqueued = false;
   try {
     inputs_->copy_series(series, work);

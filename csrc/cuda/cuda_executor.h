@@ -61,10 +61,11 @@ class CudaExecutor : public StepExecutor<CudaSteps> {
   // Enqueues a section of the plan: from the second run on as a graph if that is faster.
   void enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph, const Section& section,
                const StopFlag& stop);
-  bool captures(const Plan& plan) const;
+  // `runs`: those of the plan, this one included.
+  bool captures(const Plan& plan, uint64_t runs) const;
   // Begins a run of a plan, on all devices of the group at once. Returns the flag that stops it:
   // none in a group, of which no device may stop while others wait for its values.
-  StopFlag begin_run(Plan& plan, const StopFlag& stop);
+  StopFlag begin_run(const StepShape& shape, Plan& plan, const StopFlag& stop);
   // Ends a run that failed. `is_enqueued`: its exchanges are on the stream, so that other devices
   // need not wait.
   void fail_run(bool is_enqueued);
@@ -80,6 +81,9 @@ class CudaExecutor : public StepExecutor<CudaSteps> {
   const Kernel* next_step_ = nullptr;  // of programs that sample
   DeviceBuffer series_results_;        // of all steps of a series
   PinnedBuffer series_results_host_;
+  // Of a group of several processes: the runs by what all its devices know of their shapes, so that
+  // all capture the same ones without asking each other.
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> shared_runs_;
   std::unique_ptr<KernelTimer> timer_;  // made by the first run that is profiled
 };
 

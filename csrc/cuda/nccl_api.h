@@ -9,6 +9,9 @@ namespace forge::cuda {
 
 using NcclResult = int;  // ncclResult_t; 0: success
 using NcclComm = struct NcclCommTag*;
+struct NcclUniqueId {  // ncclUniqueId
+  char internal[128];
+};
 
 constexpr int kNcclFloat32 = 7;  // ncclFloat32
 constexpr int kNcclSum = 0;      // ncclSum
@@ -18,6 +21,11 @@ constexpr int kNcclSum = 0;      // ncclSum
   F(version, ncclGetVersion, NcclResult, (int* version))                                    \
   F(error_text, ncclGetErrorString, const char*, (NcclResult result))                       \
   F(init_all, ncclCommInitAll, NcclResult, (NcclComm * comms, int n_devices, const int* devices)) \
+  F(unique_id, ncclGetUniqueId, NcclResult, (NcclUniqueId * id))                            \
+  F(init_rank, ncclCommInitRank, NcclResult,                                                \
+    (NcclComm * comm, int n_ranks, NcclUniqueId id, int rank))                              \
+  F(group_start, ncclGroupStart, NcclResult, ())                                            \
+  F(group_end, ncclGroupEnd, NcclResult, ())                                                \
   F(destroy, ncclCommDestroy, NcclResult, (NcclComm comm))                                  \
   F(abort, ncclCommAbort, NcclResult, (NcclComm comm))                                      \
   F(all_reduce, ncclAllReduce, NcclResult,                                                  \

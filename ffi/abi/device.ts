@@ -57,7 +57,24 @@ export const deviceSymbols = {
     parameters: [
       "buffer", // const uint32_t *devices
       "u32", // uint32_t n_devices
-      "u32", // uint32_t n_stages
+      "buffer", // const forge_group *group
+      "buffer", // const void *keys
+      "u64", // uint64_t key_bytes
+    ],
+    result: "i32",
+  },
+  forge_group_keys: {
+    parameters: [
+      "u32", // uint32_t device
+      "buffer", // void *keys
+      "u64", // uint64_t bytes
+    ],
+    result: "i32",
+  },
+  forge_group_abort: {
+    parameters: [
+      "u32", // uint32_t device
+      "buffer", // const char *reason
     ],
     result: "i32",
   },

@@ -29,13 +29,16 @@ is_recent() {
 # A batch may run for days. This flag makes V8 collect garbage early, so that the process does not grow
 # after the first lines. Other commands would only start more slowly.
 heap=
-# Listening address of forge serve.
+# Listening address of forge serve, and the permission for hosts: processes that divide a model may be
+# anywhere.
 host=
+net=
 before=${1-}
 for argument; do
   case $argument in
     --batch | --batch=*) heap=--v8-flags=--optimize-for-size ;;
     --host=*) host=${argument#--host=} ;;
+    --distributed) net=--allow-net ;;
   esac
   if [ "$before" = --host ]; then host=$argument; fi
   before=$argument
@@ -73,12 +76,15 @@ case ${FORGE_HUB_HOSTS-} in
 esac
 hub=${hub#,}
 added=${hub}${hub:+${host:+,}}${host}
+if [ -z "$net" ] && [ -n "$added" ]; then
+  net="--allow-net=huggingface.co,*.huggingface.co,*.hf.co,modelscope.cn,*.modelscope.cn,127.0.0.1,localhost,[::1],$added"
+fi
 
 # Additional permissions that the user chose: a folder of libraries, and hosts. With the lock file,
 # as by "deno task", Deno would download every package that it lists, those of tests too.
 set -- run --quiet --no-prompt --no-lock ${heap:+"$heap"} --config "$root/deno.json" --permission-set=forge \
   ${FORGE_LIBRARY_PATH:+"--allow-ffi=$root/build,$root/lib,$FORGE_LIBRARY_PATH"} \
-  ${added:+"--allow-net=huggingface.co,*.huggingface.co,*.hf.co,modelscope.cn,*.modelscope.cn,127.0.0.1,localhost,[::1],$added"} \
+  ${net:+"$net"} \
   "$root/main.ts" "$@"
 
 # Deno keeps packages and compiled sources in the home folder, or in the tree if home is not writable.

@@ -45,8 +45,14 @@ export class DeviceGroup implements Device {
   readonly nStages: number;
   /** Number of devices of each stage. */
   readonly nRanks: number;
+  readonly #onFailure: ((error: unknown) => void) | undefined;
+  #stageMemory: readonly number[] | undefined;
 
-  constructor(devices: readonly Member[], nStages = 1) {
+  /**
+   * @param onFailure ends the runs of all devices if other processes have some of them; then a run
+   * is not cancelled, which the others would not notice, and a failure is the end of the group
+   */
+  constructor(devices: readonly Member[], nStages = 1, onFailure?: (error: unknown) => void) {
     const [first] = devices;
     if (first === undefined || devices.length % nStages !== 0) {
       throw new RangeError(`${devices.length} devices in ${nStages} stages`);
@@ -56,6 +62,7 @@ export class DeviceGroup implements Device {
     this.devices = devices;
     this.nStages = nStages;
     this.nRanks = devices.length / nStages;
+    this.#onFailure = onFailure;
     this.kind = kind;
     this.memoryBound = bounds.some(Number.isFinite) ? Math.min(...bounds) : undefined;
     this.info = {
@@ -77,6 +84,25 @@ export class DeviceGroup implements Device {
       .reduce((least, memory) => memory.free < least.free ? memory : least);
   }
 
+  /**
+   * Returns the bytes that each stage had free at the first call, equal ones if a device does not
+   * report them. Layers are divided by them.
+   */
+  stageMemory(): readonly number[] {
+    return this.#stageMemory ??= this.#readStageMemory();
+  }
+
+  #readStageMemory(): number[] {
+    const free = this.devices.map((device) =>
+      Math.min(device.memory().free, device.memoryBound ?? Infinity)
+    );
+    const stages = Array.from(
+      { length: this.nStages },
+      (_, stage) => Math.min(...free.slice(stage * this.nRanks, (stage + 1) * this.nRanks)),
+    );
+    return stages.every((bytes) => bytes > 0) ? stages : stages.map(() => 1);
+  }
+
   streamedBytes(): StreamedBytes {
     const each = this.devices.map((device) => device.streamedBytes?.() ?? { all: 0, perToken: 0 });
     return each.reduce((sum, { all, perToken }) => {
@@ -96,11 +122,18 @@ export class DeviceGroup implements Device {
   }
 
   record(limits: StepLimits): RankedRecorder {
-    return new RankedRecorder(this.devices.map((device) => device.record(limits)), this.nRanks);
+    const recorders = this.devices.map((device) => device.record(limits));
+    return new RankedRecorder(recorders, this.nRanks, this.#onFailure);
   }
 
-  close(): void {
-    for (const device of this.devices) device.close();
+  /**
+   * Releases all devices. Returns when those of other processes have been told.
+   *
+   * @param error reason, if it is not that all is done
+   */
+  async close(error?: unknown): Promise<void> {
+    if (error !== undefined) this.#onFailure?.(error);
+    await Promise.all(this.devices.map((device) => device.close()));
   }
 
   #ranksOf(stage: number): readonly Member[] {
@@ -159,8 +192,12 @@ export class RankedRecorder extends Recorder {
   /** Of each device, stage after stage. */
   readonly devices: readonly Recorder[];
 
-  constructor(devices: readonly Recorder[], nRanks: number) {
-    super(new RankedSink(devices.map(({ sink }) => sink), nRanks));
+  constructor(
+    devices: readonly Recorder[],
+    nRanks: number,
+    onFailure?: (error: unknown) => void,
+  ) {
+    super(new RankedSink(devices.map(({ sink }) => sink), nRanks, onFailure));
     this.devices = devices;
   }
 }
@@ -175,10 +212,16 @@ export function common(values: readonly Value[]): Value {
 class RankedSink implements OperationSink {
   readonly #devices: readonly OperationSink[];
   readonly #nRanks: number;
+  readonly #onFailure: ((error: unknown) => void) | undefined;
 
-  constructor(devices: readonly OperationSink[], nRanks: number) {
+  constructor(
+    devices: readonly OperationSink[],
+    nRanks: number,
+    onFailure: ((error: unknown) => void) | undefined,
+  ) {
     this.#devices = devices;
     this.#nRanks = nRanks;
+    this.#onFailure = onFailure;
   }
 
   get #lastStage(): readonly OperationSink[] {
@@ -197,29 +240,32 @@ class RankedSink implements OperationSink {
     const results = await Promise.allSettled(this.#devices.map((device) => device.finish()));
     const steps = results.flatMap((result) => result.status === "fulfilled" ? [result.value] : []);
     const failed = results.find((result) => result.status === "rejected");
-    if (failed === undefined) return new RankedStep(steps, this.#nRanks);
+    if (failed === undefined) return new RankedStep(steps, this.#nRanks, this.#onFailure);
     // A step that fits some devices only takes no memory there.
     for (const step of steps) step.release();
     throw failed.reason;
   }
 }
 
-/**
- * A step of all devices. The first rank of the last stage samples; its results are those of the
- * step.
- */
+/** A step of all devices. The last device samples; its results are those of the step. */
 class RankedStep implements Step {
   readonly #devices: readonly Step[];
   readonly #nRanks: number;
+  readonly #onFailure: ((error: unknown) => void) | undefined;
 
-  constructor(devices: readonly Step[], nRanks: number) {
+  constructor(
+    devices: readonly Step[],
+    nRanks: number,
+    onFailure: ((error: unknown) => void) | undefined,
+  ) {
     this.#devices = devices;
     this.#nRanks = nRanks;
+    this.#onFailure = onFailure;
   }
 
   /** The step that samples. */
   get #last(): Step {
-    return this.#devices.at(-this.#nRanks)!;
+    return this.#devices.at(-1)!;
   }
 
   get #isOneStage(): boolean {
@@ -248,7 +294,7 @@ class RankedStep implements Step {
         return await step.run(inputs);
       } catch (error) {
         failure ??= error;
-        this.cancel();
+        this.#stop(error);
         return [];
       }
     };
@@ -274,14 +320,20 @@ class RankedStep implements Step {
     for (const step of this.#devices) step.profile(enabled);
   }
 
-  /** Returns the times of the first rank of each stage, stage after stage. */
+  /** Returns the times of the last rank of each stage, stage after stage. */
   operationTimes(): OperationTime[] {
-    return this.#devices.filter((_, i) => i % this.#nRanks === 0)
+    return this.#devices.filter((_, i) => (i + 1) % this.#nRanks === 0)
       .flatMap((step) => step.operationTimes());
   }
 
   cancel(): void {
-    for (const step of this.#devices) step.cancel();
+    if (this.#onFailure === undefined) { for (const step of this.#devices) step.cancel(); }
+  }
+
+  /** Stops the devices that wait for one that failed. */
+  #stop(error: unknown): void {
+    if (this.#onFailure === undefined) this.cancel();
+    else this.#onFailure(error);
   }
 
   release(): void {

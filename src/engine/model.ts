@@ -571,16 +571,26 @@ export class Model implements AsyncDisposable {
 
   /** Releases the devices and everything on them. */
   close(): void {
-    this.#dispatcher.close(new ForgeError("device", "the model is closed"));
-    for (const replica of this.#replicas) replica.close();
-    this.#constraints.dispose();
+    this.#stop();
+    void this.#release();
   }
 
   /** Closes the model after the step in progress has ended. */
   async [Symbol.asyncDispose](): Promise<void> {
     for (const replica of this.#working) await replica.flushStores();
-    this.close();
+    this.#stop();
     for (const { scheduler } of this.#replicas) await scheduler.idle();
+    await this.#release();
+  }
+
+  #stop(): void {
+    this.#dispatcher.close(new ForgeError("device", "the model is closed"));
+    for (const replica of this.#replicas) replica.stop();
+  }
+
+  async #release(): Promise<void> {
+    this.#constraints.dispose();
+    await Promise.all(this.#replicas.map((replica) => replica.close()));
   }
 
   async #request(prompt: Prompt, options: GenerateOptions): Promise<GenerationRequest> {

@@ -183,10 +183,14 @@ export class Replica {
     }
   }
 
-  /** Fails all tasks and releases the device with everything on it. */
-  close(): void {
+  /** Fails all tasks. */
+  stop(): void {
     this.scheduler.close(new ForgeError("device", "the model is closed"));
-    this.backend.close();
+  }
+
+  /** Releases the device with everything on it. */
+  async close(): Promise<void> {
+    await this.backend.close();
   }
 }
 

@@ -1,4 +1,4 @@
-import type { Backend, Device, DeviceGroup, KvCache, Recorder, StateCache } from "../backend.ts";
+import type { Backend, DeviceGroup, KvCache, Recorder, StateCache } from "../backend.ts";
 import { common, type RankedKv, RankedRecorder, type Value } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 import type { CausalLm, ModelOptions } from "./causal_lm.ts";
@@ -34,7 +34,7 @@ export function loadDivided(
   if (options.draftHead !== undefined) {
     throw new ForgeError("unsupported", "heads that draft tokens are not divided among devices");
   }
-  const memory = stageMemory(group);
+  const memory = group.stageMemory();
   const parts = group.devices.map((backend, device) => {
     const { rank: index, stage } = group.placeOf(device);
     const part = { rank: { index, count: group.nRanks }, stage: { index: stage, memory } };
@@ -43,21 +43,6 @@ export function loadDivided(
   const loaders = parts.flatMap(({ loaders }) => loaders);
   const adapters = parts.flatMap(({ adapters }) => adapters);
   return { lm: joinParts(group, parts.map(({ lm }) => lm), loaders), loaders, adapters };
-}
-
-/** Returns the bytes that each stage has free, equal ones if a device does not report them. */
-function stageMemory(group: DeviceGroup): number[] {
-  const free = group.devices.map((device) => freeMemory(device));
-  const stages = Array.from(
-    { length: group.nStages },
-    (_, stage) => Math.min(...free.filter((_, device) => group.placeOf(device).stage === stage)),
-  );
-  return stages.every((bytes) => bytes > 0) ? stages : stages.map(() => 1);
-}
-
-/** Returns the bytes of a device's free memory that its weights and caches may take. */
-function freeMemory(device: Device): number {
-  return Math.min(device.memory().free, device.memoryBound ?? Infinity);
 }
 
 /** Returns a model that records the steps of all devices. */

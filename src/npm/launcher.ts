@@ -68,7 +68,10 @@ export function denoArguments(
     join(root, "deno.json"),
     "--permission-set=forge",
     ...(folders.length > 0 ? [`--allow-ffi=${folders.join(",")}`] : []),
-    ...(added.length > 0
+    // Processes that divide a model may be anywhere.
+    ...(args.includes("--distributed")
+      ? ["--allow-net"]
+      : added.length > 0
       ? [`--allow-net=${[...config.permissions.forge.net, ...added].join(",")}`]
       : []),
     join(root, "main.js"),

@@ -18,7 +18,7 @@ export function whyNoSlurm(): string | undefined {
  * Returns an unused port below the range of ephemeral ports, so that no other process is assigned
  * it.
  */
-function freePort(): number {
+export function freePort(): number {
   for (;;) {
     const port = 20_000 + crypto.getRandomValues(new Uint16Array(1))[0]! % 10_000;
     try {

@@ -30,11 +30,19 @@ const DIVISION_FLAGS = [
   "pipelineParallel",
 ] as const satisfies readonly OptionName[];
 
+/** Processes that divide a model. */
+const PROCESS_FLAGS = [
+  "distributed",
+  "master",
+  "joinTimeout",
+] as const satisfies readonly OptionName[];
+
 /** Model and devices. */
 export const MODEL_FLAGS = [
   "model",
   ...LOADING_FLAGS,
   ...DIVISION_FLAGS,
+  ...PROCESS_FLAGS,
 ] as const satisfies readonly OptionName[];
 
 /** Devices of replicas. */
@@ -103,8 +111,10 @@ export const SERVE_FLAGS = [
   "maxModels",
   "keepAlive",
   ...REPLICA_FLAGS,
+  ...PROCESS_FLAGS,
 ] as const satisfies readonly OptionName[];
 
+export type ProcessFlags = Options<(typeof PROCESS_FLAGS)[number]>;
 export type ReplicaFlags = Options<(typeof REPLICA_FLAGS)[number]>;
 export type ModelFlags = Options<(typeof MODEL_FLAGS)[number]>;
 export type EncoderFlags = Options<(typeof ENCODER_FLAGS)[number]>;

@@ -2,7 +2,8 @@
 import type { AdapterOption, GenerateOptions, LoadOptions, Tokenizer } from "../../mod.ts";
 import { readTextFile } from "../input/text_source.ts";
 import { resolveModel } from "../model/model_path.ts";
-import type { GenerationFlags, ModelFlags, ReplicaFlags } from "./flags.ts";
+import { processOptions } from "../model/processes.ts";
+import type { GenerationFlags, ModelFlags, ProcessFlags, ReplicaFlags } from "./flags.ts";
 import { logitBias } from "./logit_bias.ts";
 import { SAMPLING_NAMES } from "./tables/generation.ts";
 
@@ -14,13 +15,14 @@ type FileFlags = Pick<
 
 /** Flags of {@linkcode loadOptions}. */
 type LoadFlags =
-  & Omit<ModelFlags, "model" | keyof FileFlags | keyof ReplicaFlags>
-  & Partial<ReplicaFlags>;
+  & Omit<ModelFlags, "model" | keyof FileFlags | keyof ReplicaFlags | keyof ProcessFlags>
+  & Partial<ReplicaFlags & ProcessFlags>;
 
 /** Returns the options of `load` except those of {@linkcode fileOptions}. */
 export function loadOptions(flags: LoadFlags): LoadOptions {
   return {
     ...replicaOptions(flags),
+    processes: processOptions(flags),
     device: flags.device,
     threads: flags.threads,
     contextLength: flags.ctx,

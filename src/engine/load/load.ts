@@ -11,6 +11,7 @@ import {
   resolveDivision,
 } from "./options.ts";
 import { Model } from "../model.ts";
+import { openGroup } from "../processes/group.ts";
 import { fetchLibraries, openBackends } from "./open_backend.ts";
 import { kvBytesPerToken, planModel } from "./plan_model.ts";
 import { KV_ELEMENT_BYTES } from "../cache/memory.ts";
@@ -34,7 +35,10 @@ export async function load(path: string, options: LoadOptions = {}): Promise<Mod
   const checkpoint = openCheckpoint(path);
   const identities = checkpoint.files.map(fileIdentity);
   await fetchLibraries();
-  const backends = openBackends(options);
+  const { processes } = options;
+  const backends = processes === undefined
+    ? openBackends(options)
+    : [await openGroup(checkpoint, { ...options, processes })];
   try {
     const model = await Model.open(checkpoint, backends, options);
     // Headers and weights are read at different times: those of two files must not be mixed.
@@ -46,7 +50,7 @@ export async function load(path: string, options: LoadOptions = {}): Promise<Mod
       `${quote(changed)} was replaced or written to while it was being loaded; load it again`,
     );
   } catch (error) {
-    for (const backend of backends) backend.close();
+    for (const backend of backends) await backend.close(error);
     throw error;
   }
 }

@@ -5,7 +5,7 @@ import {
   isOutdated,
   Library,
 } from "../../../ffi/library.ts";
-import { NativeBackend } from "../../../ffi/native_backend.ts";
+import { type GroupPart, NativeBackend } from "../../../ffi/native_backend.ts";
 import {
   ATTENTION_KERNELS,
   type AttentionKernels,
@@ -23,6 +23,7 @@ import { isFile } from "../../formats/file.ts";
 import { quote, show } from "../../formats/quote.ts";
 import { MAX_DEVICES, MAX_NODES, MAX_THREADS } from "../limits.ts";
 import { checkWholeNumber } from "../../formats/arguments.ts";
+import type { ProcessOptions } from "../processes/rendezvous.ts";
 import { type LoadOptions, resolveDivision } from "./options.ts";
 
 export { fetchLibraries } from "../../../ffi/library.ts";
@@ -169,6 +170,91 @@ export function openBackends(options: DeviceOptions): OpenDevice[] {
     for (const backend of opened) backend.close();
     throw error;
   }
+}
+
+/** Devices of this process in a group that several processes have. */
+export interface LocalDevices {
+  readonly devices: readonly NativeBackend[];
+  /** Makes the devices a part of the group, once all other processes do the same. */
+  join(part: GroupPart): Promise<void>;
+  /** Ends the runs that wait for another process. */
+  abort(reason: string): void;
+  close(): void;
+}
+
+/**
+ * Opens the devices of one of several processes that divide a model: those of `devices`, or as many
+ * of the GPUs that it sees, by its number among the processes of its machine.
+ *
+ * @throws {ForgeError} `usage` for devices or numbers that do not match; as
+ * {@linkcode openBackend}
+ */
+export function openLocalDevices(
+  options: DeviceOptions & { readonly processes: ProcessOptions },
+): LocalDevices {
+  const { ranks, stages } = resolveDivision(options);
+  const { count, localIndex = 0 } = options.processes;
+  const own = ranks * stages / count;
+  if (!Number.isInteger(own)) {
+    throw new ForgeError(
+      "usage",
+      `${count} processes cannot have ${ranks * stages} devices (tensorParallel ${ranks}, ` +
+        `pipelineParallel ${stages}); valid is a multiple of ${count}`,
+    );
+  }
+  const devices = localDevices(options, own, localIndex).map((name) =>
+    openNative(name, options.threads, options)
+  );
+  return {
+    devices,
+    join: (part) => NativeBackend.joinProcesses(devices, part),
+    abort: (reason) => {
+      for (const device of devices) device.abortGroup(reason);
+    },
+    close: () => {
+      for (const device of devices) device.close();
+    },
+  };
+}
+
+/** Returns the names of `count` devices of a process. */
+function localDevices(
+  { device = "auto", devices }: DeviceOptions,
+  count: number,
+  localIndex: number,
+): readonly string[] {
+  const names = devices ?? [device];
+  const isCuda = names.every((name) =>
+    name === "auto" ? GPU_KIND === "cuda" && hasUsableGpu() : parseDevice(name).kind === "cuda"
+  );
+  if (!isCuda) {
+    throw new ForgeError(
+      "usage",
+      `several processes divide a model among CUDA devices; the devices of this one are ` +
+        names.map(quote).join(", "),
+    );
+  }
+  const isNamed = devices !== undefined || !["auto", "cuda"].includes(device);
+  if (isNamed) {
+    if (names.length === count) return names;
+    throw new ForgeError(
+      "usage",
+      `each process has ${count} devices, but ${names.length} are given: ${
+        names.map(quote).join(", ")
+      }`,
+    );
+  }
+  using library = Library.open("cuda", findLibrary("cuda"));
+  const found = library.devices().length;
+  // A scheduler that gives each process GPUs of its own shows it no others.
+  const first = found === count ? 0 : localIndex * count;
+  if (first + count <= found) return Array.from({ length: count }, (_, i) => `cuda:${first + i}`);
+  throw new ForgeError(
+    "usage",
+    `process ${localIndex} of this machine needs the CUDA devices ${first} to ${
+      first + count - 1
+    }; found ${found}`,
+  );
 }
 
 /** Returns the options of each of `count` devices on one processor. */

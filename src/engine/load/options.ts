@@ -10,11 +10,13 @@ import type { Checkpoint } from "../../formats/checkpoint.ts";
 import { quantized, QUANTIZED_TYPES, type QuantizedType } from "../../formats/quantized.ts";
 import { quote, quoteList } from "../../formats/quote.ts";
 import { DEFAULT_CONTEXT, DEFAULT_PARALLEL, MAX_DEVICES, MAX_PARALLEL } from "../limits.ts";
+import type { ProcessOptions } from "../processes/rendezvous.ts";
 import type { AdapterOption } from "../request/adapters.ts";
 import {
   checkWholeNumber,
   FUNCTION,
   NUMBER,
+  OBJECT,
   type OptionChecks,
   STRING,
   STRINGS,
@@ -45,6 +47,12 @@ export interface LoadOptions {
    * on `tensorParallel` devices of its own. @default 1
    */
   readonly pipelineParallel?: number | undefined;
+  /**
+   * This process among several, of one or of several machines, whose devices divide the model:
+   * `tensorParallel` times `pipelineParallel` of them, as many in each. Process 0 loads the model;
+   * the others call {@linkcode assist} with the same options. @default this process alone
+   */
+  readonly processes?: ProcessOptions | undefined;
   /** Threads that compute. @default one per core */
   readonly threads?: number | undefined;
   /** Most tokens of prompt and answer together. @default the model's own limit, at most 32768 */
@@ -141,6 +149,7 @@ export const LOAD_OPTIONS: OptionChecks<LoadOptions> = {
   dataParallel: NUMBER,
   tensorParallel: NUMBER,
   pipelineParallel: NUMBER,
+  processes: OBJECT,
   threads: NUMBER,
   contextLength: NUMBER,
   parallel: NUMBER,

@@ -1,19 +1,26 @@
 // A stand-in for NCCL: sums in stream order once all ranks have come, copies once sender and
 // receiver have, and ends the program for sums and messages that do not match, for communicators
-// that are used wrongly, and for ranks that wait for others too long.
+// that are used wrongly, and for ranks that wait for others too long. Ranks of several processes of
+// one machine exchange values through a file that all of them map.
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -80,8 +87,42 @@ struct Channel {
   uint64_t n_sent = 0, n_awaited = 0, n_received = 0;
 };
 
+// The most ranks of a group of several processes, and the numbers that a rank passes at a time.
+constexpr size_t kMostRanks = 16, kMostNumbers = size_t{1} << 16;
+
+// Memory that the processes of a group share, zeros at first. A rank's counts grow without end.
+struct SharedMemory {
+  struct Rank {
+    std::atomic<uint32_t> has_joined;
+    std::atomic<uint64_t> n_begun, n_done;  // pieces of sums: written by the rank, read by it
+    uint64_t count;                         // numbers of the sum, or of the message
+    float numbers[kMostNumbers];
+  };
+  struct Channel {
+    std::atomic<uint64_t> n_sent, n_received;  // pieces of messages
+    uint64_t count;
+    float numbers[kMostNumbers];
+  };
+  std::atomic<uint32_t> n_ranks;
+  Rank ranks[kMostRanks];
+  Channel channels[kMostRanks];  // to the rank of each number, from the only one that sends to it
+
+  // Maps the memory with a name, which the first process creates.
+  static SharedMemory* open(const char* name) {
+    const std::string path = std::string("/dev/shm/") + name;
+    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file < 0 || ftruncate(file, sizeof(SharedMemory)) != 0) misuse("cannot open %s", path.c_str());
+    void* memory =
+        mmap(nullptr, sizeof(SharedMemory), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (memory == MAP_FAILED) misuse("cannot map %s", path.c_str());
+    return static_cast<SharedMemory*>(memory);
+  }
+};
+
 // Accessed by work of streams, under the lock of the driver.
 struct Group {
+  SharedMemory* shared = nullptr;  // of a group of several processes
   std::vector<int> devices;
   std::map<std::pair<size_t, size_t>, Channel> channels;  // by sender and receiver
   std::vector<uint64_t> n_sums;              // that each rank has begun
@@ -100,23 +141,28 @@ Comm& the(NcclComm comm) {
   return *reinterpret_cast<Comm*>(comm);
 }
 
+int most_wait_ms() {
+  static const char* given = std::getenv("FORGE_FAKE_NCCL_WAIT_MS");
+  static const int most = given ? std::atoi(given) : kMostWaitMs;
+  return most;
+}
+
 // Waits until the group is aborted or a number, such as that of sums that are complete, exceeds an
 // index. Returns false after too long.
-bool wait_for(const Group& group, const uint64_t& number, uint64_t index) {
+template <class Number>
+bool wait_for(const Group& group, const Number& number, uint64_t index) {
   struct Wait {
     const Group* group;
-    const uint64_t* number;
+    const Number* number;
     uint64_t index;
   };
   static const auto wait = of_driver<bool(bool (*)(void*), void*, int)>("fake_cuda_wait");
-  static const char* given = std::getenv("FORGE_FAKE_NCCL_WAIT_MS");
-  static const int most = given ? std::atoi(given) : kMostWaitMs;
   Wait until{&group, &number, index};
   const auto is_over = [](void* data) {
     const Wait& wait = *static_cast<Wait*>(data);
     return *wait.number > wait.index || wait.group->is_aborted;
   };
-  return wait(is_over, &until, most);
+  return wait(is_over, &until, most_wait_ms());
 }
 
 void report_wait(const Group& group, size_t rank, uint64_t index) {
@@ -145,8 +191,22 @@ struct Call {
 
   void run() const {
     if (group->is_aborted) return;
-    if (peer < 0) return sum();
     const auto other = static_cast<size_t>(peer);
+    if (group->shared) {
+      for (size_t at = 0; at < part.count; at += kMostNumbers) {
+        const size_t n = std::min(kMostNumbers, part.count - at);
+        if (peer < 0) {
+          sum_shared(at, n);
+        } else if (part.in) {
+          send_shared(group->shared->channels[other], at, n);
+        } else {
+          receive_shared(group->shared->channels[rank], at, n);
+        }
+        if (group->is_aborted) return;
+      }
+      return;
+    }
+    if (peer < 0) return sum();
     if (part.in) return send(group->channels[{rank, other}]);
     receive(group->channels[{other, rank}]);
   }
@@ -172,6 +232,63 @@ struct Call {
     }
     std::copy_n(message.in, message.count, part.out);
     channel.sent.pop_front();
+    ++channel.n_received;
+  }
+
+  // Adds up `n` numbers of all ranks, from `at` on.
+  void sum_shared(size_t at, size_t n) const {
+    const size_t n_ranks = group->devices.size();
+    SharedMemory::Rank* const ranks = group->shared->ranks;
+    SharedMemory::Rank& own = ranks[rank];
+    const uint64_t index = own.n_done;
+    // The numbers of the previous piece have been read by all.
+    for (size_t other = 0; other < n_ranks; ++other) {
+      if (index > 0) wait_in_sum(ranks[other].n_done, index - 1, other);
+    }
+    std::copy_n(part.in + at, n, own.numbers);
+    own.count = part.count;
+    ++own.n_begun;
+    for (size_t other = 0; other < n_ranks; ++other) {
+      wait_in_sum(ranks[other].n_begun, index, other);
+      if (group->is_aborted) return;
+      if (ranks[other].count == part.count) continue;
+      misuse("a sum has %zu numbers on rank %zu, %zu on rank %zu", part.count, rank,
+             size_t{ranks[other].count}, other);
+    }
+    for (size_t i = 0; i < n; ++i) {
+      float total = 0;
+      for (size_t other = 0; other < n_ranks; ++other) total += ranks[other].numbers[i];
+      part.out[at + i] = total;
+    }
+    ++own.n_done;
+  }
+
+  void wait_in_sum(const std::atomic<uint64_t>& number, uint64_t index, size_t other) const {
+    if (wait_for(*group, number, index)) return;
+    misuse("rank %zu waits in a sum for the ranks %zu", rank, other);
+  }
+
+  void send_shared(SharedMemory::Channel& channel, size_t at, size_t n) const {
+    const uint64_t index = channel.n_sent;
+    channel.count = part.count;
+    std::copy_n(part.in + at, n, channel.numbers);
+    ++channel.n_sent;
+    if (!wait_for(*group, channel.n_received, index)) {
+      misuse("rank %zu waits until rank %d receives a message", rank, peer);
+    }
+  }
+
+  void receive_shared(SharedMemory::Channel& channel, size_t at, size_t n) const {
+    const uint64_t index = channel.n_received;
+    if (!wait_for(*group, channel.n_sent, index)) {
+      misuse("rank %zu waits for a message of rank %d", rank, peer);
+    }
+    if (group->is_aborted) return;
+    if (channel.count != part.count) {
+      misuse("a message has %zu numbers on rank %d, %zu on rank %zu", size_t{channel.count}, peer,
+             part.count, rank);
+    }
+    std::copy_n(channel.numbers, n, part.out + at);
     ++channel.n_received;
   }
 
@@ -221,6 +338,10 @@ bool is_peer(const Comm& own, int peer) {
   return peer >= 0 && number < own.group->devices.size() && number != own.rank;
 }
 
+// Communicators of the group of calls that a thread has begun, and the names of their memory.
+thread_local bool is_grouped = false;
+thread_local std::vector<std::pair<std::shared_ptr<Group>, std::string>> joining;
+
 }  // namespace
 
 NcclResult ncclGetVersion(int* version) {
@@ -238,6 +359,54 @@ NcclResult ncclCommInitAll(NcclComm* comms, int n_devices, const int* devices) {
   group->n_sums.resize(static_cast<size_t>(n_devices));
   for (size_t rank = 0; rank < group->devices.size(); ++rank) {
     comms[rank] = reinterpret_cast<NcclComm>(new Comm{group, rank});
+  }
+  return kOk;
+}
+
+NcclResult ncclGetUniqueId(NcclUniqueId* id) {
+  static std::atomic<uint32_t> n_ids{0};
+  const long long now = std::chrono::steady_clock::now().time_since_epoch().count();
+  std::memset(id, 0, sizeof(*id));
+  std::snprintf(id->internal, sizeof(id->internal), "forge-fake-nccl-%d-%u-%llx",
+                static_cast<int>(getpid()), ++n_ids, static_cast<unsigned long long>(now));
+  return kOk;
+}
+
+NcclResult ncclGroupStart() {
+  if (is_grouped) misuse("a group begins in a group");
+  is_grouped = true;
+  return kOk;
+}
+
+NcclResult ncclCommInitRank(NcclComm* comm, int n_ranks, NcclUniqueId id, int rank) {
+  const auto all = static_cast<size_t>(n_ranks), own = static_cast<size_t>(rank);
+  if (!is_grouped) misuse("communicators of several processes are made in a group");
+  if (n_ranks < 1 || all > kMostRanks || rank < 0 || own >= all) return kInvalid;
+  SharedMemory* shared = SharedMemory::open(id.internal);
+  if (shared->ranks[own].has_joined++ != 0) misuse("rank %d joins twice", rank);
+  shared->n_ranks = static_cast<uint32_t>(n_ranks);
+  const auto group = std::make_shared<Group>();
+  group->shared = shared;
+  group->devices.resize(all, -1);
+  group->devices[own] = current_device();
+  *comm = reinterpret_cast<NcclComm>(new Comm{group, own});
+  joining.push_back({group, id.internal});
+  return kOk;
+}
+
+// Waits until all ranks of the communicators have joined.
+NcclResult ncclGroupEnd() {
+  if (!is_grouped) misuse("a group ends that has not begun");
+  is_grouped = false;
+  int waited = 0;
+  for (const auto& [group, name] : std::exchange(joining, {})) {
+    for (size_t rank = 0; rank < group->devices.size(); ++rank) {
+      while (group->shared->ranks[rank].has_joined == 0) {
+        if (waited++ > most_wait_ms()) misuse("rank %zu does not join", rank);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
+    unlink(("/dev/shm/" + name).c_str());
   }
   return kOk;
 }

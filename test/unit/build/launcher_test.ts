@@ -156,6 +156,7 @@ Deno.test("the launcher: the listening address is permitted, but only for serve"
   assertEquals(await granted("serve", "--host", "a,example.com"), undefined);
   assertEquals(await granted("serve"), undefined);
   assertEquals(await granted("run", "--host", "0.0.0.0"), undefined);
+  assertEquals(await granted("serve", "--host", "0.0.0.0", "--distributed"), "--allow-net");
 });
 
 Deno.test("the launcher: gives Deno the same arguments as that of the npm package", async () => {
@@ -169,6 +170,7 @@ Deno.test("the launcher: gives Deno the same arguments as that of the npm packag
     [["serve", "--host", "0.0.0.0", "--host", "[::]"], { FORGE_HUB_HOSTS: "cdn.example" }],
     [["serve", "--host", "a,b"], { FORGE_HUB_HOSTS: "a b", HF_ENDPOINT: "https://a,b" }],
     [["run", "--host", "0.0.0.0"], { HF_ENDPOINT: "" }],
+    [["run", "--distributed"], { HF_ENDPOINT: "https://hub.example" }],
     [["pull"], { MODELSCOPE_ENDPOINT: "https://modelscope.ai", HF_ENDPOINT: "http://a.example/" }],
     [["pull"], { MODELSCOPE_ENDPOINT: "http://127.0.0.1:9/", HF_ENDPOINT: "https://a,b" }],
     [[], {}],

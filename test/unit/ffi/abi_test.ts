@@ -3,7 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { exportedFunctions, headerText } from "../../../ffi/build/exports.ts";
 import { ABI_VERSION, symbols, versionSymbol } from "../../../ffi/abi.ts";
-import { WEIGHT_PART_BYTES } from "../../../ffi/native_backend.ts";
+import { GROUP_KEY_BYTES, WEIGHT_PART_BYTES } from "../../../ffi/native_backend.ts";
 import { PACKED_MATRIX_BYTES, TENSOR_PLACE_BYTES } from "../../../ffi/packed_matrix.ts";
 import { ACTIVATIONS, PACKINGS, ROPE_LAYOUTS, ROUTER_SCORES } from "../../../ffi/abi/numbers.ts";
 import { STATUS_NAMES } from "../../../ffi/status.ts";
@@ -184,7 +184,14 @@ Deno.test("abi: structs", () => {
     ],
     bytes: PACKED_MATRIX_BYTES,
   });
-  assertEquals(header.structs.size, 7);
+  assertEquals(header.structs.get("forge_group")?.fields.map(({ name }) => name), [
+    "n_devices",
+    "n_stages",
+    "first",
+  ]);
+  assertEquals(wordsOf("forge_group"), 3);
+  assertEquals([...enumOf("FORGE_GROUP_KEY_BYTES").values()], [GROUP_KEY_BYTES]);
+  assertEquals(header.structs.size, 8);
 });
 
 Deno.test("abi: packings", () => {

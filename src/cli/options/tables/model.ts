@@ -68,6 +68,32 @@ export const MODEL_OPTIONS = {
       "stages that divide the layers of the model, each on --tensor-parallel devices of its own",
     defaultText: "1",
   },
+  distributed: {
+    flags: "--distributed",
+    kind: "flag",
+    group: "Model",
+    help:
+      "divide the model among the processes that srun, mpirun, torchrun or a Kubernetes job started; " +
+      "FORGE_SECRET is a text that only they know",
+  },
+  master: {
+    flags: "--master",
+    kind: "text",
+    metavar: "HOST[:PORT]",
+    group: "Model",
+    help: "address of the first of these processes",
+    defaultText: "$FORGE_MASTER, $MASTER_ADDR, or Slurm's first node; port 29555",
+  },
+  joinTimeout: {
+    flags: "--join-timeout",
+    kind: "integer",
+    metavar: "SECONDS",
+    min: 1,
+    max: 86_400,
+    group: "Model",
+    help: "time for which these processes wait for each other",
+    defaultText: "300",
+  },
   threads: {
     flags: "-t, --threads",
     kind: "integer",
