@@ -123,8 +123,10 @@ function describeFlash(forward: readonly FlashPrediction[], decode: readonly Pre
         ? ""
         : `, FlashAttention-3 ${published} (${(100 * teraflops / published).toFixed(0)}%)`)
     ),
-    ...decode.map(({ model, batch, depth, time_us, share }) =>
-      `${model.padEnd(26)} batch ${`${batch}`.padStart(3)} ${`${depth}`.padStart(7)} ` +
+    ...decode.map(({ model, type, batch, depth, time_us, share }) =>
+      `${model.padEnd(26)} ${type.padEnd(4)} batch ${`${batch}`.padStart(3)} ${
+        `${depth}`.padStart(7)
+      } ` +
       `${time(time_us).padStart(10)} ${(100 * share).toFixed(0)}% of the bandwidth`
     ),
     "",

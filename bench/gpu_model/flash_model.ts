@@ -3,11 +3,11 @@
  * of their tiles on the multiprocessors. Next to the published figures of FlashAttention-3.
  */
 import { join } from "@std/path";
-import { disassembleObject } from "../../test/emulator/nvdisasm.ts";
+import { disassembleObject, type KernelCode } from "../../test/emulator/nvdisasm.ts";
 import { root } from "../root.ts";
 import { type LoopMeasures, measureLoop, measureStart } from "./loop_measures.ts";
 import { MachineCode } from "./machine_code.ts";
-import { COSTS, H100, type NvidiaGpu } from "./nvidia.ts";
+import { COSTS, H100, type NvidiaGpu, type Pipe } from "./nvidia.ts";
 import type { Prediction } from "./predictions.ts";
 
 /**
@@ -79,14 +79,7 @@ export async function flashShare(headDim: number, length: number): Promise<numbe
 
 /** Returns the loop over tiles of keys without a mask, of a consumer warp of the BF16 kernel. */
 async function mainLoop(headDim: number): Promise<LoopMeasures | undefined> {
-  const folder = join(root, "build", "obj", `${Deno.build.os}-${Deno.build.arch}`, "flash_attn");
-  const object = join(folder, "sm90", `forward_${headDim}.cu.o`);
-  try {
-    Deno.statSync(object);
-  } catch {
-    return undefined;
-  }
-  const kernels = await disassembleObject(object);
+  const kernels = await kernelsOf("sm90", headDim);
   const kernel = kernels?.find(({ symbol }) => /forward_sm90.*(bf|bfloat)16/.test(symbol));
   if (kernel === undefined) return undefined;
   const code = MachineCode.parse(kernel.text);
@@ -94,6 +87,21 @@ async function mainLoop(headDim: number): Promise<LoopMeasures | undefined> {
   return code.loops.map((loop) => measureLoop(code, loop, H100.architecture, H100.latencies))
     .filter(({ products }) => products > 0)
     .toSorted((a, b) => a.instructions - b.instructions)[0];
+}
+
+/** Returns the kernels of a head_dim; undefined if there is no library, or no disassembler. */
+async function kernelsOf(
+  part: "sm80" | "sm90" | "decode",
+  headDim: number,
+): Promise<KernelCode[] | undefined> {
+  const folder = join(root, "build", "obj", `${Deno.build.os}-${Deno.build.arch}`, "flash_attn");
+  const file = `${part === "decode" ? part : "forward"}_${headDim}.cu.o`;
+  try {
+    Deno.statSync(join(folder, part, file));
+  } catch {
+    return undefined;
+  }
+  return await disassembleObject(join(folder, part, file));
 }
 
 function predict(
@@ -138,8 +146,38 @@ function loopClocks(loop: LoopMeasures, consumers: number): number {
   const products = WARPS * consumers * tensor;
   const softmax = WARPS * consumers * Math.max(...Object.values(others));
   const alone = WARPS * tensor + CLOCKS_PER_INSTRUCTION * loop.instructions;
-  const joined = [products, softmax, alone].reduce((sum, term) => sum + term ** COSTS.norm, 0);
-  return joined ** (1 / COSTS.norm) + consumers * TURN_CLOCKS;
+  return joined([products, softmax, alone]) + consumers * TURN_CLOCKS;
+}
+
+/** The time of parts that overlap imperfectly. */
+function joined(parts: readonly number[]): number {
+  return parts.reduce((sum, part) => sum + part ** COSTS.norm, 0) ** (1 / COSTS.norm);
+}
+
+/** Instructions and clocks of pipes of a warp. */
+type Iteration = Pick<LoopMeasures, "instructions" | "pipes">;
+
+/**
+ * Returns an iteration of a kernel's loop over tiles of keys, which has this many multiply-adds. A
+ * loop inside it, over columns of K, runs as often as they require.
+ */
+function mainIteration(code: MachineCode, products: number, gpu: NvidiaGpu): Iteration {
+  const [outer, inner] = code.loops
+    .map((loop) => measureLoop(code, loop, gpu.architecture, gpu.latencies))
+    .filter((loop) => loop.products > 0)
+    .toSorted((a, b) => a.depth - b.depth);
+  if (outer === undefined) throw new Error("the kernel has no loop with products");
+  const again = inner === undefined ? 0 : (products - outer.products) / inner.products;
+  if (!Number.isInteger(again) || outer.products + again * (inner?.products ?? 0) !== products) {
+    throw new Error(`the loop has ${outer.products} products instead of ${products}`);
+  }
+  const pipes = Object.entries(outer.pipes).map(([pipe, clocks]) =>
+    [pipe, clocks + again * (inner?.pipes[pipe as Pipe] ?? 0)] as const
+  );
+  return {
+    instructions: outer.instructions + again * (inner?.instructions ?? 0),
+    pipes: Object.fromEntries(pipes) as Record<Pipe, number>,
+  };
 }
 
 /** Clocks of the multiprocessor that ends last: each takes the next tile when it is free. */
@@ -172,30 +210,64 @@ const DEPTHS = [1024, 8192, 32768, 131072] as const, BATCHES = [1, 8, 64] as con
 /** Key heads of a model on one device, and of one that 2, 4 or 8 devices share. */
 const KV_HEADS = [1, 2, 4, 8] as const;
 
-/** Predicts decoding with head_dim 128 and one query of eight heads a key head. */
+/** The decode kernels of 16 rows: the type of the cache, and bytes of one of its numbers. */
+export const DECODE_KERNELS = [
+  { type: "BF16", symbol: /decode_sm80.*bf16ELi\d+ELi1ELb0E/, bytes: 2 },
+  { type: "F16", symbol: /decode_sm80.*3f16ELi\d+ELi1ELb0E/, bytes: 2 },
+  { type: "Q8_0", symbol: /decode_sm80.*ELi1ELb1E/, bytes: 17 / 16 },
+] as const;
+
+/** Rows of a tile of {@linkcode DECODE_KERNELS}, and keys of it that a warp multiplies. */
+const DECODE_ROWS = 16, DECODE_KEYS = 16;
+
+/**
+ * Returns the bytes of keys and values that the instructions of a decode kernel's loop allow a
+ * multiprocessor in a clock.
+ */
+export function decodeBytesPerClock(
+  code: MachineCode,
+  headDim: number,
+  bytes: number,
+  gpu: NvidiaGpu,
+): number {
+  const numbers = 2 * DECODE_KEYS * headDim;
+  const loop = mainIteration(code, DECODE_ROWS * numbers, gpu);
+  return numbers * bytes / Math.max(...Object.values(loop.pipes));
+}
+
+/**
+ * Predicts decoding with head_dim 128 and one query of eight heads a key head; undefined as
+ * predictFlash.
+ */
 export async function predictFlashDecode(): Promise<Prediction[] | undefined> {
   const headDim = 128, gpu = H100;
-  const folder = join(root, "build", "obj", `${Deno.build.os}-${Deno.build.arch}`, "flash_attn");
-  const kernels = await disassembleObject(join(folder, "decode", `decode_${headDim}.cu.o`))
-    .catch(() => undefined);
-  const kernel = kernels?.find(({ symbol }) => /decode_sm80.*(bf|bfloat)16/.test(symbol));
-  if (kernel === undefined) return undefined;
-  const hops = measureStart(MachineCode.parse(kernel.text), gpu.latencies)?.hops ?? 0;
+  const kernels = (await kernelsOf("decode", headDim))
+    ?.filter(({ architecture }) => architecture === gpu.architecture.name);
+  if (kernels === undefined) return undefined;
   const { l2, memory } = gpu.latencies;
   // A second kernel, launched early, combines the parts of keys.
   const combine = COSTS.dependentLaunch + COSTS.smallKernel;
-  const start = COSTS.serialLaunch + (hops * l2 + memory) / gpu.clock / 1e3;
-  return BATCHES.flatMap((batch) =>
-    KV_HEADS.flatMap((kvHeads) =>
-      DEPTHS.map((depth): Prediction => {
-        const bytes = batch * depth * kvHeads * headDim * 4;
-        const limit_us = bytes / gpu.bandwidth / 1e3;
-        const time_us = start + limit_us / gpu.readable + combine;
-        const model = `flash_attn ${headDim}, ${kvHeads} KV heads`;
-        const labels = { device: gpu.name, model, type: "BF16", batch, depth };
-        const share = limit_us / time_us;
-        return { ...labels, workload: "decode_attention", time_us, limit_us, share };
-      })
-    )
-  );
+  return DECODE_KERNELS.filter(({ type }) => type !== "F16").flatMap(({ type, symbol, bytes }) => {
+    const kernel = kernels.find((one) => symbol.test(one.symbol));
+    if (kernel === undefined) return [];
+    const code = MachineCode.parse(kernel.text);
+    const hops = measureStart(code, gpu.latencies)?.hops ?? 0;
+    const start = COSTS.serialLaunch + (hops * l2 + memory) / gpu.clock / 1e3;
+    const computed = decodeBytesPerClock(code, headDim, bytes, gpu) * gpu.multiprocessors *
+      gpu.clock;
+    return BATCHES.flatMap((batch) =>
+      KV_HEADS.flatMap((kvHeads) =>
+        DEPTHS.map((depth): Prediction => {
+          const size = batch * depth * kvHeads * headDim * 2 * bytes;
+          const limit_us = size / gpu.bandwidth / 1e3;
+          const time_us = start + joined([limit_us / gpu.readable, size / computed / 1e3]) +
+            combine;
+          const model = `flash_attn ${headDim}, ${kvHeads} KV heads`;
+          const labels = { device: gpu.name, model, type, batch, depth };
+          const share = limit_us / time_us;
+          return { ...labels, workload: "decode_attention", time_us, limit_us, share };
+        })
+      )
+    );
+  });
 }

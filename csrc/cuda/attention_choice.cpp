@@ -55,9 +55,11 @@ std::string problem_of_masked_decoding(const AttentionOp& op) {
 
 std::string problem_of_flash(const AttentionOp& op) {
   const KvShape& shape = op.kv->shape;
-  if (shape.type != WeightType::F16 && shape.type != WeightType::BF16) {
-    return std::string("KV caches in ") + (shape.type == WeightType::F32 ? "F32" : "Q8_0") +
-           "; it has F16 and BF16";
+  if (shape.type == WeightType::F32) return "KV caches in F32; it has F16, BF16 and Q8_0";
+  // Tiled kernels take the prompts.
+  if (shape.type == WeightType::Q8_0) {
+    const std::string problem = problem_of_tiled(op);
+    if (!problem.empty()) return "prompts over KV caches in Q8_0 with " + problem;
   }
   if (shape.values_in_keys) return "values in keys";
   if (shape.k_head_dim != shape.v_head_dim ||
@@ -91,10 +93,11 @@ AttentionKernels AttentionChoice::kernels(const AttentionOp& op, bool has_mask) 
   }
   const std::string no_tiled = problem_of_tiled(op);
   const std::string no_flash = flash_.problem().empty() ? problem_of_flash(op) : flash_.problem();
+  const bool flash_prompts = no_flash.empty() && op.kv->shape.type != WeightType::Q8_0;
   switch (request_) {
     case FORGE_ATTENTION_FLASH:
       if (!no_flash.empty()) refuse("flash", no_flash);
-      return {flash, flash};
+      return {flash, flash_prompts ? flash : tiled};
     case FORGE_ATTENTION_TILED:
       if (!no_tiled.empty()) refuse("tiled", no_tiled);
       return {tiled, tiled};
@@ -104,7 +107,7 @@ AttentionKernels AttentionChoice::kernels(const AttentionOp& op, bool has_mask) 
       break;
   }
   if (!no_tiled.empty() && !no_flash.empty()) return {naive, naive};
-  return {no_tiled.empty() ? tiled : flash, no_flash.empty() ? flash : tiled};
+  return {no_tiled.empty() ? tiled : flash, flash_prompts ? flash : tiled};
 }
 
 TilingPolicy AttentionChoice::policy(const Program& program) const {

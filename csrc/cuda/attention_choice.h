@@ -26,7 +26,7 @@ struct AttentionKernels {
 //
 // By default, libflash_attn computes prompts if it can. Forge's own kernel decodes: it reads F32
 // queries and one list of work for all sequences, whereas the library needs its inputs and outputs
-// converted. The naive kernel computes the rest.
+// converted. Over a Q8_0 cache the library only decodes. The naive kernel computes the rest.
 class AttentionChoice {
  public:
   // `request` is one of FORGE_ATTENTION_...

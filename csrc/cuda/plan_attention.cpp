@@ -185,10 +185,16 @@ flash_attn_params PlanBuilder::flash_params(const AttentionOp& op, const RunAddr
   p.total_q = static_cast<int32_t>(shape_.tokens);
   p.k = address(kv.memory());
   p.v = address(kv.memory() + pages.v_offset);
-  // Strides count elements of two bytes.
-  p.k_batch_stride = p.v_batch_stride = static_cast<int64_t>(pages.page_bytes / 2);
-  p.k_head_stride = p.v_head_stride = pages.head_bytes / 2;
+  const bool is_q8 = kv.shape.type == WeightType::Q8_0;
+  const uint32_t element = is_q8 ? 1 : 2;
+  p.k_batch_stride = p.v_batch_stride = static_cast<int64_t>(pages.page_bytes / element);
+  p.k_head_stride = p.v_head_stride = pages.head_bytes / element;
   p.k_row_stride = p.v_row_stride = pages.k_dim;
+  if (is_q8) {
+    p.kv_dtype = FLASH_ATTN_KV_Q8_0;
+    p.k_scales = address(kv.memory() + pages.k_scales);
+    p.v_scales = address(kv.memory() + pages.v_scales);
+  }
   p.q_head_stride = p.out_head_stride = pages.k_dim;
   p.q_row_stride = p.out_row_stride = int64_t{op.n_heads} * pages.k_dim;
   return p;
@@ -204,7 +210,7 @@ void PlanBuilder::emit_flash_attention(const AttentionOp& op, const AttentionKer
   const DevicePointer out = scratch(uint64_t{shape_.tokens} * n * 2);
   const auto call = [&](uint32_t function, flash_attn_params p, DevicePointer tiles,
                         DevicePointer n_tiles, uint32_t max_tiles) {
-    const std::string element = kv.element();
+    const std::string element = kv.shape.type == WeightType::BF16 ? "bf16" : "f16";
     const Grid grid{divide_up(n, kCastCols), max_tiles, kCastRows};
     using CastRows = cuda_args::CastRows<DevicePointer>;
     launch("cast_rows.cu", "cast_rows<float, " + element + ">", grid, 256, 0,

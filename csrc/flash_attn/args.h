@@ -16,6 +16,8 @@ struct Strides {
 struct KeyValueArgs {
   const void *k;
   const void *v;
+  const void *k_scales;        // of Q8_0, whose strides count pairs of bytes
+  const void *v_scales;
   Strides k_stride;
   Strides v_stride;
   const int32_t *block_table;  // null: not paged

@@ -5,7 +5,8 @@
  * Sources: Dao, "FlashAttention-2" (2023); Dao, Haziza, Massa, Sizov, "Flash-Decoding" (2023);
  * Shah, Bikshandi, Zhang, Thakkar, Ramani, Dao, "FlashAttention-3" (2024).
  *
- * - Q, K, V and the output are F16 or BF16, all of one type; sums are F32.
+ * - Q, K, V and the output are F16 or BF16, all of one type; sums are F32. flash_attn_decode also
+ *   takes keys and values of Q8_0.
  * - All pointers inside the parameters are device pointers. Strides count elements; the elements
  *   of one head's row are adjacent. Rows must start at multiples of 16 bytes. The stride of a
  *   dimension with more than one element must be positive; other strides are ignored.
@@ -28,7 +29,7 @@
 #define FLASH_ATTN_API
 #endif
 
-#define FLASH_ATTN_VERSION 2u
+#define FLASH_ATTN_VERSION 3u
 
 typedef int32_t flash_attn_status;
 enum {
@@ -49,10 +50,19 @@ enum {
   FLASH_ATTN_NO_DEVICE = 14,
   FLASH_ATTN_UNSUPPORTED_DEVICE = 15,
   FLASH_ATTN_LAUNCH_FAILED = 16,
-  FLASH_ATTN_TENSOR_MAP_FAILED = 17
+  FLASH_ATTN_TENSOR_MAP_FAILED = 17,
+  FLASH_ATTN_BAD_KV_DTYPE = 18
 };
 
 enum { FLASH_ATTN_F16 = 0, FLASH_ATTN_BF16 = 1 };
+
+/*
+ * Types of keys and values. Q8_0 is for flash_attn_decode with F16 queries: signed bytes, and an
+ * F16 factor for each 32 numbers of a row. Strides of k and v then count bytes and are multiples of
+ * 16. The factors of a head are adjacent, row after row, from k_scales and v_scales on, both
+ * 16-byte aligned; heads, and sequences or pages, are as far apart as those of k and v.
+ */
+enum { FLASH_ATTN_KV_AS_Q = 0, FLASH_ATTN_KV_Q8_0 = 1 };
 
 enum {
   FLASH_ATTN_CAUSAL = 1u << 0,     /* window_right is 0 at most */
@@ -100,6 +110,8 @@ typedef struct flash_attn_params {
   const void *k;
   const void *v;
   void *out;
+  const void *k_scales; /* of Q8_0 */
+  const void *v_scales;
   float *lse;         /* 0, or the natural logarithm of each row's sum of exponentials */
   const float *sinks; /* 0, or [n_heads] logits without a value, added to the softmax */
 
@@ -111,7 +123,7 @@ typedef struct flash_attn_params {
   int64_t lse_batch_stride, lse_head_stride; /* rows are adjacent */
 
   int32_t n_splits; /* maximum number of parts of the keys, 1 to 128; 0: automatic */
-  uint32_t reserved;
+  uint32_t kv_dtype; /* FLASH_ATTN_KV_... */
   void *workspace; /* 16-byte aligned; see flash_attn_workspace_size */
   uint64_t workspace_size;
   void *stream; /* a cudaStream_t (CUstream) */

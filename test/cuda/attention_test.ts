@@ -54,6 +54,20 @@ for (const headDim of [64, 192]) {
 }
 
 Deno.test({
+  name: "--attention flash decodes over a Q8_0 cache, and gives the CPU's tokens",
+  ignore,
+  fn: async () => {
+    using folder = modelFolder(128);
+    const env = { ...await emulatedGpu(), ...await emulatedFlashAttention() };
+    const q8 = ["--kv-type", "Q8_0"];
+    assertEquals(
+      await answers(folder, ["--device", "cuda", "--attention", "flash", ...q8], env),
+      await answers(folder, ["--device", "cpu", ...q8], {}),
+    );
+  },
+});
+
+Deno.test({
   name: "libflash_attn takes kernels without tensor maps when the driver rejects them",
   ignore,
   fn: async () => {
@@ -100,7 +114,7 @@ Deno.test({
     const env = { ...without, ...await emulatedFlashAttention() };
     const flash = ["--device", "cuda", "--attention", "flash"];
     assertStringIncludes(await refusal(flash, env), "head_dim 16; it has 64, 96");
-    assertStringIncludes(await refusal([...flash, "--kv-type", "Q8_0"], env), "KV caches in Q8_0");
+    assertStringIncludes(await refusal([...flash, "--kv-type", "F32"], env), "KV caches in F32");
     assertStringIncludes(await refusal(flash, without), "FORGE_FLASH_ATTN turns off libflash_attn");
     const nowhere = { ...env, FORGE_FLASH_ATTN: "/nowhere" };
     assertStringIncludes(await refusal(flash, nowhere), "FORGE_FLASH_ATTN is set to /nowhere");

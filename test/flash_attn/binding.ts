@@ -7,7 +7,7 @@
 import { ForgeError } from "../../src/errors.ts";
 
 /** `FLASH_ATTN_VERSION` of the header that this file matches. */
-export const FLASH_ATTN_VERSION = 2;
+export const FLASH_ATTN_VERSION = 3;
 
 /** The functions of the header. */
 export const flashAttentionSymbols = {
@@ -63,6 +63,8 @@ export const paramFields = {
   k: "pointer",
   v: "pointer",
   out: "pointer",
+  k_scales: "pointer",
+  v_scales: "pointer",
   lse: "pointer",
   sinks: "pointer",
   q_batch_stride: "i64",
@@ -80,7 +82,7 @@ export const paramFields = {
   lse_batch_stride: "i64",
   lse_head_stride: "i64",
   n_splits: "i32",
-  reserved: "u32",
+  kv_dtype: "u32",
   workspace: "pointer",
   workspace_size: "i64",
   stream: "pointer",

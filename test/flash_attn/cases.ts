@@ -6,6 +6,8 @@ import type { Random } from "../support/random.ts";
 export interface Case {
   readonly fn: "fwd" | "varlen" | "decode";
   readonly dtype?: "f16" | "bf16";
+  /** Keys and values of Q8_0. */
+  readonly kv?: "q8";
   readonly head_dim: 64 | 96 | 128 | 192 | 256;
   readonly heads?: number;
   readonly kv_heads?: number;
@@ -191,6 +193,30 @@ export const decodeCases: readonly Case[] = [
   { fn: "decode", head_dim: 128, q: [2, 1], k: [70, 9], left: 1, right: 1, page: 16, packed_q: 1 },
   { fn: "decode", head_dim: 64, q: [1], k: [512], left: 255, causal: 1, splits: 2 },
   { fn: "decode", head_dim: 64, q: [1, 1], k: [90, 40], page: 16, far: 1, heads: 2 },
+  // Q8_0: every row layout; ends within a tile and within eight rows, whose factors are copied
+  // together; more packed rows than a tile; factors after the end are NaN.
+  { fn: "decode", kv: "q8", dtype: "f16", head_dim: 64, q: [1], k: [301], heads: 4, kv_heads: 2 },
+  { fn: "decode", kv: "q8", dtype: "f16", head_dim: 96, q: [1, 1], k: [77, 400], page: 8 },
+  {
+    fn: "decode",
+    kv: "q8",
+    dtype: "f16",
+    head_dim: 128,
+    q: [1, 3],
+    k: [700, 64],
+    packed_q: 1,
+    heads: 16,
+    kv_heads: 2,
+    page: 32,
+    causal: 1,
+    splits: 3,
+    sinks: 1,
+    nan_sequence: 1,
+    capability: 90,
+  },
+  { fn: "decode", kv: "q8", dtype: "f16", head_dim: 192, q: [4], k: [600], softcap: 9, left: 90 },
+  { fn: "decode", kv: "q8", dtype: "f16", head_dim: 256, q: [16], k: [260], heads: 8, page: 64 },
+  { fn: "decode", kv: "q8", dtype: "f16", head_dim: 64, q: [1, 1], k: [90, 0], page: 16, far: 1 },
   // Few queries against contiguous keys, through flash_attn_fwd.
   { fn: "fwd", head_dim: 256, q: [2], k: [1000], heads: 4, kv_heads: 2, causal: 1 },
   { fn: "fwd", head_dim: 64, q: [16, 16], k: [300, 300], heads: 2, kv_heads: 1, right: 2 },
@@ -205,6 +231,7 @@ export const sanitizerCases: readonly Case[] = [
   { fn: "varlen", head_dim: 64, q: [20], k: [70], page: 16, causal: 1, order: 5 },
   { fn: "decode", head_dim: 64, q: [3, 2], k: [600, 5], heads: 2, page: 8, splits: 2, packed_q: 1 },
   { fn: "decode", head_dim: 64, q: [10], k: [70], heads: 4, kv_heads: 1, causal: 1 },
+  { fn: "decode", kv: "q8", dtype: "f16", head_dim: 96, q: [2], k: [333], page: 8, splits: 2 },
   { fn: "fwd", head_dim: 64, q: [30], k: [300], capability: 90, heads: 6 },
   // More tiles of keys than stages, so that a stage is filled again.
   { fn: "varlen", head_dim: 128, q: [3, 20], k: [5, 660], causal: 1, capability: 90, order: 5 },
@@ -233,6 +260,7 @@ export function randomCase(random: Random): Case {
     q,
     k: lengths(fn === "decode" ? 700 : 230),
     dtype: pick("f16", "bf16"),
+    ...(fn === "decode" && random.chance(0.5) ? { kv: "q8", dtype: "f16" } as const : {}),
     ...(page > 0 ? { page } : {}),
     ...(packed ? { packed_q: 1 } : {}),
     ...(fn === "varlen" || packed ? { gap: pick(0, 0, 2) } : {}),

@@ -7,7 +7,9 @@ import { join } from "@std/path";
 import { buildLibraries } from "../../build.ts";
 import { findNvcc } from "../../ffi/build/nvcc.ts";
 import { FlashAttention } from "./binding.ts";
-import { parseInstruction } from "../../bench/gpu_model/machine_code.ts";
+import { DECODE_KERNELS, decodeBytesPerClock } from "../../bench/gpu_model/flash_model.ts";
+import { MachineCode, parseInstruction } from "../../bench/gpu_model/machine_code.ts";
+import { A100, H100, type NvidiaGpu } from "../../bench/gpu_model/nvidia.ts";
 import { disassembleObject, type KernelCode } from "../emulator/nvdisasm.ts";
 import {
   instructionsOf,
@@ -64,9 +66,9 @@ Deno.test({
     const reports = texts.flatMap(parseKernelReports);
     const count = (test: (report: KernelReport) => boolean) => reports.filter(test).length;
     // Two types and five head_dims; SM80's kernels are also compiled for SM90; decode has two
-    // shapes; kernels of SM90 cap scores or do not.
+    // shapes of each type, and one of Q8_0; kernels of SM90 cap scores or do not.
     assertEquals(count(({ kernel }) => kernel === "forward_sm80"), 20);
-    assertEquals(count(({ kernel }) => kernel === "decode_sm80"), 40);
+    assertEquals(count(({ kernel }) => kernel === "decode_sm80"), 50);
     assertEquals(count(({ kernel }) => kernel === "combine_sm80"), 4);
     assertEquals(count(({ kernel }) => kernel === "forward_sm90"), 20);
     const spilling = reports.filter(({ spilled }) => spilled > 0);
@@ -199,6 +201,26 @@ Deno.test({
       assertEquals(/\bPREEXIT\b/.test(text), architecture === "sm_90");
       // The lengths and the sequence's row of the block table, then an entry of the table.
       assertEquals(roundTripsBeforeCopies(instructionsOf(text)), 2);
+    }),
+});
+
+/** Bytes per clock and multiprocessor that a kernel must be able to read. */
+function readBytesPerClock({ bandwidth, readable, multiprocessors, clock }: NvidiaGpu): number {
+  return bandwidth * readable / multiprocessors / clock;
+}
+
+Deno.test({
+  name: "nvcc: the instructions of decoding leave time for the bandwidth of A100 and H100",
+  ignore,
+  fn: (t) =>
+    eachKernel(t, "decode/decode", ({ architecture, symbol, text }) => {
+      const kernel = DECODE_KERNELS.find((one) => one.symbol.test(symbol));
+      // Blocks of 64 rows read the same bytes for four times as many queries.
+      if (kernel === undefined) return;
+      const gpu = architecture === "sm_80" ? A100 : H100;
+      const headDim = Number(/16ELi(\d+)E/.exec(symbol)?.[1]);
+      const bytes = decodeBytesPerClock(MachineCode.parse(text), headDim, kernel.bytes, gpu);
+      assert(bytes >= readBytesPerClock(gpu), `${bytes} bytes a clock`);
     }),
 });
 

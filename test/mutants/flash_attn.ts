@@ -196,6 +196,18 @@ export const FLASH_ATTN: readonly Mutant[] = [
       "own[i] = exp2_fast(base - own[i]);",
     ],
     ["wait-for-the-parts", "decode/combine.cuh", "  wait_for_previous_kernel();\n", ""],
+    [
+      "factors-past-the-last",
+      "sm80/tile_ring.cuh",
+      "left < 0 ? 0 : left > 8 ? 16 : 2 * left",
+      "16",
+    ],
+    [
+      "factor-of-a-neighbour",
+      "decode/q8_products.cuh",
+      "words_[n][(kScales + block) / 2];",
+      "words_[n][block / 2];",
+    ],
   ),
   ...group(
     "forward",

@@ -6,8 +6,11 @@
 // The keys of a sequence are divided among blocks, and the keys of a tile among warps.
 #pragma once
 
+#include <type_traits>
+
 #include "core/output.cuh"
 #include "decode/parts.cuh"
+#include "decode/q8_products.cuh"
 #include "sm80/products.cuh"
 #include "sm80/tile_ring.cuh"
 
@@ -23,8 +26,28 @@ struct PackedRow {
         head(kv_head * args.group.value + row - query * args.group.value) {}
 };
 
+/// The products of a warp with keys and values of the queries' type; see Q8Products.
+template <class T, int kHeadDim, int kColumnTiles>
+class PlainProducts {
+ public:
+  FA_DEVICE void load_queries(const T *rows) { queries_.load(rows); }
+  FA_DEVICE void multiply_keys(Accumulators<1, kColumnTiles> &scores, const T *keys,
+                               const T *) const {
+    flash_attn::multiply_keys<T, kHeadDim, 1, kColumnTiles>(scores, queries_, keys);
+  }
+  FA_DEVICE void multiply_values(Accumulators<1, kHeadDim / 8> &out,
+                                 const Weights<1, kColumnTiles> &weights, const T *values,
+                                 const T *) const {
+    flash_attn::multiply_values<T, kHeadDim, 1, kColumnTiles>(out, weights, values);
+  }
+  FA_DEVICE static int column(int n, int e) { return 8 * n + 2 * (thread_index() % 4) + e; }
+
+ private:
+  Queries<T, kHeadDim, 1, false> queries_;
+};
+
 /// Stores a warp's normalized rows and their log-sum-exp in shared memory.
-template <int kHeadDim, int kStride>
+template <class Products, int kHeadDim, int kStride>
 FA_DEVICE void stage_rows(float *rows, float *lse, const Accumulators<1, kHeadDim / 8> &out,
                           const PerRow<1> &lse_log2) {
   const int lane = thread_index() % 32;
@@ -33,19 +56,23 @@ FA_DEVICE void stage_rows(float *rows, float *lse, const Accumulators<1, kHeadDi
     const int row = lane / 4 + 8 * h;
 #pragma unroll
     for (int n = 0; n < kHeadDim / 8; n++) {
-      float *const to = rows + row * kStride + 8 * n + 2 * (lane % 4);
-      to[0] = out[0][n][2 * h];
-      to[1] = out[0][n][2 * h + 1];
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        rows[row * kStride + Products::column(n, e)] = out[0][n][2 * h + e];
+      }
     }
     if (lane % 4 == 0) lse[row] = lse_log2[0][h];
   }
 }
 
-template <class T, int kHeadDim, int kRowWarps>
-FA_KERNEL FA_LAUNCH_BOUNDS(128, (DecodeTile<kHeadDim, kRowWarps>::kBlocks))
+template <class T, int kHeadDim, int kRowWarps, bool kIsQ8>
+FA_KERNEL FA_LAUNCH_BOUNDS(128, (DecodeTile<kHeadDim, kRowWarps, kIsQ8>::kBlocks))
     decode_sm80(FA_GRID_CONSTANT DecodeArgs args) {
-  using Tile = DecodeTile<kHeadDim, kRowWarps>;
+  using Tile = DecodeTile<kHeadDim, kRowWarps, kIsQ8>;
   constexpr int kColumnTiles = Tile::kKeysEach / 8;
+  using Stored = std::conditional_t<kIsQ8, q8_pair, T>;
+  using Products = std::conditional_t<kIsQ8, Q8Products<kHeadDim, kColumnTiles>,
+                                      PlainProducts<T, kHeadDim, kColumnTiles>>;
 
   allow_next_kernel();
   const Sequence sequence(args.query, args.kv, block_z());
@@ -88,17 +115,21 @@ FA_KERNEL FA_LAUNCH_BOUNDS(128, (DecodeTile<kHeadDim, kRowWarps>::kBlocks))
       return q + row_offset(args.query.q_stride, args.query.cu_seqlens != nullptr, sequence,
                             at.query, at.head);
     });
-    TileRing<T, kHeadDim, kDecodeKeys, Tile::kSlots, Tile::kThreads> ring(
-        q_tile + Tile::kRows * kHeadDim, args.kv, rows, sequence.n_keys, kv_head, tiles);
+    TileRing<Stored, Tile::kStored, kDecodeKeys, Tile::kSlots, Tile::kThreads, Tile::kScales> ring(
+        reinterpret_cast<Stored *>(q_tile + Tile::kRows * kHeadDim), args.kv, rows, sequence.n_keys,
+        kv_head, tiles);
     ring.start();
+    // The warp's keys in a tile, and their factors.
+    constexpr int kFactors = kDecodeKeys * Tile::kStored;
+    const int own = warp_key * Tile::kStored, factors = kFactors + warp_key * Tile::kScales;
 
-    Queries<T, kHeadDim, 1, false> queries;
+    Products products;
     for (int tile = tiles.first; tile < tiles.end; tile++) {
-      const T *const keys = ring.take_keys(tile) + warp_key * kHeadDim;
-      if (tile == tiles.first) queries.load(q_tile + warp_row * kHeadDim);
+      const Stored *const keys = ring.take_keys(tile);
+      if (tile == tiles.first) products.load_queries(q_tile + warp_row * kHeadDim);
       Accumulators<1, kColumnTiles> scores;
       clear<1, kColumnTiles>(scores);
-      multiply_keys<T, kHeadDim, 1, kColumnTiles>(scores, queries, keys);
+      products.multiply_keys(scores, keys + own, keys + factors);
 
       if (args.score.softcap_scale > 0) cap_scores<1, kColumnTiles>(scores, args.score);
       const int first_key = tile * kDecodeKeys;
@@ -111,8 +142,8 @@ FA_KERNEL FA_LAUNCH_BOUNDS(128, (DecodeTile<kHeadDim, kRowWarps>::kBlocks))
       Weights<1, kColumnTiles> weights;
       pack_weights<T, 1, kColumnTiles>(weights, scores);
 
-      const T *const values = ring.take_values(tile) + warp_key * kHeadDim;
-      multiply_values<T, kHeadDim, 1, kColumnTiles>(out, weights, values);
+      const Stored *const values = ring.take_values(tile);
+      products.multiply_values(out, weights, values + own, values + factors);
     }
     ring.finish();
   }
@@ -126,8 +157,8 @@ FA_KERNEL FA_LAUNCH_BOUNDS(128, (DecodeTile<kHeadDim, kRowWarps>::kBlocks))
   float *const staged = reinterpret_cast<float *>(dynamic_shared());
   float *const staged_lse = staged + Tile::kResults * Tile::kResultStride;
   const int result = warp % Tile::kKeyWarps * Tile::kRows + warp_row;
-  stage_rows<kHeadDim, Tile::kResultStride>(staged + result * Tile::kResultStride,
-                                            staged_lse + result, out, lse_log2);
+  stage_rows<Products, kHeadDim, Tile::kResultStride>(
+      staged + result * Tile::kResultStride, staged_lse + result, out, lse_log2);
   block_barrier();
 
   constexpr int kChunks = kHeadDim / 8;

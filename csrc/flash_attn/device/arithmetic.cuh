@@ -1,6 +1,8 @@
 // Fast arithmetic functions and pairs of 16-bit numbers on a GPU.
 #pragma once
 
+#include <cuda_fp16.h>
+
 #include "device/threads.cuh"
 #include "device/types.h"
 
@@ -55,6 +57,42 @@ FA_DEVICE uint32_t pack<bf16>(float low, float high) {
   uint32_t packed;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
   return packed;
+}
+
+/// Bytes kFirst and kSecond of a word of signed bytes, each plus 128, as a pair of F16. As the low
+/// byte of an F16, a number adds to 1024.
+template <int kFirst, int kSecond>
+FA_DEVICE uint32_t bytes_to_halves(uint32_t word) {
+  const uint32_t large = __byte_perm(word, 0x64, 0x4040 | kSecond << 8 | kFirst);
+  uint32_t halves;
+  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(halves) : "r"(large), "r"(0x64806480));
+  return halves;
+}
+
+/// Products of two pairs of F16.
+FA_DEVICE uint32_t multiply_halves(uint32_t a, uint32_t b) {
+  uint32_t product;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  return product;
+}
+
+/// Half kA (0 or 1) of a, and half kB of b, as a pair.
+template <int kA, int kB>
+FA_DEVICE uint32_t pair_halves(uint32_t a, uint32_t b) {
+  return __byte_perm(a, b, (kB == 0 ? 0x5400 : 0x7600) | (kA == 0 ? 0x10 : 0x32));
+}
+
+/// Half kHalf of a pair of F16.
+template <int kHalf>
+FA_DEVICE float half_to_float(uint32_t pair) {
+  return __half2float(__ushort_as_half(static_cast<uint16_t>(pair >> (16 * kHalf))));
+}
+
+/// Loads four bytes, or twice four, at a multiple of as many.
+FA_DEVICE uint32_t load_word(const void *from) { return *static_cast<const uint32_t *>(from); }
+FA_DEVICE void load_words(uint32_t &first, uint32_t &second, const void *from) {
+  const uint2 words = *static_cast<const uint2 *>(from);
+  first = words.x, second = words.y;
 }
 
 struct alignas(16) Words4 {

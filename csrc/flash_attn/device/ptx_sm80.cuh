@@ -13,12 +13,17 @@ FA_DEVICE void copy_async_16(void *shared, const void *global) {
                : "memory");
 }
 
-/// As above; if not `valid`, writes zeros and reads nothing.
-FA_DEVICE void copy_async_16(void *shared, const void *global, bool valid) {
+/// As above, of the first `bytes`; the others become zeros.
+FA_DEVICE void copy_async_part(void *shared, const void *global, int bytes) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
                    shared_address(shared)),
-               "l"(global), "r"(valid ? 16 : 0)
+               "l"(global), "r"(bytes)
                : "memory");
+}
+
+/// As above; if not `valid`, writes zeros and reads nothing.
+FA_DEVICE void copy_async_16(void *shared, const void *global, bool valid) {
+  copy_async_part(shared, global, valid ? 16 : 0);
 }
 
 /// Makes a group of the copies that this thread started since its last group.

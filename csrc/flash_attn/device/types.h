@@ -1,4 +1,4 @@
-// The two types of queries, keys, values and outputs.
+// The types of queries, keys, values and outputs.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,11 @@ struct f16 {
 };
 
 struct bf16 {
+  uint16_t bits;
+};
+
+/// Two neighbouring numbers of a row of Q8_0.
+struct q8_pair {
   uint16_t bits;
 };
 

@@ -34,8 +34,11 @@ KeyValueArgs key_value_args(uint32_t function, const flash_attn_params &p) {
   KeyValueArgs args = {};
   args.k = p.k;
   args.v = p.v;
-  args.k_stride = {p.k_batch_stride, p.k_row_stride, p.k_head_stride};
-  args.v_stride = {p.v_batch_stride, p.v_row_stride, p.v_head_stride};
+  args.k_scales = p.k_scales;
+  args.v_scales = p.v_scales;
+  const int64_t step = p.kv_dtype == FLASH_ATTN_KV_Q8_0 ? 2 : 1;
+  args.k_stride = {p.k_batch_stride / step, p.k_row_stride / step, p.k_head_stride / step};
+  args.v_stride = {p.v_batch_stride / step, p.v_row_stride / step, p.v_head_stride / step};
   if (keys_are_paged(function, p)) {
     args.block_table = p.block_table;
     args.block_table_stride = p.block_table_stride;

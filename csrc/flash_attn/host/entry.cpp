@@ -54,6 +54,9 @@ flash_attn_status run_split(uint32_t function, const flash_attn_params &p, const
     args.partial_lse = args.partial_out + plan.n_splits * args.partial_rows * p.head_dim;
   }
   const auto status = with_head_dim(p.head_dim, [&]<int kHeadDim>() {
+    if (p.kv_dtype == FLASH_ATTN_KV_Q8_0) {
+      return launch_decode_q8<kHeadDim>(args, plan.row_tiles, p.stream);
+    }
     return launch_decode<T, kHeadDim>(args, plan.wide, plan.row_tiles, p.stream);
   });
   if (status != FLASH_ATTN_OK || plan.n_splits == 1) return status;

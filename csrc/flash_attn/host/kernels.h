@@ -33,6 +33,10 @@ flash_attn_status launch_forward_sm90(const ForwardLaunch &forward);
 template <class T, int kHeadDim>
 flash_attn_status launch_decode(const DecodeArgs &args, bool wide, int32_t row_tiles, void *stream);
 
+/// F16 queries, and keys and values of Q8_0, in tiles of 16 rows.
+template <int kHeadDim>
+flash_attn_status launch_decode_q8(const DecodeArgs &args, int32_t row_tiles, void *stream);
+
 /// Combines the results of the decode launch before it; see LaunchShape::dependent.
 template <class T>
 flash_attn_status launch_combine(const DecodeArgs &args, bool dependent, void *stream);

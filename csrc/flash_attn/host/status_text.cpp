@@ -16,10 +16,10 @@ const char *flash_attn_status_text(flash_attn_status status) {
       return "batch, a length or a total is negative or too large (2^29 rows; 16 queries to "
              "decode)";
     case FLASH_ATTN_BAD_STRIDE:
-      return "a stride is not positive, too large or no multiple of 8 elements, or block_table_stride "
+      return "a stride is not positive, too large or no multiple of 16 bytes, or block_table_stride "
              "is less than the pages of seqlen_k keys";
     case FLASH_ATTN_MISALIGNED:
-      return "a pointer is misaligned: rows and the workspace need 16 bytes, all others 4";
+      return "a pointer is misaligned: rows, scales and the workspace need 16 bytes, all others 4";
     case FLASH_ATTN_NULL_POINTER:
       return "a pointer that this function needs is null";
     case FLASH_ATTN_BAD_SCALE:
@@ -29,7 +29,7 @@ const char *flash_attn_status_text(flash_attn_status status) {
     case FLASH_ATTN_BAD_SPLITS:
       return "n_splits is not in 0 to 128";
     case FLASH_ATTN_BAD_FLAGS:
-      return "an unknown flag is set, or reserved is not 0";
+      return "an unknown flag is set";
     case FLASH_ATTN_WORKSPACE_TOO_SMALL:
       return "the workspace is null or smaller than flash_attn_workspace_size says";
     case FLASH_ATTN_NO_DEVICE:
@@ -40,6 +40,8 @@ const char *flash_attn_status_text(flash_attn_status status) {
       return "CUDA could not launch the kernel";
     case FLASH_ATTN_TENSOR_MAP_FAILED:
       return "the driver could not describe a tensor for TMA";
+    case FLASH_ATTN_BAD_KV_DTYPE:
+      return "kv_dtype is unknown, or Q8_0 without F16 queries or for another function than decode";
     default:
       return "unknown status";
   }

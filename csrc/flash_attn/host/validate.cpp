@@ -23,9 +23,9 @@ bool is_length(int32_t n) { return n >= 0 && n <= max_seqlen; }
 
 /// Rows start at multiples of 16 bytes, and no two rows at the same address: results would
 /// overwrite each other, and tensor maps need distinct rows. A stride that is not used may have any
-/// value.
-bool is_stride(int64_t stride, bool taken) {
-  return !taken || (stride > 0 && stride <= kMaxStride && stride % 8 == 0);
+/// value. `step`: elements of 16 bytes.
+bool is_stride(int64_t stride, bool taken, int64_t step = 8) {
+  return !taken || (stride > 0 && stride <= kMaxStride && stride % step == 0);
 }
 
 bool is_aligned(const void *pointer, uintptr_t bytes) {
@@ -82,7 +82,11 @@ flash_attn_status validate_shape(uint32_t function, const flash_attn_params &p) 
     return FLASH_ATTN_BAD_VERSION;
   }
   if (p.dtype != FLASH_ATTN_F16 && p.dtype != FLASH_ATTN_BF16) return FLASH_ATTN_BAD_DTYPE;
-  if ((p.flags & ~kKnownFlags) != 0 || p.reserved != 0) return FLASH_ATTN_BAD_FLAGS;
+  const bool q8_valid = function == FLASH_ATTN_DECODE && p.dtype == FLASH_ATTN_F16;
+  if (p.kv_dtype > FLASH_ATTN_KV_Q8_0 || (p.kv_dtype == FLASH_ATTN_KV_Q8_0 && !q8_valid)) {
+    return FLASH_ATTN_BAD_KV_DTYPE;
+  }
+  if ((p.flags & ~kKnownFlags) != 0) return FLASH_ATTN_BAD_FLAGS;
   if (!is_head_dim(p.head_dim)) return FLASH_ATTN_BAD_HEAD_DIM;
   if (p.n_heads < 1 || p.n_kv_heads < 1 || p.n_heads % p.n_kv_heads != 0) {
     return FLASH_ATTN_BAD_HEADS;
@@ -110,10 +114,13 @@ flash_attn_status validate_strides(uint32_t function, const flash_attn_params &p
                        is_stride(p.out_batch_stride, q_batches) &&
                        is_stride(p.out_row_stride, q_rows) &&
                        is_stride(p.out_head_stride, p.n_heads > 1);
-  const bool k_valid =
-      is_stride(p.k_batch_stride, k_batches) && is_stride(p.k_row_stride, k_rows) &&
-      is_stride(p.k_head_stride, p.n_kv_heads > 1) && is_stride(p.v_batch_stride, k_batches) &&
-      is_stride(p.v_row_stride, k_rows) && is_stride(p.v_head_stride, p.n_kv_heads > 1);
+  const int64_t step = p.kv_dtype == FLASH_ATTN_KV_Q8_0 ? 16 : 8;
+  const bool k_valid = is_stride(p.k_batch_stride, k_batches, step) &&
+                       is_stride(p.k_row_stride, k_rows, step) &&
+                       is_stride(p.k_head_stride, p.n_kv_heads > 1, step) &&
+                       is_stride(p.v_batch_stride, k_batches, step) &&
+                       is_stride(p.v_row_stride, k_rows, step) &&
+                       is_stride(p.v_head_stride, p.n_kv_heads > 1, step);
   const bool valid = (q_valid || queries_are_empty(function, p)) &&
                      (k_valid || keys_are_empty(function, p));
   return valid ? FLASH_ATTN_OK : FLASH_ATTN_BAD_STRIDE;
@@ -122,13 +129,16 @@ flash_attn_status validate_strides(uint32_t function, const flash_attn_params &p
 flash_attn_status validate_pointers(uint32_t function, const flash_attn_params &p) {
   const bool has_queries = !queries_are_empty(function, p);
   if (has_queries && (p.q == nullptr || p.out == nullptr)) return FLASH_ATTN_NULL_POINTER;
-  if (has_queries && !keys_are_empty(function, p) && (p.k == nullptr || p.v == nullptr)) {
-    return FLASH_ATTN_NULL_POINTER;
+  if (has_queries && !keys_are_empty(function, p)) {
+    if (p.k == nullptr || p.v == nullptr) return FLASH_ATTN_NULL_POINTER;
+    const bool has_scales = p.k_scales != nullptr && p.v_scales != nullptr;
+    if (p.kv_dtype == FLASH_ATTN_KV_Q8_0 && !has_scales) return FLASH_ATTN_NULL_POINTER;
   }
   if (queries_are_packed(function, p) && p.cu_seqlens_q == nullptr) return FLASH_ATTN_NULL_POINTER;
   if (keys_are_packed(function, p) && p.cu_seqlens_k == nullptr) return FLASH_ATTN_NULL_POINTER;
   const bool rows_aligned = is_aligned(p.q, 16) && is_aligned(p.k, 16) && is_aligned(p.v, 16) &&
-                            is_aligned(p.out, 16) && is_aligned(p.workspace, 16);
+                            is_aligned(p.out, 16) && is_aligned(p.workspace, 16) &&
+                            is_aligned(p.k_scales, 16) && is_aligned(p.v_scales, 16);
   const bool words_aligned = is_aligned(p.lse, 4) && is_aligned(p.sinks, 4) &&
                              is_aligned(p.block_table, 4) && is_aligned(p.block_rows, 4) &&
                              is_aligned(p.seqlens_k, 4) && is_aligned(p.cu_seqlens_q, 4) &&

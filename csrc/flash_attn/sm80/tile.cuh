@@ -9,7 +9,8 @@
 //   row 2 (key 2)   chunk 2 3 0 1 6 7 4 5   ...
 //
 // Rows of 96 elements have 12 chunks, so every other row already starts half-way round the banks.
-// Two bits of key, changing every other row, complete the swizzle.
+// Two bits of key, changing every other row, complete the swizzle. Of rows of 48, four in a row
+// start at different quarters, and one bit of key is left.
 #pragma once
 
 #include "device/device.cuh"
@@ -20,17 +21,17 @@ template <int kHeadDim>
 struct SwizzledTile {
   static constexpr int kChunks = kHeadDim / 8;
   /// Number of chunks within which the chunks of a row are permuted.
-  static constexpr int kSpan = kChunks % 8 == 0 ? 8 : 4;
+  static constexpr int kSpan = kChunks % 8 == 0 ? 8 : kChunks % 4 == 0 ? 4 : 2;
   static_assert(kChunks % kSpan == 0);
 
   /// Offset of a chunk, in elements.
   FA_DEVICE static int offset(int row, int chunk) {
-    const int key = kSpan == 8 ? row & 7 : (row >> 1) & 3;
+    const int key = (row >> (kSpan == 8 ? 0 : kSpan == 4 ? 1 : 2)) & (kSpan - 1);
     return row * kHeadDim + ((chunk ^ key) << 3);
   }
 };
 
-/// The part of a tile that the calling thread copies. The threads of one span copy 128 (64)
+/// The part of a tile that the calling thread copies. The threads of one span copy 128 (64, 32)
 /// adjacent bytes of a row. A thread stays in its column, and its rows have the same key, so that
 /// all its chunks have fixed distances in the tile.
 template <int kHeadDim, int kRows, int kThreads>

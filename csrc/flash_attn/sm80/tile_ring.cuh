@@ -11,6 +11,8 @@
 // same columns of the same rows of a tile: without pages its addresses move on from tile to tile,
 // and with pages it looks the numbers of the next tile's pages up while the copies of a tile are in
 // flight.
+//
+// After the rows of a tile of Q8_0 come their factors, kScales of 16 bits a row.
 #pragma once
 
 #include "core/key_window.cuh"
@@ -18,12 +20,11 @@
 
 namespace flash_attn {
 
-template <class T, int kHeadDim, int kKeys, int kSlots, int kThreads>
+template <class T, int kHeadDim, int kKeys, int kSlots, int kThreads, int kScales = 0>
 class TileRing {
  public:
   using Share = TileShare<kHeadDim, kKeys, kThreads>;
-  static constexpr int kTileElements = kKeys * kHeadDim;
-  static constexpr int kElements = kSlots * kTileElements;
+  static constexpr int kTileElements = kKeys * (kHeadDim + kScales);
 
   /// A ring in shared memory for one head's keys and values of a sequence.
   FA_DEVICE TileRing(T *slots, const KeyValueArgs &kv, const KeyRows &rows, int n_keys, int kv_head,
@@ -37,6 +38,11 @@ class TileRing {
     };
     at_[0] = start(kv.k, kv.k_stride);
     at_[1] = start(kv.v, kv.v_stride);
+    if constexpr (kScales > 0) {
+      scales_at_[0] = static_cast<const T *>(kv.k_scales) + kv_head * kv.k_stride.head;
+      scales_at_[1] = static_cast<const T *>(kv.v_scales) + kv_head * kv.v_stride.head;
+      scale_page_ = rows.is_paged() ? 0 : rows.page(0);
+    }
     if (rows.is_paged()) look_up(tiles.first);
   }
 
@@ -82,6 +88,7 @@ class TileRing {
       T *const to = slots_ + slot * kTileElements;
       const Strides &stride = kKind == 0 ? kv_.k_stride : kv_.v_stride;
       const int keys_left = n_keys_ - tile * kKeys;
+      if constexpr (kScales > 0) copy_scales(to, scales_at_[kKind], stride, tile);
       if (rows_.is_paged()) {
         copy_pages(to, at_[kKind], stride, tile, keys_left);
         // Keys and values of a tile are in pages of the same numbers.
@@ -121,13 +128,31 @@ class TileRing {
     }
   }
 
+  /// The thread's first row of those whose factors it copies: eight rows have kScales chunks of 16
+  /// bytes, and are in one page.
+  FA_DEVICE static int scale_row() { return thread_index() / kScales * 8; }
+
+  /// Copies the thread's 16 bytes of factors; those of rows after the last become zeros.
+  FA_DEVICE void copy_scales(T *tile_start, const T *head, const Strides &stride, int tile) {
+    static_assert(kKeys / 8 * kScales <= kThreads);
+    if (thread_index() >= kKeys / 8 * kScales) return;
+    const int key = tile * kKeys + scale_row(), chunk = thread_index() % kScales;
+    const T *const from = head + static_cast<int64_t>(scale_page_) * stride.batch +
+                          static_cast<int64_t>(rows_.row(key)) * kScales + 8 * chunk;
+    T *const to = tile_start - Share::offset() + kKeys * kHeadDim + 8 * thread_index();
+    const int left = (n_keys_ - key) * kScales - 8 * chunk;
+    copy_async_part(to, from, left < 0 ? 0 : left > 8 ? 16 : 2 * left);
+  }
+
   /// Reads the numbers of the pages that hold the thread's rows of a tile.
   FA_DEVICE void look_up(int tile) {
+    const auto page = [&](int row) {
+      const int key = tile * kKeys + row;
+      return tile < tiles_.end && key < n_keys_ ? rows_.page(key) : 0;
+    };
 #pragma unroll
-    for (int i = 0; i < Share::kTimes; i++) {
-      const int key = tile * kKeys + Share::row(i);
-      pages_[i] = tile < tiles_.end && key < n_keys_ ? rows_.page(key) : 0;
-    }
+    for (int i = 0; i < Share::kTimes; i++) pages_[i] = page(Share::row(i));
+    if constexpr (kScales > 0) scale_page_ = page(scale_row());
   }
 
   T *const slots_;  // at this thread's first chunk
@@ -137,6 +162,8 @@ class TileRing {
   const KeyTiles &tiles_;
   const T *at_[2];            // K and V: the thread's next row, or with pages the head's first
   int pages_[Share::kTimes];  // of the next tile, for each of the thread's rows
+  const T *scales_at_[2];     // K and V: the head's first
+  int scale_page_;
   int slot_ = 0;              // of the next tile to be taken
 };
 

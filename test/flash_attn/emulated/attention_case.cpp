@@ -59,8 +59,8 @@ AttentionCase::AttentionCase(const CaseShape &shape) : shape_(shape) {
     make_pages();
   } else {
     const int64_t k_rows = packed_keys() ? total_k : longest(shape.k);
-    k_ = make_tensor(packed_keys() ? 1 : n, k_rows, shape.kv_heads);
-    v_ = make_tensor(packed_keys() ? 1 : n, k_rows, shape.kv_heads);
+    k_ = make_stored(packed_keys() ? 1 : n, k_rows);
+    v_ = make_stored(packed_keys() ? 1 : n, k_rows);
   }
   lse_.assign(static_cast<size_t>(std::max<int64_t>(q_batches * q_rows * shape.heads, 1)), NAN);
   params_.lse_head_stride = q_rows;
@@ -74,11 +74,20 @@ bool AttentionCase::packed_queries() const {
   return shape_.function == "varlen" || (shape_.function == "decode" && shape_.packed_q != 0);
 }
 
-Tensor AttentionCase::make_tensor(int64_t batches, int64_t rows, int32_t heads) const {
+Tensor AttentionCase::make_stored(int64_t batches, int64_t rows) const {
+  return make_tensor(batches, rows, shape_.kv_heads, is_q8());
+}
+
+Tensor AttentionCase::make_tensor(int64_t batches, int64_t rows, int32_t heads, bool as_q8) const {
   // Gaps of eight elements after rows and heads reveal a kernel that assumes a stride.
   Tensor t;
   const int64_t gap = 8;
-  if (shape_.heads_first != 0) {
+  if (as_q8) {
+    t.row_stride = shape_.head_dim / 2 + gap;
+    t.scales = rows * t.row_stride;
+    t.head_stride = t.scales + (rows * shape_.head_dim / 32 + 7) / 8 * 8;
+    t.batch_stride = heads * t.head_stride + gap;
+  } else if (shape_.heads_first != 0) {
     t.row_stride = shape_.head_dim + gap;
     t.head_stride = rows * t.row_stride;
     t.batch_stride = heads * t.head_stride;
@@ -94,7 +103,7 @@ Tensor AttentionCase::make_tensor(int64_t batches, int64_t rows, int32_t heads) 
 }
 
 Tensor AttentionCase::make_far_pages(int64_t pages) const {
-  Tensor t = make_tensor(1, shape_.page, shape_.kv_heads);
+  Tensor t = make_stored(1, shape_.page);
   t.batch_stride = int64_t{1} << 31;
   t.elements = pages * t.batch_stride;
   const size_t bytes = static_cast<size_t>(t.elements) * sizeof(uint16_t);
@@ -127,7 +136,7 @@ void AttentionCase::make_pages() {
   }
   const auto make = [&] {
     return shape_.far != 0 ? make_far_pages(n_pages + 1)
-                           : make_tensor(n_pages + 1, shape_.page, shape_.kv_heads);
+                           : make_stored(n_pages + 1, shape_.page);
   };
   k_ = make();
   v_ = make();
@@ -146,6 +155,30 @@ int64_t AttentionCase::key_at(const Tensor &t, int32_t sequence, int32_t key,
   }
   if (packed_keys()) return (cu_k_[static_cast<size_t>(sequence)] + key) * t.row_stride + head;
   return sequence * t.batch_stride + key * t.row_stride + head;
+}
+
+int64_t AttentionCase::scale_at(const Tensor &t, int32_t sequence, int32_t key,
+                                int32_t kv_head) const {
+  const int64_t row = shape_.page > 0 ? key % shape_.page : key;
+  const int64_t first = key_at(t, sequence, key, kv_head) - row * t.row_stride;
+  return first + t.scales + row * shape_.head_dim / 32;
+}
+
+std::vector<float> AttentionCase::stored_row(const Tensor &t, int32_t sequence, int32_t key,
+                                             int32_t kv_head) const {
+  const uint16_t *const row = t.data.get() + key_at(t, sequence, key, kv_head);
+  std::vector<float> numbers(static_cast<size_t>(shape_.head_dim));
+  if (is_q8()) {
+    const uint16_t *const scales = t.data.get() + scale_at(t, sequence, key, kv_head);
+    const auto *const bytes = reinterpret_cast<const int8_t *>(row);
+    for (size_t d = 0; d < numbers.size(); d++) {
+      numbers[d] = forge::f16_to_f32(scales[d / 32]) * static_cast<float>(bytes[d]);
+    }
+  } else {
+    std::transform(row, row + numbers.size(), numbers.begin(),
+                   [&](uint16_t bits) { return value(bits); });
+  }
+  return numbers;
 }
 
 int64_t AttentionCase::query_at(const Tensor &t, int32_t sequence, int32_t query,
@@ -173,6 +206,26 @@ void AttentionCase::fill() {
       t.data[static_cast<size_t>(at + d)] = f16 ? forge::f32_to_f16(x) : forge::f32_to_bf16(x);
     }
   };
+  const auto put_q8 = [&](Tensor &t, int64_t at, int64_t scales, float spread) {
+    auto *const bytes = reinterpret_cast<int8_t *>(t.data.get() + at);
+    for (int32_t block = 0; block < shape_.head_dim / 32; block++) {
+      // Blocks of different sizes, and now and then the largest and the smallest byte.
+      const float scale = std::exp(normal(random)) * spread / 64;
+      t.data[static_cast<size_t>(scales + block)] = forge::f32_to_f16(scale);
+      for (int32_t d = 32 * block; d < 32 * block + 32; d++) {
+        const float x = std::round(normal(random) * 48);
+        bytes[d] = static_cast<int8_t>(std::clamp(x, -128.0f, 127.0f));
+      }
+    }
+  };
+  const auto put_stored = [&](Tensor &t, int32_t b, int32_t i, int32_t h, float spread) {
+    const int64_t at = key_at(t, b, i, h);
+    if (is_q8()) {
+      put_q8(t, at, scale_at(t, b, i, h), spread);
+    } else {
+      put(t, at, spread);
+    }
+  };
   for (int32_t b = 0; b < batch(); b++) {
     for (int32_t i = 0; i < shape_.q[static_cast<size_t>(b)]; i++) {
       for (int32_t h = 0; h < shape_.heads; h++) put(q_, query_at(q_, b, i, h), shape_.spread);
@@ -180,8 +233,8 @@ void AttentionCase::fill() {
     if (b == shape_.nan_sequence) continue;
     for (int32_t i = 0; i < shape_.k[static_cast<size_t>(b)]; i++) {
       for (int32_t h = 0; h < shape_.kv_heads; h++) {
-        put(k_, key_at(k_, b, i, h), shape_.spread);
-        put(v_, key_at(v_, b, i, h), 1);
+        put_stored(k_, b, i, h, shape_.spread);
+        put_stored(v_, b, i, h, 1);
       }
     }
   }
@@ -225,12 +278,18 @@ flash_attn_status AttentionCase::run() {
   p.q_batch_stride = q_.batch_stride;
   p.q_row_stride = q_.row_stride;
   p.q_head_stride = q_.head_stride;
-  p.k_batch_stride = k_.batch_stride;
-  p.k_row_stride = k_.row_stride;
-  p.k_head_stride = k_.head_stride;
-  p.v_batch_stride = v_.batch_stride;
-  p.v_row_stride = v_.row_stride;
-  p.v_head_stride = v_.head_stride;
+  const int64_t step = is_q8() ? 2 : 1;
+  p.k_batch_stride = k_.batch_stride * step;
+  p.k_row_stride = k_.row_stride * step;
+  p.k_head_stride = k_.head_stride * step;
+  p.v_batch_stride = v_.batch_stride * step;
+  p.v_row_stride = v_.row_stride * step;
+  p.v_head_stride = v_.head_stride * step;
+  if (is_q8()) {
+    p.kv_dtype = FLASH_ATTN_KV_Q8_0;
+    p.k_scales = p.k == nullptr ? nullptr : k_.data.get() + k_.scales;
+    p.v_scales = p.v == nullptr ? nullptr : v_.data.get() + v_.scales;
+  }
   p.out_batch_stride = out_.batch_stride;
   p.out_row_stride = out_.row_stride;
   p.out_head_stride = out_.head_stride;
@@ -245,10 +304,13 @@ flash_attn_status AttentionCase::run() {
   const auto tensor = [](auto &member, const Tensor &of, bool is_result) {
     return CallArray{&member, static_cast<size_t>(of.elements) * sizeof(uint16_t), is_result};
   };
+  const auto scales = [](auto &member, const Tensor &of) {
+    return CallArray{&member, static_cast<size_t>(of.elements - of.scales) * sizeof(uint16_t), false};
+  };
   return call_library(
       shape_, function, p,
       {tensor(p.q, q_, false), tensor(p.k, k_, false), tensor(p.v, v_, false),
-       tensor(p.out, out_, true), {&p.lse, lse_.size() * sizeof(float), true},
+       scales(p.k_scales, k_), scales(p.v_scales, v_), tensor(p.out, out_, true), {&p.lse, lse_.size() * sizeof(float), true},
        {&p.sinks, sinks_.size() * sizeof(float), false}, integers(p.block_table, table_),
        integers(p.block_rows, block_rows_), integers(p.seqlens_k, seqlens_k_),
        integers(p.seqlens_q, seqlens_q_), integers(p.cu_seqlens_q, cu_q_),

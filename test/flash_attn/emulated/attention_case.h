@@ -14,6 +14,7 @@ namespace flash_attn_test {
 struct CaseShape {
   std::string function = "fwd";  // fwd, varlen or decode
   std::string dtype = "bf16";
+  std::string kv = "as_q";       // q8: keys and values of Q8_0
   int32_t head_dim = 64;
   int32_t heads = 1;
   int32_t kv_heads = 1;
@@ -50,13 +51,15 @@ struct FreeElements {
   void operator()(uint16_t *elements) const;
 };
 
-/// A 16-bit tensor of rows of heads, each row head_dim long.
+/// A 16-bit tensor of rows of heads, each row head_dim long. Of Q8_0 an element is two numbers, and
+/// the factors of a head follow its rows.
 struct Tensor {
   std::unique_ptr<uint16_t[], FreeElements> data;
   int64_t elements = 0;
   int64_t batch_stride = 0;
   int64_t row_stride = 0;
   int64_t head_stride = 0;
+  int64_t scales = 0;
 };
 
 class AttentionCase {
@@ -76,7 +79,15 @@ class AttentionCase {
   size_t block_row(int32_t sequence) const;
   int64_t key_at(const Tensor &tensor, int32_t sequence, int32_t key, int32_t kv_head) const;
   int64_t query_at(const Tensor &tensor, int32_t sequence, int32_t query, int32_t head) const;
-  Tensor make_tensor(int64_t batches, int64_t rows, int32_t heads) const;
+  Tensor make_tensor(int64_t batches, int64_t rows, int32_t heads, bool as_q8 = false) const;
+  /// A tensor of keys or values.
+  Tensor make_stored(int64_t batches, int64_t rows) const;
+  bool is_q8() const { return shape_.kv == "q8"; }
+  /// The factor of a row's first 32 numbers.
+  int64_t scale_at(const Tensor &tensor, int32_t sequence, int32_t key, int32_t kv_head) const;
+  /// Numbers of a row of keys or values.
+  std::vector<float> stored_row(const Tensor &tensor, int32_t sequence, int32_t key,
+                                int32_t kv_head) const;
   void fill();
   void make_pages();
   /// Pages of a sparse mapping, zeros until written.

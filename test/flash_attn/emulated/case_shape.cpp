@@ -36,7 +36,8 @@ CaseShape parse_case(const std::string &line) {
   const std::map<std::string, float *> numbers = {
       {"softcap", &shape.softcap}, {"scale", &shape.scale}, {"spread", &shape.spread}};
   const std::map<std::string, std::string *> texts = {{"fn", &shape.function},
-                                                      {"dtype", &shape.dtype}};
+                                                      {"dtype", &shape.dtype},
+                                                      {"kv", &shape.kv}};
   const std::map<std::string, std::vector<int32_t> *> lists = {{"q", &shape.q}, {"k", &shape.k}};
   std::stringstream words(line);
   for (std::string word; words >> word;) {

@@ -68,6 +68,39 @@ FA_DEVICE uint32_t pack(float low, float high) {
   return round_to<T>(low) | static_cast<uint32_t>(round_to<T>(high)) << 16;
 }
 
+template <int kFirst, int kSecond>
+FA_DEVICE uint32_t bytes_to_halves(uint32_t word) {
+  const auto byte = [&](int i) { return static_cast<float>(word >> (8 * i) & 0xff) - 128.0f; };
+  return pack<f16>(byte(kFirst), byte(kSecond));
+}
+
+FA_DEVICE uint32_t multiply_halves(uint32_t a, uint32_t b) {
+  const auto product = [&](int i) { return emulator::half_of(a, i) * emulator::half_of(b, i); };
+  return pack<f16>(product(0), product(1));
+}
+
+template <int kA, int kB>
+FA_DEVICE uint32_t pair_halves(uint32_t a, uint32_t b) {
+  return (a >> (16 * kA) & 0xffff) | (b >> (16 * kB) & 0xffff) << 16;
+}
+
+template <int kHalf>
+FA_DEVICE float half_to_float(uint32_t pair) {
+  return emulator::half_of(pair, kHalf);
+}
+
+FA_DEVICE uint32_t load_word(const void *from) {
+  if (reinterpret_cast<uintptr_t>(from) % 4 != 0) emulator::fail("a misaligned access");
+  uint32_t word;
+  std::memcpy(&word, from, sizeof word);
+  return word;
+}
+FA_DEVICE void load_words(uint32_t &first, uint32_t &second, const void *from) {
+  if (reinterpret_cast<uintptr_t>(from) % 8 != 0) emulator::fail("a misaligned access");
+  first = load_word(from);
+  second = load_word(static_cast<const char *>(from) + 4);
+}
+
 struct alignas(16) Words4 {
   uint32_t word[4];
 };
@@ -101,6 +134,12 @@ FA_DEVICE void copy_async_16(void *shared, const void *global) {
 }
 FA_DEVICE void copy_async_16(void *shared, const void *global, bool valid) {
   emulator::copy_async(shared, global, 16, valid);
+}
+FA_DEVICE void copy_async_part(void *shared, const void *global, int bytes) {
+  for (int at = 0; at < 16; at += 2) {
+    emulator::copy_async(static_cast<char *>(shared) + at, static_cast<const char *>(global) + at,
+                         2, at < bytes);
+  }
 }
 FA_DEVICE void copy_async_commit() { emulator::commit_async_copies(); }
 template <int kPending>

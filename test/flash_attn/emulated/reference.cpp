@@ -43,9 +43,9 @@ Real AttentionCase::reference_row(int32_t sequence, int32_t query, int32_t head,
   for (int32_t key = 0; key < n_k; key++) {
     if (shape_.left >= 0 && key < position - shape_.left) continue;
     if (right >= 0 && key > position + right) continue;
-    const uint16_t *const k = k_.data.get() + key_at(k_, sequence, key, kv_head);
+    const std::vector<float> k = stored_row(k_, sequence, key, kv_head);
     Real score = 0;
-    for (size_t d = 0; d < dims; d++) score += Real{value(q[d])} * Real{value(k[d])};
+    for (size_t d = 0; d < dims; d++) score += Real{value(q[d])} * Real{k[d]};
     score *= static_cast<Real>(params_.scale);
     if (shape_.softcap > 0) {
       const Real cap = shape_.softcap;
@@ -60,10 +60,10 @@ Real AttentionCase::reference_row(int32_t sequence, int32_t query, int32_t head,
   for (size_t i = 0; i < keys.size(); i++) {
     const Real weight = std::exp(scores[i] - top);
     total += weight;
-    const uint16_t *const v = v_.data.get() + key_at(v_, sequence, keys[i], kv_head);
+    const std::vector<float> v = stored_row(v_, sequence, keys[i], kv_head);
     for (size_t d = 0; d < dims; d++) {
-      out[d] += weight * Real{value(v[d])};
-      magnitude[d] += weight * std::fabs(Real{value(v[d])});
+      out[d] += weight * Real{v[d]};
+      magnitude[d] += weight * std::fabs(Real{v[d]});
     }
   }
   for (Real &x : out) x /= total;
@@ -73,8 +73,9 @@ Real AttentionCase::reference_row(int32_t sequence, int32_t query, int32_t head,
 
 void AttentionCase::report(flash_attn_status status) const {
   LargestError error, float_error, lse_error, lse_float_error, excess;
-  // Weights are rounded to the type before they are multiplied, and so is the result.
-  const double unit = shape_.dtype == "f16" ? 0x1p-11 : 0x1p-8;
+  // Weights are rounded to the type before they are multiplied, and so are values of Q8_0, and the
+  // result.
+  const double unit = shape_.dtype == "f16" ? 0x1p-11 : 0x1p-8, factors = is_q8() ? 2 : 1;
   int64_t written = 0;
   if (status == FLASH_ATTN_OK) {
     std::vector<double> exact, magnitude;
@@ -90,7 +91,8 @@ void AttentionCase::report(flash_attn_status status) const {
           for (size_t d = 0; d < exact.size(); d++) {
             const double off = difference(value(row[d]), exact[d]);
             error.add(off);
-            excess.add(off - 1.01 * unit * (std::fabs(exact[d]) + magnitude[d]) - 1e-5);
+            excess.add(off - 1.01 * unit * (std::fabs(exact[d]) + factors * magnitude[d]) -
+                       1e-5);
             float_error.add(difference(rounded(plain[d]), exact[d]));
           }
           const int64_t at = (packed_queries() ? cu_q_[static_cast<size_t>(b)]
