@@ -69,11 +69,11 @@ Deno.test({
 });
 
 Deno.test({
-  name: "CUDA: a step of many shapes keeps at most two graphs of 32 of them",
+  name: "CUDA: a step of many shapes keeps at most two graphs of 32 of them, and each kernel once",
   ignore,
   fn: async () => {
     // One more is the captured graph, from which the one that is kept is being made.
-    const env = { FORGE_FAKE_CUDA: "most_graphs=65" };
+    const env = { FORGE_FAKE_CUDA: "most_graphs=65,load_once=1" };
     const program = ["run", "-A", "test/support/check_cuda_recovery.ts", "shapes"];
     assertStringIncludes(await runOnEmulatedGpu(program, env), "recovered");
   },

@@ -322,4 +322,41 @@ export const CUDA_HOST: readonly Mutant[] = [
       "const uint64_t others = needs.weights;",
     ],
   ),
+  ...group(
+    { tests: ["test/cuda/failures_test.ts"], filter: "leaves unusable" },
+    ["result-that-ends-a-context", "cuda/driver.cpp", "    case kMisalignedAddress:\n", ""],
+  ),
+  ...group(
+    { tests: ["test/cuda/failures_test.ts"], filter: "PTX" },
+    [
+      "newest-known-architecture",
+      "cuda/nvrtc.cpp",
+      "if (known <= architecture) best = known;",
+      "if (known < architecture) best = known;",
+    ],
+    [
+      "code-for-a-virtual-architecture",
+      "cuda/nvrtc.cpp",
+      'option.starts_with("--gpu-architecture=compute_")',
+      'option.starts_with("--gpu-architecture=sm_")',
+    ],
+  ),
+  ...group(
+    { tests: ["test/cuda/failures_test.ts"], filter: "each kernel once" },
+    [
+      "kernels-that-are-loaded-already",
+      "cuda/kernels.cpp",
+      "if (!kernel.function) missing.push_back(&kernel);",
+      "missing.push_back(&kernel);",
+    ],
+  ),
+  ...group(
+    { tests: ["test/cli/profile_test.ts"], filter: "times each kernel" },
+    [
+      "operation-of-a-fused-kernel",
+      "gpu/planner.h",
+      "plan_.operations.resize(plan_.entries.size(), reported_op_);",
+      "plan_.operations.resize(plan_.entries.size(), op_index_);",
+    ],
+  ),
 ];

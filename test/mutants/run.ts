@@ -1,12 +1,15 @@
 /**
  * Runs mutants: `deno task mutants [NAME or AREA...] [--random N] [--jobs N] [--limit SECONDS]`.
  * Runs all mutants by default; `--list` prints their names. Prints the share of caught mutants and
- * the names of the survivors, and fails if any mutant is not caught.
+ * the names of the survivors, and fails if any mutant is not caught. `--places N` draws places for
+ * a fresh set instead, so that knowledge of the tests does not choose them.
  */
+import { extname, join } from "@std/path";
 import { parseArgs } from "node:util";
 import { Random } from "../support/random.ts";
 import { areaOf, type Mutant, MUTANTS } from "./mutant.ts";
-import { Tree } from "./tree.ts";
+import { ROOT } from "../support/checkout.ts";
+import { sourceFiles, Tree } from "./tree.ts";
 
 /** `broken`: the mutant does not compile, or its tests fail without it. */
 type Fate = "caught" | "survived" | "broken";
@@ -63,6 +66,19 @@ function choose(names: readonly string[], count: string | undefined): readonly M
   return order.flatMap((i) => named[i] ?? []);
 }
 
+/** Prints lines of code drawn at random, as many of a file as its length has a share of all. */
+async function printPlaces(count: number): Promise<void> {
+  const isCode = (path: string) =>
+    /^(csrc|kernels|src|ffi)\//.test(path) && /^\.(cpp|mm|h|cuh?|metal|ts)$/.test(extname(path));
+  const places = (await sourceFiles()).filter(isCode).flatMap((path) =>
+    Deno.readTextFileSync(join(ROOT, path)).split("\n").map((line, i) => ({ path, line, i }))
+  ).filter(({ line }) => /^\s*(?!\/\/|\/?\*|import |export |#)\S.*[;({,]$/.test(line));
+  for (const at of new Random("places").permutation(places.length).slice(0, count)) {
+    const { path, line, i } = places[at]!;
+    console.log(`${path}:${i + 1}: ${line.trim()}`);
+  }
+}
+
 function summary(verdicts: readonly Verdict[]): string {
   const lines = [...new Set(verdicts.map(({ mutant }) => areaOf(mutant)))].map((area) => {
     const own = verdicts.filter(({ mutant }) => areaOf(mutant) === area);
@@ -95,8 +111,13 @@ const { values, positionals } = parseArgs({
     jobs: { type: "string" },
     limit: { type: "string", default: "900" },
     list: { type: "boolean", default: false },
+    places: { type: "string" },
   },
 });
+if (values.places !== undefined) {
+  await printPlaces(Number(values.places));
+  Deno.exit(0);
+}
 const chosen = choose(positionals, values.random);
 if (values.list) {
   for (const { name, file } of chosen) console.log(`${name}\t${file}`);

@@ -3,7 +3,7 @@
  * Mamba-2.
  */
 import type { Activation, Backend } from "../../src/backend.ts";
-import { devices, deviceTest, openDevice } from "../support/devices.ts";
+import { devices, deviceTest, isEmulated, openDevice } from "../support/devices.ts";
 import { assertSameBits, type Matrix, matrixOf, randomMatrix } from "../support/matrix.ts";
 import { opTest } from "../support/operations.ts";
 import { Random } from "../support/random.ts";
@@ -23,6 +23,22 @@ import {
   plainSelectiveScan,
   type ScanShape,
 } from "./plain_recurrence.ts";
+
+/** A size at or next to one of the edges of blocks. */
+function near(random: Random, edges: readonly number[]): number {
+  return random.pick(edges) + random.pick([-1, 0, 0, 1]);
+}
+
+/** Some cases of random shapes, with the lengths of their sequences. */
+function randomCases<Case>(
+  random: Random,
+  make: (lengths: number[]) => Case,
+): (readonly [string, Case])[] {
+  return Array.from({ length: isEmulated ? 1 : 6 }, (_, i) => {
+    const lengths = Array.from({ length: random.int(1, 3) }, () => near(random, [2, 16, 32, 64]));
+    return [`random shape ${i}`, make(lengths)];
+  });
+}
 
 interface ConvCase {
   readonly schedule: Schedule;
@@ -65,6 +81,10 @@ opTest<ConvCase>("causal_conv1d", {
     ["odd columns", convCase(random, 37, 3, [2, 17])],
     ["wider than its runs", convCase(random, 24, 9, [12, 3, 5])],
     ["long", convCase(random, 128, 4, [150, 70])],
+    ...randomCases(
+      random,
+      (lengths) => convCase(random, near(random, [8, 16, 64, 128]), random.int(2, 9), lengths),
+    ),
   ],
   run: runConv,
   plain({ schedule, x, weight, bias, activation }, read) {
@@ -145,6 +165,12 @@ opTest<DeltaCase>("gated_delta_rule", {
       "as large as in models",
       deltaCase(random, { nKHeads: 1, nVHeads: 2, kDim: 128, vDim: 128, ...grouped }, [90]),
     ],
+    ...randomCases(random, (lengths) => {
+      const nKHeads = random.int(1, 3), nVHeads = nKHeads * random.int(1, 3);
+      const kDim = near(random, [8, 16, 32, 64]), vDim = near(random, [8, 16, 32, 64]);
+      const order = random.pick([grouped, tiled]);
+      return deltaCase(random, { nKHeads, nVHeads, kDim, vDim, ...order }, lengths);
+    }),
   ],
   run: runDelta,
   plain: ({ schedule, shape, ...inputs }) => plainDeltaRule(schedule, shape, inputs),
@@ -230,6 +256,11 @@ opTest<ScanCase>("selective_scan", {
       "the largest state",
       scanCase(random, { nHeads: 1, nGroups: 1, headDim: 128, dState: 256 }, [70]),
     ],
+    ...randomCases(random, (lengths) => {
+      const nGroups = random.int(1, 3), nHeads = nGroups * random.int(1, 3);
+      const headDim = near(random, [8, 16, 32, 64]), dState = near(random, [8, 16, 32, 64]);
+      return scanCase(random, { nHeads, nGroups, headDim, dState }, lengths);
+    }),
   ],
   run: runScan,
   plain: ({ schedule, shape, ...inputs }) => plainSelectiveScan(schedule, shape, inputs),

@@ -91,6 +91,9 @@ Result cuModuleLoadData(Module* module, const void* image) {
     std::string text = image_text(image);
     if (text.empty()) return kInvalidImage;
     if (!has_code_for(text)) return kNoBinaryForGpu;
+    for (const ModuleState* known : context.modules) {
+      if (options().load_once != 0 && known->image == text) misuse("loaded twice: %s", text.c_str());
+    }
     auto* loaded = new ModuleState{std::move(text), {}};
     context.modules.insert(loaded);
     *module = reinterpret_cast<Module>(loaded);

@@ -28,6 +28,7 @@ const Options& options() {
                             {"lost_in_turn", &result.lost_in_turn},
                             {"fail_capture", &result.fail_capture},
                             {"most_graphs", &result.most_graphs},
+                            {"load_once", &result.load_once},
                             {"fail_stream", &result.fail_stream},
                             {"failing_device", &result.failing_device},
                             {"strict_exit", &result.strict_exit}});

@@ -22,6 +22,7 @@ struct Options {
   uint64_t lost_in_turn = 0;     // 1: device i is lost with the i-th result that ends a context
   uint64_t fail_capture = 0;     // the n-th launch into a capture fails
   uint64_t most_graphs = 0;      // aborts if more graphs exist; 0: no limit
+  uint64_t load_once = 0;        // 1: aborts if a context loads the same kernel twice
   uint64_t fail_stream = 0;      // creating the n-th stream fails
   uint64_t failing_device = ~uint64_t{0};  // failures from fail_allocation on, on this device only
   uint64_t strict_exit = 0;      // 1: aborts if a context is still retained when the process ends
