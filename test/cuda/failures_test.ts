@@ -151,7 +151,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "CUDA: kernels are compiled for the GPU, and to PTX for one that the compiler does not know",
+  name: "CUDA: kernels are compiled for the GPU, to PTX if the compiler does not know it",
   ignore,
   fn: async () => {
     using folder = new TempFolder();
