@@ -10,6 +10,7 @@ import {
   assertStringIncludes,
 } from "@std/assert";
 import { forge, type Outcome } from "../cli/forge.ts";
+import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
 import {
@@ -94,6 +95,32 @@ Deno.test({
       assertMatch(staged.stderr, launches);
       assertMatch(staged.stderr, /^graph for \d+ tokens/m);
     }
+  },
+});
+
+Deno.test({
+  name: "CUDA: devices divide the heads of latent attention",
+  ignore: ignore || !sharedAvailable("models", "tiny"),
+  fn: async () => {
+    const model = sharedPath("models", "tiny", "deepseek_v2");
+    const args = [
+      "run",
+      "-m",
+      model,
+      "--device",
+      "cuda",
+      "--raw",
+      "-p",
+      "Once",
+      "-n",
+      "6",
+      "--json",
+    ];
+    const run = async (...flags: string[]) =>
+      await forge([...args, "--temp", "0", ...flags], { env: await emulatedGpu({ devices: 2 }) });
+    const [one, two] = [await run(), await run("--tensor-parallel", "2")];
+    assertEquals([one.code, two.code], [0, 0], two.stderr);
+    assertEquals(JSON.parse(two.stdout).token_ids, JSON.parse(one.stdout).token_ids);
   },
 });
 

@@ -100,7 +100,7 @@ export function checkProcessOptions(options: ProcessOptions): void {
 export async function gather(options: ProcessOptions, facts: Facts): Promise<Guest[]> {
   const { count, host, port, secret, timeout = DEFAULT_TIMEOUT } = options;
   const isLocal = /^(localhost|127\.[\d.]+|::1)$/.test(host);
-  const listener = listen(isLocal ? host : "0.0.0.0", port);
+  const listener = listen(isLocal ? host : host.includes(":") ? "::" : "0.0.0.0", port);
   const guests = new Map<number, Guest>();
   let nStrangers = 0, nRejected = 0;
   const { promise, resolve, reject } = Promise.withResolvers<void>();

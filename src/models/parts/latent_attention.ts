@@ -8,11 +8,12 @@
  * `(latent | rotated)`, whose first part is also the value, and the cache holds nothing else.
  */
 import type { Recorder, Value, Weight } from "../../backend.ts";
-import type { Block } from "./blocks.ts";
+import { type Block, sumOfRanks } from "./blocks.ts";
 import type { TensorInfo, TensorType } from "../../formats/tensor_info.ts";
 import type { ForwardPass, LayerKvShape } from "../causal_lm.ts";
 import type { ConfigReader, Key } from "../config/config_reader.ts";
 import type { DecoderConfig } from "../config/decoder_config.ts";
+import { divideHeads, rowsOf, type Span } from "../weights/division.ts";
 import type { Rope } from "./rope.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
@@ -72,22 +73,29 @@ export function loadLatentAttention(
   index: number,
   parts: LatentAttentionParts,
 ): Block {
-  weights.assertWhole("latent attention");
   weights.useKv(index);
-  const { nHeads, hiddenSize } = c;
+  const { hiddenSize } = c;
   const { dims, rope, scale } = parts;
   const { rank, plain, rotated, value } = dims;
+  // Latent vectors and their cache are on every device that divides the heads.
+  const heads = divideHeads(c.nHeads, 1, weights.rank).q;
+  const [, nHeads] = heads;
   // transformers uses this epsilon for the norms of latent vectors, whatever the config says.
   const eps = weights.isGguf ? c.normEps : 1e-6;
-  const queries = loadQueries(weights, c, dims, eps);
+  const queries = loadQueries(weights, c, heads, dims, eps);
   const down = weights.matrix(
     ["self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa"],
     rank + rotated,
     hiddenSize,
   );
   const norm = weights.vector(["self_attn.kv_a_layernorm", "attn_kv_a_norm"], rank);
-  const { toLatent, toValues } = loadHeadMatrices(weights, nHeads, dims);
-  const out = weights.matrix(["self_attn.o_proj", "attn_output"], hiddenSize, nHeads * value);
+  const { toLatent, toValues } = loadHeadMatrices(weights, c.nHeads, heads, dims);
+  const out = weights.columns(
+    ["self_attn.o_proj", "attn_output"],
+    hiddenSize,
+    c.nHeads * value,
+    rowsOf(heads, value),
+  );
 
   const append = (pass: ForwardPass, x: Value): Value => {
     const { recorder, kv } = pass;
@@ -115,27 +123,35 @@ export function loadLatentAttention(
   const attend: Block = (pass, x, residual) => {
     const { recorder, kv } = pass;
     const mixed = recorder.attention(append(pass, x), kv[index]!, { nHeads, scale });
-    return recorder.matmul(recorder.headMatmul(mixed, toValues, nHeads), out, { residual });
+    const values = recorder.headMatmul(mixed, toValues, nHeads);
+    return sumOfRanks(recorder, weights.rank, values, out, { residual });
   };
   return Object.assign(attend, { append });
 }
 
-/** Loads the queries of all heads, `(plain | rotated)` for each head. */
-function loadQueries(weights: WeightLoader, c: DecoderConfig, dims: LatentDims, eps: number) {
+/** Loads the queries of the device's heads, `(plain | rotated)` for each head. */
+function loadQueries(
+  weights: WeightLoader,
+  c: DecoderConfig,
+  heads: Span,
+  dims: LatentDims,
+  eps: number,
+) {
   const { queryRank, plain, rotated } = dims;
   const rows = c.nHeads * (plain + rotated);
+  const own = [rowsOf(heads, plain + rotated)];
   if (queryRank === undefined) {
-    const q = weights.matrix(["self_attn.q_proj", "attn_q"], rows, c.hiddenSize);
+    const q = weights.matrix(["self_attn.q_proj", "attn_q"], rows, c.hiddenSize, own);
     return (recorder: Recorder, x: Value) => recorder.matmul(x, q);
   }
   const down = weights.matrix(["self_attn.q_a_proj", "attn_q_a"], queryRank, c.hiddenSize);
   const norm = weights.vector(["self_attn.q_a_layernorm", "attn_q_a_norm"], queryRank);
-  const up = weights.matrix(["self_attn.q_b_proj", "attn_q_b"], rows, queryRank);
+  const up = weights.matrix(["self_attn.q_b_proj", "attn_q_b"], rows, queryRank, own);
   return (recorder: Recorder, x: Value) =>
     recorder.matmul(recorder.rmsNorm(recorder.matmul(x, down), norm, { eps }), up);
 }
 
-/** Matrices of all heads, one after the other, for {@linkcode Recorder.headMatmul}. */
+/** Matrices of the device's heads, one after the other, for {@linkcode Recorder.headMatmul}. */
 interface HeadMatrices {
   /**
    * Maps the plain part of a query to a vector that is multiplied with latent vectors, `[rank,
@@ -147,11 +163,16 @@ interface HeadMatrices {
 }
 
 /**
- * Loads the matrices of all heads, with their adapters. Newer GGUF files hold those of keys,
- * transposed, and those of values in separate tensors.
+ * Loads the matrices of some of the heads, with their adapters. Newer GGUF files hold those of
+ * keys, transposed, and those of values in separate tensors.
  */
-function loadHeadMatrices(weights: WeightLoader, nHeads: number, dims: LatentDims): HeadMatrices {
-  const { toLatent, toValues } = loadStoredMatrices(weights, nHeads, dims);
+function loadHeadMatrices(
+  weights: WeightLoader,
+  nHeads: number,
+  heads: Span,
+  dims: LatentDims,
+): HeadMatrices {
+  const { toLatent, toValues } = loadStoredMatrices(weights, nHeads, heads, dims);
   const adapters = weights.adaptersOfHeads(KEYS_AND_VALUES, { nHeads, ...dims });
   if (adapters === undefined) return { toLatent, toValues };
   return {
@@ -165,21 +186,25 @@ const KEYS_AND_VALUES: TensorName = ["self_attn.kv_b_proj", "attn_kv_b"];
 function loadStoredMatrices(
   weights: WeightLoader,
   nHeads: number,
+  heads: Span,
   dims: LatentDims,
 ): HeadMatrices {
   const { rank, plain, value } = dims;
+  const [firstHead, count] = heads;
   if (weights.isGguf && !weights.has(KEYS_AND_VALUES)) {
     const keys = weights.tensor([undefined, "attn_k_b"], "weight", [nHeads, rank, plain]);
     const values = weights.tensor([undefined, "attn_v_b"], "weight", [nHeads, value, rank]);
-    return { toLatent: weights.mapWhole(keys, plain), toValues: weights.mapWhole(values, rank) };
+    const rowsOfHeads = (tensor: TensorInfo, size: number, cols: number) =>
+      weights.mapSlices([{ tensor, firstRow: firstHead * size, nRows: count * size }], cols);
+    return { toLatent: rowsOfHeads(keys, rank, plain), toValues: rowsOfHeads(values, value, rank) };
   }
   const step = plain + value;
   const tensor = weights.tensor(KEYS_AND_VALUES, "weight", [nHeads * step, rank]);
-  const values = Array.from({ length: nHeads }, (_, head) => {
-    return { tensor, firstRow: head * step + plain, nRows: value };
+  const values = Array.from({ length: count }, (_, head) => {
+    return { tensor, firstRow: (firstHead + head) * step + plain, nRows: value };
   });
   return {
-    toLatent: transposedKeys(weights, tensor, nHeads, dims),
+    toLatent: transposedKeys(weights, tensor, heads, dims),
     toValues: weights.mapSlices(values, rank),
   };
 }
@@ -188,15 +213,18 @@ function loadStoredMatrices(
 function transposedKeys(
   weights: WeightLoader,
   tensor: TensorInfo,
-  nHeads: number,
+  [firstHead, nHeads]: Span,
   { rank, plain, value }: LatentDims,
 ): Weight {
-  const stored = weights.mapWhole(tensor, rank);
+  const slices = Array.from({ length: nHeads }, (_, head) => {
+    return { tensor, firstRow: (firstHead + head) * (plain + value), nRows: plain };
+  });
+  const stored = weights.mapSlices(slices, rank);
   const { type, encode } = FLOATS[tensor.type] ?? AS_F16;
   return weights.upload(type, nHeads * rank, plain, [], () => {
     const transposed = new Float32Array(nHeads * rank * plain);
     for (let head = 0; head < nHeads; head++) {
-      const rows = weights.backend.readWeight(stored, head * (plain + value), plain);
+      const rows = weights.backend.readWeight(stored, head * plain, plain);
       for (let i = 0; i < plain; i++) {
         for (let j = 0; j < rank; j++) {
           transposed[(head * rank + j) * plain + i] = rows[i * rank + j]!;
