@@ -84,6 +84,32 @@ Deno.test("no output replaces a file that is read", async () => {
   assertEquals([code, stderr.includes("leave --lora out")], [2, true]);
 });
 
+Deno.test("quantize: a GGUF file written again keeps its settings, names and shapes", async () => {
+  using folder = new TempFolder();
+  const [plain, again, twice] = ["F32", "F16", "Q8_0"].map((type) => folder.at(`${type}.gguf`));
+  await quantize(DEMO, plain!, { type: "F32" });
+  await quantize(plain!, again!, { type: "F16" });
+  await quantize(again!, twice!, { type: "Q8_0" });
+  const facts = (path: string) => {
+    const { metadata, tensors } = readGguf(path);
+    const settings = Array.from(metadata)
+      .filter(([key]) => !/^general\.(file_type|quantization_version)$/.test(key));
+    return {
+      settings: settings.toSorted(([a], [b]) => a < b ? -1 : 1),
+      shapes: Array.from(tensors.values(), ({ name, shape }) => [name, shape]),
+    };
+  };
+  const expected = facts(plain!);
+  assertEquals(expected.settings.length > 10, true);
+  assertEquals(facts(again!), expected);
+  assertEquals(facts(twice!), expected);
+  const types = [plain, again, twice].map((path) => {
+    const { tensors, metadata } = readGguf(path!);
+    return [tensors.get("blk.0.attn_q.weight")!.type, metadata.get("general.file_type")];
+  });
+  assertEquals(types, [["F32", 0], ["F16", 1], ["Q8_0", 7]]);
+});
+
 Deno.test("quantize: takes the importances that perplexity measures", async () => {
   using folder = new TempFolder();
   const text = folder.write("text.txt", "Once upon a time there was a little girl. ".repeat(20));

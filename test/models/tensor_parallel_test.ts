@@ -217,3 +217,16 @@ Deno.test("options that contradict a division are refused", async () => {
     await assertRejects(() => opened, ForgeError, message);
   }
 });
+
+Deno.test("devices that divide a model do not load its layer for multi-token prediction", async () => {
+  using folder = new TempFolder();
+  writeEndlessLlama(folder.path, { predictor: true });
+  for (const division of [{ tensorParallel: 2 }, { pipelineParallel: 2 }]) {
+    const bytes = [];
+    for (const speculate of ["off", "auto", "on"] as const) {
+      await using model = await load(folder.path, { device: "cpu", speculate, ...division });
+      bytes.push(model.memory.weights);
+    }
+    assertEquals(bytes, Array(3).fill(bytes[0]));
+  }
+});

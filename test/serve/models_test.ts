@@ -266,6 +266,53 @@ Deno.test("models: keep_alive says when one is unloaded", async () => {
   for (const text of ["", "m", "5 m", "5x", "1h5"]) assertEquals(parseDuration(text), undefined);
 });
 
+Deno.test("models: every route gives its model back, after an answer and after an error", async () => {
+  await using models = new Models();
+  const messages = [{ role: "user", content: "a" }];
+  const options = { num_predict: 1 };
+  const bodies: readonly (readonly [path: string, body: object])[] = [
+    ["/v1/completions", { prompt: "a", max_tokens: 1 }],
+    ["/v1/chat/completions", { messages, max_tokens: 1 }],
+    ["/v1/responses", { input: "a", max_output_tokens: 16 }],
+    ["/v1/messages", { messages, max_tokens: 1 }],
+    ["/v1/messages/count_tokens", { messages }],
+    ["/v1/embeddings", { input: "a" }],
+    ["/v1/rerank", { query: "a", documents: ["b"] }],
+    ["/api/generate", { prompt: "a", options, stream: false }],
+    ["/api/generate", { prompt: "a", options, raw: true }],
+    ["/api/generate", { prompt: "a", suffix: "b", options }],
+    ["/api/chat", { messages, options }],
+    ["/api/embed", { input: "a" }],
+    ["/api/embeddings", { prompt: "a" }],
+    ["/tokenize", { content: "a" }],
+    ["/detokenize", { tokens: [5] }],
+  ];
+  const broken = [{}, { temperature: "hot" }, { options: { temperature: "hot" } }, {
+    messages: 7,
+    input: 7,
+    prompt: 7,
+    content: 7,
+    tokens: 7,
+  }];
+  for (const [path, body] of bodies) {
+    const answered = await models.request(path, { model: "a", ...body });
+    assert(answered.status !== 404, `${path}: ${await answered.text()}`);
+    if (!answered.bodyUsed) await answered.text();
+    for (const wrong of broken) {
+      const refused = await models.request(path, { model: "a", ...body, ...wrong });
+      await refused.text();
+    }
+    // A model in use is unloaded after its last user, and until then takes no request.
+    const unload = models.json("/api/generate", { model: "a", keep_alive: 0 });
+    assertEquals((await unload).done_reason, "unload");
+    const { promise: late, resolve } = Promise.withResolvers<boolean>();
+    const timer = setTimeout(() => resolve(false), 5000);
+    const isFree = models.complete("a").then(() => true);
+    assert(await Promise.race([isFree, late]), `a user of the model is left after ${path}`);
+    clearTimeout(timer);
+  }
+});
+
 Deno.test("models: two of one name, or none, are refused", () => {
   const source: ModelSource = {
     names: ["a"],

@@ -150,6 +150,55 @@ Deno.test("schema: hostile schemas are rejected early, by size", async () => {
   });
 });
 
+Deno.test("schema: each limit allows its number and rejects the next", async () => {
+  const named = (count: number, value: unknown) =>
+    Object.fromEntries(Array.from({ length: count }, (_, i) => [`k${i}`, value]));
+  const either = (count: number) => ({
+    anyOf: Array.from({ length: count }, (_, i) => ({ const: i })),
+  });
+  const cases: readonly (readonly [string, number, (count: number) => unknown])[] = [
+    ["minLength", 65_536, (count) => ({ type: "string", minLength: count, maxLength: count })],
+    ["maxLength", 65_536, (maxLength) => ({ type: "string", maxLength })],
+    ["of values of an enum", 10_000, (count) => ({
+      enum: Array.from({ length: count }, (_, i) => i),
+    })],
+    ["of patternProperties", 6, (count) => ({ patternProperties: named(count, {}) })],
+    ["of properties", 2000, (count) => ({ properties: named(count, {}) })],
+    ["of all names of properties", 131_072, (count) => ({
+      properties: { ["a".repeat(count)]: {} },
+    })],
+    ["maxProperties", 1000, (maxProperties) => ({ type: "object", maxProperties })],
+    ["of items that an array counts", 5000, (maxItems) => ({ type: "array", maxItems })],
+    ["multipleOf without its decimal point", 1000, (multipleOf) => ({
+      type: "integer",
+      multipleOf,
+    })],
+    ["decimals of multipleOf", 15, (count) => ({
+      type: "number",
+      multipleOf: Number(`1e-${count}`),
+    })],
+    ["combinations of allOf, anyOf and oneOf", 256, (count) => ({
+      allOf: [either(count / 2 | 0), {
+        anyOf: [{ minimum: 0 }, { maximum: 9 }, ...count % 2 === 0 ? [] : [{}]],
+      }],
+    })],
+    ["unicode properties", 32, (count) => ({ type: "string", pattern: "\\p{L}".repeat(count) })],
+    ["length of", 20_000, (count) => ({ type: "string", pattern: "a".repeat(count) })],
+    ["a repeat count", 20_000, (count) => ({ type: "string", pattern: `^(?:a){${count}}$` })],
+  ];
+  await withConstraints(async (constraints) => {
+    const said = (schema: unknown) =>
+      constraints.compile(spec.schema(schema), false).then(() => "", ({ message }) => message);
+    for (const [what, most, schema] of cases) {
+      const message = await said(schema(most + 1));
+      assertStringIncludes(message, what);
+      assertStringIncludes(message, `; at most ${most} is allowed`);
+      // The number itself is allowed, though another limit may be exceeded.
+      assert(!(await said(schema(most))).includes(what), `${what}: ${most}`);
+    }
+  });
+});
+
 Deno.test("schema: alternatives of oneOf are compared within a budget", async () => {
   const rows = (make: (i: number) => unknown) => Array.from({ length: 250 }, (_, i) => make(i));
   // All exclude each other by name, which takes 31,125 comparisons of sets.

@@ -122,6 +122,10 @@ Deno.test("4-bit integers become matrices with rows in the usual order", () => {
   assertEquals(shapes({ ...GPTQ, sym: false }, gptqTensors), matrix("Q5_0"));
   assertEquals(shapes(GPTQ, gptqTensors), matrix("Q5_0"));
   assertEquals(shapes(AWQ, awqTensors), matrix("Q5_0"));
+  // Defaults and other spellings of the same packing.
+  const { version: _, bits: w_bit, ...unnamed } = AWQ;
+  assertEquals(shapes({ ...unnamed, w_bit }, awqTensors), matrix("Q5_0"));
+  assertEquals(shapes({ ...AWQ, version: "GEMM" }, awqTensors), matrix("Q5_0"));
   const int4 = {
     quant_method: "compressed-tensors",
     config_groups: { a: { weights: { num_bits: 4 } } },

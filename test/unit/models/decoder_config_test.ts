@@ -66,8 +66,18 @@ Deno.test("the activation is that of the config, else of the family", () => {
   assertEquals(gguf.activation, "gelu_tanh");
   assertEquals(read({}), "silu");
   assertEquals(read({ model_type: "gemma2" }), "gelu_tanh");
-  assertEquals(read({ hidden_act: "gelu_pytorch_tanh" }), "gelu_tanh");
-  assertEquals(read({ hidden_act: "gelu" }), "gelu_erf");
+  const named = [
+    ["silu", "silu"],
+    ["swish", "silu"],
+    ["gelu", "gelu_erf"],
+    ["gelu_new", "gelu_tanh"],
+    ["gelu_pytorch_tanh", "gelu_tanh"],
+    ["relu2", "relu_squared"],
+  ] as const;
+  for (const [hidden_act, activation] of named) assertEquals(read({ hidden_act }), activation);
+  const refused = assertThrows(() => read({ hidden_act: "tanhshrink" }), ForgeError);
+  assertStringIncludes(refused.message, 'the activation "tanhshrink"');
+  for (const [name] of named) assertStringIncludes(refused.message, `"${name}"`);
   // Gemma has another name for it and ignores this one.
   assertEquals(read({ model_type: "gemma2", hidden_act: "silu" }), "gelu_tanh");
   assertEquals(read({ model_type: "gemma2", hidden_activation: "gelu" }), "gelu_erf");

@@ -222,3 +222,29 @@ Deno.test("the first tensor with NaN is described", () => {
   weights.matrix(["lm_head", "output"], 1, 2);
   assertEquals(weights.findNonFinite(), `"model": tensor "lm_head.weight" holds NaN`);
 });
+
+Deno.test("a part rejects the divisions that it does not support", () => {
+  const checkpoint = fakeCheckpoint({});
+  const divided = 'is a "llama" model, whose part forge does not divide among';
+  for (const count of [1, 2, 3]) {
+    for (const nStages of [1, 2, 3]) {
+      const weights = WeightLoader.for(new FakeBackend(), checkpoint, undefined, undefined, {
+        rank: { index: 0, count },
+        stage: { index: 0, memory: Array(nStages).fill(1) },
+      });
+      const cases = [
+        [() => weights.assertWhole("part"), count > 1, "devices", "data or pipeline"],
+        [() => weights.assertOneStage("part"), nStages > 1, "stages", "data or tensor"],
+        [() => weights.assertUndivided("part"), count > 1 || nStages > 1, "devices", "data"],
+      ] as const;
+      for (const [check, isRefused, what, other] of cases) {
+        if (!isRefused) check();
+        else {
+          const reason = `"model" ${divided} ${what}; it runs on one device, or on several with ` +
+            `${other} parallelism`;
+          assertRefused(check, "unsupported", reason);
+        }
+      }
+    }
+  }
+});

@@ -145,6 +145,49 @@ for (const [name, source] of Object.entries(TOO_DEEP)) {
   });
 }
 
+/** Statements and expressions of every kind, which nest a few levels. */
+const SHALLOW = [
+  "{{ 1 }}",
+  "{% if 0 %}{% elif 1 %}a{% else %}b{% endif %}",
+  "{% for a in [1, 2] if a %}{% break %}{% else %}{{ a }}{% endfor %}",
+  "{% for a in [1, 2] %}{% continue %}{% endfor %}",
+  "{% for a in [[1]] recursive %}{{ loop([]) }}{% endfor %}",
+  "{% set a, b = 1, 2 %}{% set a %}b{% endset %}",
+  "{% macro g(a, b=1) %}{{ a }}{{ caller() if caller }}{% endmacro %}{{ g(1) }}",
+  "{% macro h() %}{{ caller(1) }}{% endmacro %}{% call(a) h() %}{{ a }}{% endcall %}",
+  "{% filter upper %}a{% endfilter %}{% with a = 1 %}{{ a }}{% endwith %}",
+  "{{ [1, (2,), {'a': 3}]|tojson }}{{ 'abc'[1:2] ~ 'abc'|upper }}{{ {'a': 1}.a }}",
+  "{{ not (1 < 2 < 3) or (1 in [1] and 2 is odd) }}{{ 1 if 0 else -2 ** 2 }}",
+  "{{ [3, 1]|sort|map('string')|join(',') }}{{ namespace(a=1).a }}{{ missing }}",
+];
+
+/** Returns a template that calls a macro to a depth, after some text. */
+function nestedTo(depth: number, before: string): string {
+  return "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}" +
+    `${before}{{ f(${depth}) }}`;
+}
+
+Deno.test("no statement or expression changes the depth that is allowed after it", () => {
+  const renders = (source: string) => {
+    try {
+      new ChatTemplate(source).render([], OPTIONS);
+      return true;
+    } catch (error) {
+      assertEquals((error as Error).message.includes("nests or recurses"), true, source);
+      return false;
+    }
+  };
+  // The deepest calls that are allowed.
+  let most = 1;
+  while (renders(nestedTo(most + 1, ""))) most++;
+  assert(most > 20 && most < 400, `${most}`);
+  for (const shallow of SHALLOW) {
+    const before = shallow.repeat(3);
+    assert(renders(nestedTo(most, before)), shallow);
+    assert(!renders(nestedTo(most + 1, before)), shallow);
+  }
+});
+
 Deno.test("a template that is too long is not parsed", () => {
   assertThrows(() => new ChatTemplate("a".repeat(300_000)), ForgeError, "at most 262144");
 });
