@@ -100,7 +100,7 @@ function groupsOf(
 
 /** Returns the size of a block. */
 function blockOf(settings: JsonObject, path: string): readonly [number, number] {
-  const named = settings.weight_block_size ?? blockStructure(settings.config_groups) ?? undefined;
+  const named = settings.weight_block_size ?? blockStructure(settings.config_groups);
   if (named === undefined) return DEFAULT_BLOCK;
   if (Array.isArray(named) && named.length === 2) {
     const [rows, cols] = named;

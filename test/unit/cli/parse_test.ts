@@ -85,6 +85,67 @@ Deno.test("mistakes are named with what is valid", () => {
   }
 });
 
+/** Flags of other programs, by the flag of forge that does the same. */
+const OTHER_FLAGS: Readonly<Record<string, string>> = {
+  "--temp": "temperature",
+  "--repeat-penalty": "repetition-penalty",
+  "--typical-p": "typical",
+  "--top-n-sigma": "top-nsigma",
+  "--dynatemp-exponent": "dynatemp-exp",
+  "--mirostat-tau": "mirostat-ent",
+  "--mirostat-eta": "mirostat-lr",
+  "--max-tokens": "n-predict max-new-tokens max-completion-tokens predict num-predict",
+  "--ctx": "num-ctx ctx-size context-length max-model-len",
+  "--stop": "reverse-prompt",
+  "--system": "system-prompt",
+  "--kv-type": "cache-type-k kv-cache-dtype",
+  "--parallel": "np max-num-seqs",
+  "--batch": "input-file",
+  "--output": "output-file",
+  "--grammar": "grammar-file",
+  "--json-schema": "json-schema-file",
+  "--raw": "no-chat-template",
+  "--completions": "num-completions",
+  "--alias": "served-model-name",
+  "--cors": "allowed-origins",
+  "--speculate": "speculative-config draft-max num-speculative-tokens",
+  "--draft-model": "model-draft speculative-model",
+  "--lora": "lora-scaled lora-modules",
+  "--draft-tree": "speculative-eagle-topk",
+};
+
+/** Commands of other programs, by the command of forge that does the same. */
+const OTHER_COMMANDS: Readonly<Record<string, string>> = {
+  inspect: "show info",
+  list: "ls ps",
+  rm: "remove delete",
+  pull: "download get",
+  run: "generate complete",
+  "run --batch": "batch",
+  "--version": "version",
+  serve: "server",
+};
+
+Deno.test("names of other programs are advised to be those of forge", () => {
+  const advice = (...args: string[]) =>
+    assertThrows(() => parseCommandLine(args), ForgeError).message;
+  for (const [flag, names] of Object.entries(OTHER_FLAGS)) {
+    const command = /^--(alias|cors)$/.test(flag) ? "serve" : "run";
+    for (const name of names.split(" ")) {
+      assertStringIncludes(advice(command, `--${name}=1`), `did you mean ${flag}?`);
+    }
+  }
+  for (const [command, names] of Object.entries(OTHER_COMMANDS)) {
+    for (const name of names.split(" ")) {
+      assertStringIncludes(advice(name), `did you mean ${command}?`);
+    }
+  }
+  const short = { ngl: "device", np: "parallel", tb: "threads", ctk: "kv-type", ctv: "kv-type" };
+  for (const [name, flag] of Object.entries(short)) {
+    assertStringIncludes(advice("serve", `-${name}`, "1"), `did you mean --${flag}?`);
+  }
+});
+
 Deno.test("the version has the commit of a clone, wherever Git keeps it", () => {
   using folder = new TempFolder();
   const url = pathToFileURL(`${folder.path}/`);

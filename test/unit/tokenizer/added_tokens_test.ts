@@ -1,5 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { AddedTokenFinder, endOfGenerationIds } from "../../../src/tokenizer/special_tokens.ts";
+import { Random } from "../../support/random.ts";
 import {
   addedToken,
   build,
@@ -19,6 +20,35 @@ Deno.test("the leftmost token is cut out, the longest where several begin", () =
   const tokenizer = withTokens(["<a>"], ["<a"], ["<a><b>"]);
   assertEquals(pieces(tokenizer, "c<a><b><a<a>"), ["c", "<a><b>", "<a", "<a>"]);
   assertEquals(pieces(tokenizer, "<<a"), ["<", "<a"]);
+});
+
+Deno.test("the finder agrees with a search through all tokens, empty ones included", () => {
+  const random = new Random("added tokens");
+  const word = (longest: number) =>
+    Array.from({ length: random.int(0, longest) }, () => random.pick(["a", "b", "😀"])).join("");
+  for (let round = 0; round < 200; round++) {
+    const contents = [...new Set(Array.from({ length: random.int(0, 6) }, () => word(3)))];
+    const tokens = contents.map((content, id) => ({ id, content, special: false }));
+    const text = word(20);
+    const expected: string[] = [];
+    for (let at = 0, done = 0; at < text.length;) {
+      const [content = ""] = contents.filter((one) => text.startsWith(one, at))
+        .sort((a, b) => b.length - a.length);
+      at += content.length || 1;
+      if (content === "" && at < text.length) continue;
+      const begin = at - content.length;
+      if (done < begin) expected.push(`${done}: ${text.slice(done, begin)}`);
+      if (content !== "") expected.push(`token ${content}`);
+      done = at;
+    }
+    const found: string[] = [];
+    new AddedTokenFinder(tokens).split(
+      text,
+      ({ content }) => found.push(`token ${content}`),
+      (piece, start) => found.push(`${start}: ${piece}`),
+    );
+    assertEquals(found, expected, `${JSON.stringify(contents)} in ${JSON.stringify(text)}`);
+  }
 });
 
 Deno.test("lstrip and rstrip absorb the whitespace next to a token", () => {

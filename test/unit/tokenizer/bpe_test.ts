@@ -57,6 +57,12 @@ Deno.test("a word that is a token skips merging only with ignore_merges", () => 
   assertEquals(pieces(build(json), "abc abc"), ["ab", "c", "Ġ", "ab", "c"]);
   const model = Object.assign({}, json["model"], { ignore_merges: true });
   assertEquals(pieces(build({ ...json, model }), "abc"), ["abc"]);
+  // The first token is a word as well.
+  const { vocab } = json["model"] as { vocab: Record<string, number> };
+  const [first = ""] = Object.keys(vocab).filter((piece) => vocab[piece] === 0);
+  const swapped = { ...vocab, [first]: vocab["abc"]!, abc: 0 };
+  const tokenizer = build({ ...json, model: { ...model, vocab: swapped } });
+  assertEquals([...tokenizer.encode("abc")], [0]);
 });
 
 Deno.test("characters that are not pieces become bytes, in order", () => {

@@ -147,6 +147,30 @@ for (const [source, expected] of PYTHON_CASES) {
   });
 }
 
+Deno.test("the items and slices of every kind of sequence are those of a plain list", () => {
+  for (let length = 0; length <= 4; length++) {
+    const digits = Array.from({ length }, (_, i) => i);
+    const sequences = {
+      text: `'${digits.join("")}'`,
+      list: `[${digits}]`,
+      tuple: `(${digits.map((digit) => `${digit},`).join("")})`,
+      range: `range(${length})`,
+    };
+    for (const [kind, sequence] of Object.entries(sequences)) {
+      if (kind === "tuple" && length === 0) continue;
+      for (let at = -length - 2; at <= length + 1; at++) {
+        const item = `${digits.at(at) ?? ""}`;
+        assertEquals(render(`{% set s = ${sequence} %}{{ s[${at}] }}`), item, `${sequence}[${at}]`);
+        for (let end = -length - 1; end <= length + 1; end++) {
+          const slice = digits.slice(at, end).join("");
+          const source = `{% for i in (${sequence})[${at}:${end}] %}{{ i }}{% endfor %}`;
+          assertEquals(render(source), slice, `${sequence}[${at}:${end}]`);
+        }
+      }
+    }
+  }
+});
+
 Deno.test("extra variables reach the template, but cannot replace the messages", () => {
   const source = "{{ enable_thinking }}{{ tools|length }}{{ messages|length }}";
   assertEquals(render(source, { enable_thinking: false, tools: [{}], messages: [] }), "False12");

@@ -197,6 +197,26 @@ Deno.test("a file that cannot be written or found is named in the error", async 
     const stopped = () => model.savePrompt(folder.at("prompt.kv"), PROMPT, { signal });
     assertEquals((await assertRejects(stopped, ForgeError)).code, "cancelled");
     assertEquals((await model.complete(PROMPT, OPTIONS)).completionTokens, 20);
+    // Stopped after any number of turns of the event loop, of which the last ones write the file.
+    let nStopped = 0;
+    for (let nTurns = 0; nTurns < 24; nTurns++) {
+      const stop = new AbortController();
+      const saved = model.savePrompt(folder.at("prompt.kv"), PROMPT, { signal: stop.signal })
+        .then(() => "saved", (error) => error instanceof ForgeError ? error.code : `${error}`);
+      for (let i = 0; i < nTurns; i++) await new Promise((resolve) => setTimeout(resolve, 0));
+      stop.abort();
+      const end = await saved;
+      if (end === "cancelled") nStopped++;
+      else assertEquals(end, "saved");
+      assertEquals(
+        Array.from(Deno.readDirSync(folder.path), ({ name }) => name).filter((name) =>
+          /kv/.test(name)
+        ),
+        end === "saved" ? ["prompt.kv"] : [],
+      );
+      if (end === "saved") Deno.removeSync(folder.at("prompt.kv"));
+    }
+    assert(nStopped > 0);
   });
   assertEquals([...Deno.readDirSync(folder.path)].filter(({ name }) => /kv/.test(name)), []);
 });
