@@ -84,7 +84,30 @@ function validParams(): FlashAttentionParams {
   };
 }
 
-const refusals: readonly [FlashAttentionFunction, FlashAttentionParams, RegExp][] = [
+type Refusal = readonly [FlashAttentionFunction, FlashAttentionParams, RegExp];
+
+/** Each stride of a call that uses all of them: of rows at one address, backwards or misaligned. */
+const strideRefusals = ["q", "k", "v", "out"].flatMap((tensor) =>
+  ["batch", "row", "head"].flatMap((dimension) =>
+    [0, -64, 100].map((stride): Refusal => {
+      const all = { batch: 2, n_kv_heads: 2, k_head_stride: 64, v_head_stride: 64 };
+      return ["fwd", { ...all, [`${tensor}_${dimension}_stride`]: stride }, /stride/];
+    })
+  )
+);
+
+/** Each pointer between the places of its elements. */
+const pointerRefusals = Object.entries({
+  0x1008: ["q", "k", "v", "out", "workspace", "k_scales", "v_scales"],
+  0x1002: ["lse", "sinks", "block_table", "block_rows"],
+  0x1003: ["seqlens_q", "seqlens_k", "cu_seqlens_q", "cu_seqlens_k"],
+}).flatMap(([address, names]) =>
+  names.map((name): Refusal => ["fwd", { [name]: BigInt(address) }, /misaligned/])
+);
+
+const refusals: readonly Refusal[] = [
+  ...strideRefusals,
+  ...pointerRefusals,
   ["fwd", { version: 1 }, /version/],
   ["fwd", { dtype: 2 }, /dtype/],
   ["fwd", { flags: 8 }, /flag/],
@@ -107,17 +130,10 @@ const refusals: readonly [FlashAttentionFunction, FlashAttentionParams, RegExp][
   ["fwd", { softcap: -1 }, /softcap/],
   ["fwd", { softcap: Infinity }, /softcap/],
   ["fwd", { n_splits: 129 }, /n_splits/],
-  ["fwd", { q_row_stride: 100 }, /stride/],
-  ["fwd", { k_row_stride: -64 }, /stride/],
-  ["fwd", { batch: 2, v_batch_stride: 4 }, /stride/],
-  // Rows at one address.
-  ["fwd", { q_row_stride: 0 }, /stride/],
-  ["fwd", { n_heads: 2, n_kv_heads: 2, k_head_stride: 0 }, /stride/],
-  ["fwd", { batch: 2, out_batch_stride: 0 }, /stride/],
   ["fwd", { q: 0 }, /null/],
+  ["fwd", { k: 0 }, /null/],
   ["fwd", { v: 0 }, /null/],
-  ["fwd", { q: 0x1008n }, /misaligned/],
-  ["fwd", { lse: 0x1002n }, /misaligned/],
+  ["fwd", { out: 0 }, /null/],
   ["varlen_fwd", { total_q: 4, total_k: 8 }, /null/],
   ["varlen_fwd", { cu_seqlens_q: 0x1000n, total_q: 4, total_k: -1 }, /length/],
   ["decode", { block_table: 0x1000n, page_size: 24 }, /page_size/],

@@ -279,4 +279,17 @@ export const FLASH_ATTN: readonly Mutant[] = [
     replace: "p.batch <= 1 || p.block_table_stride > pages / 2",
     caughtBy: { tests: ["test/flash_attn/library_test.ts"] },
   },
+  ...([
+    [
+      "stride-that-is-not-checked",
+      " &&\n                       is_stride(p.v_head_stride, p.n_kv_heads > 1, step)",
+    ],
+    ["words-that-are-not-aligned", "is_aligned(p.cu_seqlens_k, 4) && "],
+  ] as const).map(([name, find]): Mutant => ({
+    name: `flash_attn/${name}`,
+    file: "csrc/flash_attn/host/validate.cpp",
+    find,
+    replace: "",
+    caughtBy: { tests: ["test/flash_attn/library_test.ts"], filter: "invalid arguments" },
+  })),
 ];
