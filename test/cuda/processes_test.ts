@@ -7,7 +7,7 @@ import { isFile } from "../../src/formats/file.ts";
 import { denoArgs, type Outcome } from "../cli/forge.ts";
 import { freePort, SlurmCluster, whyNoSlurm } from "../cli/slurm.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { writeRandomLlama } from "../support/tiny_llama.ts";
+import { writeLlamaAdapter, writeRandomLlama } from "../support/tiny_llama.ts";
 import { emulatedGpu, emulatedGpuUnavailable, type FakeOptions } from "./emulated_gpu.ts";
 
 const ignore = emulatedGpuUnavailable() !== undefined;
@@ -72,14 +72,16 @@ class Processes {
 class Fixture implements Disposable {
   readonly #folder = new TempFolder();
   readonly model = this.#folder.at("model");
+  readonly adapter = this.#folder.at("adapter");
   readonly input: string;
 
-  constructor(nLines = 4) {
+  constructor(nLines = 3) {
     writeRandomLlama(this.model);
+    writeLlamaAdapter(this.adapter);
     const lines = Array.from({ length: nLines }, (_, i) => {
       const more = i % 2 === 0 ? { temperature: 0 } : { temperature: 0.8, regex: "[a-z ]+" };
-      const prompt = `prompt ${i} `.repeat(1 + 3 * (i % 4));
-      const line = { id: i, prompt, raw: true, max_tokens: 6, seed: i, ...more };
+      const prompt = `prompt ${i} `.repeat(1 + 2 * (i % 3));
+      const line = { id: i, prompt, raw: true, max_tokens: 5, seed: i, ...more };
       return `${JSON.stringify(line)}\n`;
     });
     this.input = this.#folder.write("in.jsonl", lines.join(""));
@@ -95,7 +97,7 @@ class Fixture implements Disposable {
   }
 
   prompt(...flags: string[]): string[] {
-    const args = ["run", "-m", this.model, "--raw", "-p", "Hello", "-n", "40", "--temp", "0"];
+    const args = ["run", "-m", this.model, "--raw", "-p", "Hello", "-n", "12", "--temp", "0"];
     return [...args, "--tensor-parallel", "2", ...flags];
   }
 
@@ -125,7 +127,10 @@ Deno.test({
     for (
       const [count, ranks, stages] of [[2, 2, 1], [2, 1, 2], [4, 2, 2]] as const
     ) {
-      const flags = ["--tensor-parallel", `${ranks}`, "--pipeline-parallel", `${stages}`];
+      // Stages take adapters.
+      const lora = ranks === 1 ? ["--lora", fixture.adapter] : [];
+      const division = ["--tensor-parallel", `${ranks}`, "--pipeline-parallel", `${stages}`];
+      const flags = [...division, ...lora];
       const args = fixture.batch("--ordered", ...flags);
       const devices = ranks * stages;
       const expected = await alone(args, { devices });

@@ -1,7 +1,8 @@
 /** Writes small Llama models for tests, with random weights or with a scripted text. */
+import { join } from "@std/path";
 import { byteToChar } from "../../src/tokenizer/byte_level.ts";
 import { Random } from "./random.ts";
-import { writeModelFolder } from "./safetensors_writer.ts";
+import { encodeSafetensors, writeModelFolder } from "./safetensors_writer.ts";
 import { float32Tensor, type TensorData } from "../../src/formats/tensor_data.ts";
 
 /** Ids of the special tokens of every model in this file. */
@@ -242,4 +243,29 @@ function tokenizerJson(texts: readonly string[], controls: readonly string[]) {
       merges: [],
     },
   };
+}
+
+/** Writes an adapter of peft for models of the usual shape, which changes most tokens. */
+export function writeLlamaAdapter(path: string): void {
+  const shapes = { q_proj: [64, 64], o_proj: [64, 64] } as const;
+  const tensors = [0, 1].flatMap((layer) =>
+    Object.entries(shapes).flatMap(([name, [rows, cols]]) => {
+      const module = `base_model.model.model.layers.${layer}.self_attn.${name}`;
+      return ([["lora_A", [4, cols]], ["lora_B", [rows, 4]]] as const).map(([part, shape]) => {
+        const values = new Random(`${module}.${part}`, 1).normals(shape[0] * shape[1], 0.4);
+        return float32Tensor(`${module}.${part}.weight`, shape, Float32Array.from(values));
+      });
+    })
+  );
+  Deno.mkdirSync(path);
+  Deno.writeTextFileSync(
+    join(path, "adapter_config.json"),
+    JSON.stringify({
+      peft_type: "LORA",
+      r: 4,
+      lora_alpha: 8,
+      target_modules: Object.keys(shapes),
+    }),
+  );
+  Deno.writeFileSync(join(path, "adapter_model.safetensors"), encodeSafetensors({ tensors }));
 }

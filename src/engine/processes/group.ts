@@ -1,4 +1,5 @@
 /** Opening of the devices of several processes, in process 0 and in the others. */
+import { createHash } from "node:crypto";
 import { DeviceGroup } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import { type Checkpoint, openCheckpoint } from "../../formats/checkpoint.ts";
@@ -7,6 +8,7 @@ import { modelIdentity } from "../cache/prompt_cache_key.ts";
 import { DEFAULT_CONTEXT } from "../limits.ts";
 import { fetchLibraries, type LocalDevices, openLocalDevices } from "../load/open_backend.ts";
 import { asLoaded, type LoadOptions, resolveDivision } from "../load/options.ts";
+import { Adapters } from "../request/adapters.ts";
 import type { GroupMessage } from "./messages.ts";
 import { RemoteDevice, RemoteProcess } from "./remote_device.ts";
 import {
@@ -22,7 +24,7 @@ import { serveDevices } from "./serve_devices.ts";
 type GroupOptions = LoadOptions & { readonly processes: ProcessOptions };
 
 /** Returns what all processes must agree in. */
-function factsOf(checkpoint: Checkpoint, options: GroupOptions): Facts {
+function factsOf(checkpoint: Checkpoint, options: GroupOptions, adapters: Adapters): Facts {
   const { ranks, stages } = resolveDivision(options);
   const { version = "", count } = options.processes;
   return {
@@ -33,11 +35,23 @@ function factsOf(checkpoint: Checkpoint, options: GroupOptions): Facts {
     "context length": sessionLength(options),
     "quantisation": options.quantize ?? "none",
     "model": modelIdentity(checkpoint).slice(0, 16),
+    "low-rank adapters": identityOf(adapters),
   };
 }
 
+/** Returns a hash of adapters in their order. */
+function identityOf(adapters: Adapters): string {
+  if (adapters.files.length === 0) return "none";
+  const hash = createHash("sha256");
+  adapters.files.forEach((_, i) => {
+    const scales = Float32Array.from(adapters.files, (_, other) => Number(other === i));
+    hash.update(adapters.identity({ scales, key: "" }));
+  });
+  return hash.digest("hex").slice(0, 16);
+}
+
 /** @throws {ForgeError} `usage` or `unsupported` for options that processes do not take */
-function check({ processes, dataParallel, lora, draftModel, kvDir }: GroupOptions): void {
+function check({ processes, dataParallel, draftModel, kvDir }: GroupOptions): void {
   checkProcessOptions(processes);
   if ((dataParallel ?? 1) !== 1) {
     throw new ForgeError(
@@ -46,7 +60,6 @@ function check({ processes, dataParallel, lora, draftModel, kvDir }: GroupOption
     );
   }
   const refused = [
-    [lora !== undefined && lora.length > 0, "low-rank adapters"],
     [draftModel !== undefined, "draft models"],
     [kvDir !== undefined, "saved keys and values"],
   ] as const;
@@ -81,7 +94,7 @@ export async function openGroup(
   };
   try {
     const keys = local.devices[0]!.makeGroupKeys(nStages);
-    const facts = factsOf(asLoaded(stored, options), options);
+    const facts = factsOf(asLoaded(stored, options), options, new Adapters(options.lora));
     const lose = async (error: ForgeError) => {
       await end(error);
       processes.onLost?.(error);
@@ -123,6 +136,7 @@ export async function assist(path: string, options: LoadOptions): Promise<void> 
   const own = { ...options, processes };
   check(own);
   const checkpoint = asLoaded(openCheckpoint(path), options);
+  const adapters = new Adapters(options.lora);
   await fetchLibraries();
   const local: LocalDevices = openLocalDevices(own);
   try {
@@ -133,10 +147,13 @@ export async function assist(path: string, options: LoadOptions): Promise<void> 
     });
     const link = await connect(
       processes,
-      factsOf(checkpoint, own),
+      factsOf(checkpoint, own, adapters),
       devices as unknown as JsonObject[],
     );
-    await serveDevices(link, local, checkpoint, { sessionLength: sessionLength(options) });
+    await serveDevices(link, local, checkpoint, {
+      sessionLength: sessionLength(options),
+      adapters: adapters.files,
+    });
   } finally {
     local.close();
   }

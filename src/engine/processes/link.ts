@@ -81,6 +81,7 @@ export class Link {
   #sent = 0n;
   #received = 0n;
   #sending: Promise<void> = Promise.resolve();
+  #reading: Promise<void> | undefined;
   #pulse: ReturnType<typeof setInterval> | undefined;
   #missed = 0;
   #watches = false;
@@ -133,7 +134,7 @@ export class Link {
         if (message.body.op !== "pulse") receiver.onMessage(message);
       }
     };
-    pump().catch((error) => {
+    this.#reading = pump().catch((error) => {
       if (this.#isClosed) return;
       this.close();
       const silent = this.#missed > MAX_MISSED;
@@ -152,13 +153,17 @@ export class Link {
     this.#watches = true;
   }
 
-  /** Closes the link once everything is sent, or after a second. */
+  /**
+   * Closes the link once everything is sent and the peer has closed it too, or after a second. A
+   * connection that is closed with bytes unread would take back what was sent.
+   */
   async finish(): Promise<void> {
     this.#isClosed = true;
     clearInterval(this.#pulse);
     let timer: ReturnType<typeof setTimeout> | undefined;
     const late = new Promise<void>((resolve) => timer = setTimeout(resolve, 1000));
-    await Promise.race([this.#sending, late]);
+    const sent = this.#sending.then(() => this.#conn.closeWrite()).catch(() => {});
+    await Promise.race([sent.then(() => this.#reading), late]);
     clearTimeout(timer);
     this.close();
   }

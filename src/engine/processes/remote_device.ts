@@ -150,6 +150,7 @@ export class RemoteDevice implements Backend {
   #nObjects = 0;
   #nSteps = 0;
   #hasCaches = false;
+  #reads = false;
 
   /**
    * @param index number of the device among those of its process
@@ -177,6 +178,7 @@ export class RemoteDevice implements Backend {
     cols: number,
     columnOrder?: Uint32Array<ArrayBuffer>,
   ): Weight {
+    if (this.#reads) return this.#reader.mapWeight(parts, cols, columnOrder);
     const rows = parts.reduce((sum, part) => sum + rowsOf(part, cols), 0);
     const weight = this.#addWeight(rows, cols, () => this.#reader.mapWeight(parts, cols));
     if (columnOrder === undefined) return weight;
@@ -191,17 +193,28 @@ export class RemoteDevice implements Backend {
     if (!this.#hasCaches) {
       return this.#addWeight(rows, cols, () => this.#reader.uploadWeight(type, rows, cols, data));
     }
-    const bytes = typeof data === "function" ? data() : data;
+    const bytes = typeof data === "function" ? this.#reading(data) : data;
     this.#post({ op: "upload", type, rows, cols }, bytes);
     return { handle: ++this.#nObjects, rows, cols };
   }
 
-  readWeight({ handle }: Weight, firstRow: number, nRows: number): Float32Array {
-    const weight = this.#weights[handle - 1]!();
+  readWeight(weight: Weight, firstRow: number, nRows: number): Float32Array {
+    if (this.#reads) return this.#reader.readWeight(weight, firstRow, nRows);
+    const own = this.#reading(this.#weights[weight.handle - 1]!);
     try {
-      return this.#reader.readWeight(weight, firstRow, nRows);
+      return this.#reader.readWeight(own, firstRow, nRows);
     } finally {
-      this.#reader.releaseWeight(weight);
+      this.#reader.releaseWeight(own);
+    }
+  }
+
+  /** Makes data by the device that reads: the weights in between are none of this device. */
+  #reading<T>(make: () => T): T {
+    this.#reads = true;
+    try {
+      return make();
+    } finally {
+      this.#reads = false;
     }
   }
 

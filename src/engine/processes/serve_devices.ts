@@ -10,6 +10,7 @@ import type {
   Step,
   StepInputs,
   Weight,
+  WeightData,
 } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
@@ -111,7 +112,19 @@ class ServedDevice {
   /** Returns the device with weights that are added to its objects, as process 0 counts them. */
   #numbered(): Backend {
     const device = this.#device;
+    // Process 0 makes no data, and so does not count the weights that are read for it.
+    let makesData = false;
+    const make = (data: WeightData) => {
+      if (typeof data !== "function") return data;
+      makesData = true;
+      try {
+        return data();
+      } finally {
+        makesData = false;
+      }
+    };
     const add = (weight: Weight) => {
+      if (makesData) return weight;
       this.#objects.push(weight);
       if (weight.columnOrder !== undefined) this.#objects.push(weight.columnOrder);
       return weight;
@@ -121,7 +134,8 @@ class ServedDevice {
       info: device.info,
       memory: () => device.memory(),
       mapWeight: (...given) => add(device.mapWeight(...given)),
-      uploadWeight: (...given) => add(device.uploadWeight(...given)),
+      uploadWeight: (type, rows, cols, data) =>
+        add(device.uploadWeight(type, rows, cols, make(data))),
       readWeight: (...given) => device.readWeight(...given),
       createKv: (shape) => device.createKv(shape),
       createState: (shape) => device.createState(shape),

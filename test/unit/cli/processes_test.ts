@@ -1,6 +1,15 @@
 /** Numbers and addresses of processes, from the variables of each launcher. */
-import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertRejects,
+  assertStringIncludes,
+  assertThrows,
+} from "@std/assert";
+import { COMMANDS } from "../../../src/cli/commands.ts";
+import { runDistributed } from "../../../src/cli/commands/distributed.ts";
 import { firstNode, processOptions } from "../../../src/cli/model/processes.ts";
+import { parseCommandLine } from "../../../src/cli/parse.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
 
@@ -63,6 +72,24 @@ Deno.test("processes: each launcher's variables, the most specific first", () =>
   assertEquals(placeOf({ ...TORCHRUN, RANK: "0", WORLD_SIZE: "1" }), []);
   assertEquals(processOptions({}), undefined);
 });
+
+Deno.test("processes: a server of several models is rejected", async () => {
+  const command = COMMANDS.find(({ name }) => name === "serve")!;
+  const context = { verbose: false, interruptSignal, terminateSignal: interruptSignal };
+  for (const more of [["-m", "b"], ["--keep-alive", "5m"], ["--models-dir", "c"]]) {
+    const parsed = parseCommandLine(["serve", "--distributed", "-m", "a", ...more]);
+    assert(parsed.kind === "command");
+    await assertRejects(
+      () => runDistributed(command, parsed.options, parsed.operands, context),
+      ForgeError,
+      "--distributed serves a single model",
+    );
+  }
+});
+
+function interruptSignal(): AbortSignal {
+  return new AbortController().signal;
+}
 
 Deno.test("processes: the first of Slurm's nodes", () => {
   for (

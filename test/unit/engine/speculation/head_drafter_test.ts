@@ -3,10 +3,8 @@
  * unchanged.
  */
 import { assert, assertEquals } from "@std/assert";
-import { join } from "@std/path";
 import { HeadDrafter } from "../../../../src/engine/speculation/head_drafter.ts";
 import { Speculator } from "../../../../src/engine/speculation/speculator.ts";
-import { float32Tensor } from "../../../../src/formats/tensor_data.ts";
 import type { OutputRequest, StepResult } from "../../../../src/backend.ts";
 import type { PageTable } from "../../../../src/engine/cache/kv_pages.ts";
 import { type Chunk, UNSAMPLED } from "../../../../src/engine/runner.ts";
@@ -15,12 +13,12 @@ import { TokenList } from "../../../../src/engine/token_list.ts";
 import { type GenerateOptions, load } from "../../../../src/mod.ts";
 import { CACHE, checkMix, randomCases, withRunner } from "../../../support/mixes.ts";
 import { Random } from "../../../support/random.ts";
-import { encodeSafetensors } from "../../../support/safetensors_writer.ts";
 import { TempFolder } from "../../../support/temp_folder.ts";
 import { writeRandomHybrid } from "../../../support/tiny_hybrid.ts";
 import {
   type TinyLlamaOptions,
   writeForeseeingLlama,
+  writeLlamaAdapter,
   writeRandomLlama,
 } from "../../../support/tiny_llama.ts";
 
@@ -104,35 +102,10 @@ for (const [name, device, options, writeModel, length, treeWidth] of CASES) {
   });
 }
 
-/** Writes an adapter of peft that changes most tokens. */
-function writeAdapter(path: string): void {
-  const shapes = { q_proj: [64, 64], o_proj: [64, 64] } as const;
-  const tensors = [0, 1].flatMap((layer) =>
-    Object.entries(shapes).flatMap(([name, [rows, cols]]) => {
-      const module = `base_model.model.model.layers.${layer}.self_attn.${name}`;
-      return ([["lora_A", [4, cols]], ["lora_B", [rows, 4]]] as const).map(([part, shape]) => {
-        const values = new Random(`${module}.${part}`, 1).normals(shape[0] * shape[1], 0.4);
-        return float32Tensor(`${module}.${part}.weight`, shape, Float32Array.from(values));
-      });
-    })
-  );
-  Deno.mkdirSync(path);
-  Deno.writeTextFileSync(
-    join(path, "adapter_config.json"),
-    JSON.stringify({
-      peft_type: "LORA",
-      r: 4,
-      lora_alpha: 8,
-      target_modules: Object.keys(shapes),
-    }),
-  );
-  Deno.writeFileSync(join(path, "adapter_model.safetensors"), encodeSafetensors({ tensors }));
-}
-
 Deno.test("a draft head changes no answer with adapters, of replicas, nor several completions", async () => {
   using folder = new TempFolder();
   writeGuessing(folder.at("model"));
-  writeAdapter(folder.at("adapter"));
+  writeLlamaAdapter(folder.at("adapter"));
   const prompt = "The quick brown fox";
   const answers = async (speculate: "off" | number) => {
     const lora = [{ path: folder.at("adapter"), name: "style" }];
