@@ -72,8 +72,12 @@ export interface SpeedLimit extends KernelName {
   readonly today: Partial<SpeedMeasures>;
 }
 
-/** Shared memory of a block of batched_decode_attention with head_dim 128 (plan_attention.cpp). */
+/**
+ * Shared memory of a block of batched_decode_attention with head_dim 128, and over a Q4_0 cache
+ * (plan_attention.cpp).
+ */
 const ATTENTION_SHARED = 73984;
+const FOUR_BIT_ATTENTION_SHARED = 63744;
 
 /**
  * Shared memory of decode_gemm for one token of 14,336 columns, and for several
@@ -145,6 +149,12 @@ export const SPEED_LIMITS: readonly SpeedLimit[] = [
     inFlight: 23,
     hops: 3,
   }, ATTENTION_SHARED),
+  row(
+    "batched_decode_attention.cu",
+    "batched_decode_attention<q4, 128>",
+    { pipe: 2.15, inFlight: 14.7, hops: 3 },
+    FOUR_BIT_ATTENTION_SHARED,
+  ),
   row("batched_decode_attention.cu", "merge_attention_splits", {}),
 ];
 

@@ -6,8 +6,8 @@
 
 /*
  * The keys and values of one layer, in `n_pages` pages of `page_tokens` tokens. `type` is F32, F16,
- * BF16, or Q8_0 or Q4_0 (not on GPUs): blocks of 32 elements of a head (the last one of a head may
- * be shorter), each with a float16 scale. With `values_in_keys`, the values of a head are the first
+ * BF16, or Q8_0 or Q4_0: blocks of 32 elements of a head (the last one of a head may be shorter),
+ * each with a float16 scale. With `values_in_keys`, the values of a head are the first
  * v_head_dim elements of its keys, stored once. Pages are zero until written. The backend chooses
  * their layout; `page_bytes` receives the size of one.
  */

@@ -32,7 +32,7 @@ std::string heads_text(const KvShape& shape) {
 // The reason why kernels cannot compute an operation; empty if they can.
 std::string problem_of_tiled(const AttentionOp& op) {
   const KvShape& shape = op.kv->shape;
-  if (shape.type == WeightType::F32) return "KV caches in F32; it has F16, BF16 and Q8_0";
+  if (shape.type == WeightType::F32) return "KV caches in F32; it has F16, BF16, Q8_0 and Q4_0";
   if (shape.values_in_keys && !has_latent_heads(shape)) {
     return heads_text(shape) + ", values in keys; it has 288 and 256, and 576 and 512";
   }
@@ -55,7 +55,10 @@ std::string problem_of_masked_decoding(const AttentionOp& op) {
 
 std::string problem_of_flash(const AttentionOp& op) {
   const KvShape& shape = op.kv->shape;
-  if (shape.type == WeightType::F32) return "KV caches in F32; it has F16, BF16 and Q8_0";
+  if (shape.type == WeightType::F32 || shape.type == WeightType::Q4_0) {
+    return std::string("KV caches in ") + (shape.type == WeightType::F32 ? "F32" : "Q4_0") +
+           "; it has F16, BF16 and Q8_0";
+  }
   // Tiled kernels take the prompts.
   if (shape.type == WeightType::Q8_0) {
     const std::string problem = problem_of_tiled(op);
@@ -145,7 +148,7 @@ std::vector<std::string> AttentionChoice::describe() const {
     default:
       break;
   }
-  const std::string own = "tiled for F16, BF16 and Q8_0 caches, naive for what is left";
+  const std::string own = "tiled for F16, BF16, Q8_0 and Q4_0 caches, naive for what is left";
   if (!flash_.problem().empty()) {
     return {"attention " + own, "attention flash is not used: " + flash_.problem()};
   }

@@ -25,13 +25,14 @@ struct DecodeTile {
   uint32_t shared_bytes;
 };
 DecodeTile decode_tile(const KvShape& shape) {
-  const bool is_q8 = shape.type == WeightType::Q8_0;
-  const uint32_t dim = shape.k_head_dim;
+  const bool is_q8 = shape.type == WeightType::Q8_0, is_q4 = shape.type == WeightType::Q4_0;
+  const uint32_t dim = shape.k_head_dim, n_scales = divide_up(dim, 32);
   const uint32_t warps = dim > kWideHead ? 2 : 4, tokens = dim <= kNarrowHead ? 32 : 16;
   const uint32_t row = (dim + 8) * 2;
-  // Of each warp two slices of keys and values; of a Q8_0 cache three slices as they are stored,
-  // one slice in F16, and scales.
-  const uint32_t slices = is_q8 ? 3 * 2 * dim + row + 2 * divide_up(dim, 32) * 2 : 2 * 2 * row;
+  // Of each warp two slices of keys and values; of a cache with scales three or five slices as they
+  // are stored, one slice in F16, and scales.
+  const uint32_t stored = is_q4 ? 5 * n_scales * 16 : 3 * dim;
+  const uint32_t slices = is_q8 || is_q4 ? 2 * stored + row + 2 * n_scales * 2 : 2 * 2 * row;
   // Later the sums of 16 queries.
   const uint32_t sums = warps * kDecodeRows * (dim + 2) * 4;
   return {warps, std::max(kDecodeRows * row + warps * tokens * slices, sums)};

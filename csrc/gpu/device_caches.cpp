@@ -11,22 +11,33 @@ namespace forge {
 
 namespace {
 
-// Values of Q8_0 per scale.
+// Values of Q8_0 and Q4_0 per scale.
 constexpr uint64_t kScaleGroup = 32;
 
-// Throws FORGE_UNSUPPORTED, naming the device, for an element type that GPUs do not store.
-KvLayout kv_layout(const KvShape& shape, const std::string& device) {
-  const bool is_q8 = shape.type == WeightType::Q8_0;
-  if (!is_q8 && shape.type != WeightType::F32 && shape.type != WeightType::F16 &&
-      shape.type != WeightType::BF16) {
-    fail(FORGE_UNSUPPORTED, "KV cache type ", static_cast<uint32_t>(shape.type),
-         " is not supported by ", device, "; valid are F32 (0), F16 (1), BF16 (30) and Q8_0 (8)");
+// Returns the bytes of `n` numbers of a row. Throws FORGE_UNSUPPORTED, naming the device, for an
+// element type that GPUs do not store.
+uint64_t row_bytes(WeightType type, uint64_t n, const std::string& device) {
+  switch (type) {
+    case WeightType::F32: return 4 * n;
+    case WeightType::F16:
+    case WeightType::BF16: return 2 * n;
+    case WeightType::Q8_0: return n;
+    case WeightType::Q4_0: return divide_up(n, kScaleGroup) * kScaleGroup / 2;
+    default:
+      fail(FORGE_UNSUPPORTED, "KV cache type ", static_cast<uint32_t>(type),
+           " is not supported by ", device,
+           "; valid are F32 (0), F16 (1), BF16 (30), Q8_0 (8) and Q4_0 (2)");
   }
-  const uint64_t element = is_q8 ? 1 : shape.type == WeightType::F32 ? 4 : 2;
+}
+
+KvLayout kv_layout(const KvShape& shape, const std::string& device) {
+  const bool is_scaled = shape.type == WeightType::Q8_0 || shape.type == WeightType::Q4_0;
   const uint64_t tokens = shape.page_tokens;
-  const auto values = [&](uint64_t dim) { return padded_to(tokens * dim * element, 16); };
+  const auto values = [&](uint64_t dim) {
+    return padded_to(tokens * row_bytes(shape.type, dim, device), 16);
+  };
   const auto scales = [&](uint64_t dim) {
-    return is_q8 ? padded_to(tokens * divide_up(dim, kScaleGroup) * 2, 16) : 0;
+    return is_scaled ? padded_to(tokens * divide_up(dim, kScaleGroup) * 2, 16) : 0;
   };
   const uint64_t k_scales = values(shape.k_head_dim);
   if (shape.values_in_keys) {
@@ -90,6 +101,8 @@ const char* DeviceKv::element() const {
       return "bf16";
     case WeightType::Q8_0:
       return "q8";
+    case WeightType::Q4_0:
+      return "q4";
     default:
       return "f16";
   }

@@ -21,8 +21,8 @@
 namespace forge {
 
 // Layout of the pages of one layer: for each KV head of a page the keys [page_tokens, k_head_dim],
-// their scales (Q8_0), the values [page_tokens, v_head_dim], their scales; each part padded to 16
-// bytes. Values that are in the keys have no parts of their own.
+// their scales (Q8_0 and Q4_0), the values [page_tokens, v_head_dim], their scales; each part padded
+// to 16 bytes. Values that are in the keys have no parts of their own.
 struct KvLayout {
   uint64_t page_bytes;
   uint32_t head_bytes;
@@ -40,7 +40,7 @@ class DeviceKv : public KvCache {
   uint64_t bytes() const { return page_bytes * shape.n_pages; }
   // The layout of the pages, as kernels take it.
   kernel_args::KvPages kernel_pages() const;
-  // Element type in the names of kernels: "float", "f16", "bf16" or "q8".
+  // Element type in the names of kernels: "float", "f16", "bf16", "q8" or "q4".
   const char* element() const;
 
  protected:

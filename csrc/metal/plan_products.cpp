@@ -75,7 +75,8 @@ bool PlanBuilder::emit_qkv_product(const MatmulOp& op, const RmsNormOp& norm,
   if (op.residual || op.alpha != 1 || op.activation != FORGE_IDENTITY) return false;
   const KvShape& kv = append->kv->shape;
   // Norms and Q8_0 need more of a head than the pairs of numbers that a lane has.
-  if (append->q_norm || append->k_norm || kv.type == WeightType::Q8_0) return false;
+  const bool is_scaled = kv.type == WeightType::Q8_0 || kv.type == WeightType::Q4_0;
+  if (append->q_norm || append->k_norm || is_scaled) return false;
   if (kv.values_in_keys || kv.k_head_dim % 2 != 0 || kv.v_head_dim % 2 != 0) return false;
   // The result is planned to live after the input, so it may have the same memory.
   if (!are_apart(program_, values_, append->out, norm.x)) return false;

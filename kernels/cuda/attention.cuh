@@ -23,6 +23,20 @@ template <>
 struct ComputeType<q8> {
   typedef f16 type;
 };
+template <>
+struct ComputeType<q4> {
+  typedef f16 type;
+};
+
+// Returns eight numbers of a Q4_0 cache as F16, times a scale in both halves of a word.
+DEVICE uint4 scale_fours(u32 word, u32 scales) {
+  constexpr u32 kTwice1024 = 0x64006400u, kTwice1032 = 0x64086408u, kPair = 0x000f000fu;
+  const auto pair = [&](u32 shift) {
+    return multiply_halves(
+        subtract_halves(and_or(word >> shift, kPair, kTwice1024), kTwice1032), scales);
+  };
+  return make_uint4(pair(0), pair(4), pair(8), pair(12));
+}
 
 // A row in shared memory is padded by 16 bytes, so that the eight rows that ldmatrix reads at once
 // begin in different banks.
@@ -64,6 +78,14 @@ DEVICE void copy_unit(f16* to, const KvRows<q8>& rows, u32 slot, u32 unit, bool 
       pack_as(f16{}, low.x * scale, low.y * scale), pack_as(f16{}, low.z * scale, low.w * scale),
       pack_as(f16{}, high.x * scale, high.y * scale),
       pack_as(f16{}, high.z * scale, high.w * scale));
+}
+DEVICE void copy_unit(f16* to, const KvRows<q4>& rows, u32 slot, u32 unit, bool valid) {
+  u32 word = 0, scale = 0;
+  if (valid) {
+    word = reinterpret_cast<const u32*>(rows.row(slot))[unit];
+    scale = reinterpret_cast<const u16*>(rows.row_scales(slot))[unit * 8 / kScaleGroup];
+  }
+  *reinterpret_cast<uint4*>(to) = scale_fours(word, scale | scale << 16);
 }
 
 // Locates the pages of a sequence.

@@ -26,22 +26,22 @@
 template <class T, int D>
 struct DecodeShape {
   typedef typename ComputeType<T>::type C;
-  static constexpr bool is_q8 = sizeof(T) == 1;
+  static constexpr bool is_scaled = sizeof(T) == 1, is_q4 = KvBytes<T>::of(kScaleGroup) == 16;
   static constexpr u32 kWarps = D > 128 ? 2 : 4;
   // Positions of a warp's slice, so that a slice of F16 keys and values is at least 8 KiB from
   // D = 64 on.
   static constexpr u32 kTokens = D <= 64 ? 32 : 16;
   static constexpr u32 kStep = kWarps * kTokens;
   // Slices in shared memory: one in use, the others in flight.
-  static constexpr u32 kStages = is_q8 ? 3 : 2;
-  static constexpr u32 kRowBytes = D * sizeof(T);
+  static constexpr u32 kStages = is_q4 ? 5 : is_scaled ? 3 : 2;
+  static constexpr u32 kRowBytes = KvBytes<T>::of(D);
   static constexpr u32 kScales = (D + kScaleGroup - 1) / kScaleGroup;
-  // Bytes in shared memory from row to row; Q8_0 rows are read in order, so they have no padding.
-  static constexpr u32 kStride = is_q8 ? kRowBytes : kRowStride<D> * 2;
+  // Bytes in shared memory from row to row; rows with scales are read in order, without padding.
+  static constexpr u32 kStride = is_scaled ? kRowBytes : kRowStride<D> * 2;
   static constexpr u32 kStageBytes = 2 * kTokens * kStride;
-  // Q8_0: a tile of keys, later of values, as F16, and the scales of keys and values.
-  static constexpr u32 kTileBytes = is_q8 ? kTokens * kRowStride<D> * 2 : 0;
-  static constexpr u32 kScaleBytes = is_q8 ? 2 * kTokens * kScales * 2 : 0;
+  // With scales: a tile of keys, later of values, as F16, and the scales of keys and values.
+  static constexpr u32 kTileBytes = is_scaled ? kTokens * kRowStride<D> * 2 : 0;
+  static constexpr u32 kScaleBytes = is_scaled ? 2 * kTokens * kScales * 2 : 0;
   static constexpr u32 kWarpBytes = kStages * kStageBytes + kTileBytes + kScaleBytes;
 };
 
@@ -122,18 +122,18 @@ struct Select<false, A, B> {
   typedef B type;
 };
 
-// The scales of a slice of a Q8_0 cache on their way to shared memory: of a row of keys and of one
-// of values per lane.
-template <int D>
+// The scales of a slice on their way to shared memory: of a row of keys and of one of values per
+// lane.
+template <class T, int D>
 struct SliceScales {
-  typedef DecodeShape<q8, D> Shape;
+  typedef DecodeShape<T, D> Shape;
   // Scales of a row are read in pairs if their number is even.
   static constexpr bool in_pairs = Shape::kScales % 2 == 0;
   typedef typename Select<in_pairs, u32, u16>::type Word;
   static constexpr u32 kWords = in_pairs ? Shape::kScales / 2 : Shape::kScales;
   Word keys[kWords], values[kWords];
 
-  DEVICE_MEMBER void load(const SliceReader<q8, D>& from, RowPlace place) {
+  DEVICE_MEMBER void load(const SliceReader<T, D>& from, RowPlace place) {
     const KvCache& kv = from.kv;
     const u8* head = kv.data + place.page * kv.page_bytes + from.head;
     const Word* k = reinterpret_cast<const Word*>(head + kv.k_scales) + place.slot * kWords;
@@ -163,20 +163,36 @@ DEVICE uint4 scale_bytes(u32 first, u32 second, u32 scales) {
                     multiply_halves(high.x, scales), multiply_halves(high.y, scales));
 }
 
-// Converts the rows of a slice's keys or values to F16. Rows from `count` on become zeros.
+// Converts 16 bytes of a row of D numbers to F16, times a scale.
 template <int D>
+DEVICE void convert_unit(f16* row, u32 unit, uint4 bytes, u32 scales, q8) {
+  uint4* halves = reinterpret_cast<uint4*>(row + unit * 16);
+  halves[0] = scale_bytes(bytes.x, bytes.y, scales);
+  halves[1] = scale_bytes(bytes.z, bytes.w, scales);
+}
+template <int D>
+DEVICE void convert_unit(f16* row, u32 unit, uint4 words, u32 scales, q4) {
+  uint4* halves = reinterpret_cast<uint4*>(row + unit * 32);
+  halves[0] = scale_fours(words.x, scales);
+  halves[1] = scale_fours(words.y, scales);
+  if (unit * 32 + 16 >= D) return;
+  halves[2] = scale_fours(words.z, scales);
+  halves[3] = scale_fours(words.w, scales);
+}
+
+// Converts the rows of a slice's keys or values to F16. Rows from `count` on become zeros.
+template <class T, int D>
 DEVICE void convert_rows(f16* to, const u8* rows, const u16* scales, u32 count) {
-  typedef DecodeShape<q8, D> Shape;
-  constexpr u32 kUnits = D / 16, kAll = Shape::kTokens * kUnits;
+  typedef DecodeShape<T, D> Shape;
+  constexpr u32 kUnits = Shape::kRowBytes / 16, kAll = Shape::kTokens * kUnits;
+  constexpr u32 kGroupUnits = KvBytes<T>::of(kScaleGroup) / 16;
 #pragma unroll
   for (u32 n = 0; n < (kAll + kWarp - 1) / kWarp; ++n) {
     const u32 i = n * kWarp + lane_id(), row = i / kUnits, unit = i % kUnits;
     if (kAll % kWarp != 0 && i >= kAll) continue;
     const uint4 bytes = *reinterpret_cast<const uint4*>(rows + row * Shape::kStride + unit * 16);
-    const u32 scale = row < count ? scales[row * Shape::kScales + unit * 16 / kScaleGroup] : 0;
-    uint4* halves = reinterpret_cast<uint4*>(to + row * kRowStride<D> + unit * 16);
-    halves[0] = scale_bytes(bytes.x, bytes.y, scale | scale << 16);
-    halves[1] = scale_bytes(bytes.z, bytes.w, scale | scale << 16);
+    const u32 scale = row < count ? scales[row * Shape::kScales + unit / kGroupUnits] : 0;
+    convert_unit<D>(to + row * kRowStride<D>, unit, bytes, scale | scale << 16, T{});
   }
 }
 
@@ -258,11 +274,11 @@ __global__ void __launch_bounds__(DecodeShape<T, D>::kWarps * 32, 3)
   const SliceReader<T, D> reader = {kv, a.page_tables + u64(tile.sequence) * a.page_stride,
                                     u64(kv_head) * kv.head_bytes, end};
   RowPlace places[Shape::kStages] = {};  // of the next slices
-  SliceScales<D> scales = {};
+  SliceScales<T, D> scales = {};
   if (begin < end) {
 #pragma unroll
     for (u32 i = 0; i < Shape::kStages; ++i) places[i] = reader.seek(first + i * Shape::kStep);
-    if constexpr (Shape::is_q8) scales.load(reader, places[0]);
+    if constexpr (Shape::is_scaled) scales.load(reader, places[0]);
 #pragma unroll
     for (u32 i = 0; i + 1 < Shape::kStages; ++i) {
       reader.copy(stages + i * Shape::kStageBytes, places[i]);
@@ -292,7 +308,7 @@ __global__ void __launch_bounds__(DecodeShape<T, D>::kWarps * 32, 3)
     constexpr u32 kNext = Shape::kStages - 1;
     reader.copy(stages + (stage + kNext) % Shape::kStages * Shape::kStageBytes, places[kNext - 1]);
     places[kNext] = reader.seek(first + Shape::kStages * Shape::kStep);
-    if constexpr (Shape::is_q8) {
+    if constexpr (Shape::is_scaled) {
       float scores[Shape::kTokens / 8][4];
       f16* tile_of_rows = reinterpret_cast<f16*>(stages + Shape::kStages * Shape::kStageBytes);
       u16* slice_scales = reinterpret_cast<u16*>(tile_of_rows) + Shape::kTileBytes / 2;
@@ -301,12 +317,12 @@ __global__ void __launch_bounds__(DecodeShape<T, D>::kWarps * 32, 3)
       wait_copies<kNext>();
       __syncwarp();
       const u32 count = end - first;
-      convert_rows<D>(tile_of_rows, keys, slice_scales, count);
+      convert_rows<T, D>(tile_of_rows, keys, slice_scales, count);
       __syncwarp();
       multiply_keys<D, Shape::kTokens>(scores, q_tile, tile_of_rows);
       weigh_scores<D, Shape::kTokens>(state, scores, first, visible, args, n_rows > 8);
       __syncwarp();
-      convert_rows<D>(tile_of_rows, values, slice_scales + Shape::kTokens * Shape::kScales, count);
+      convert_rows<T, D>(tile_of_rows, values, slice_scales + Shape::kTokens * Shape::kScales, count);
       __syncwarp();
       add_values<D, Shape::kTokens>(state, scores, tile_of_rows);
     } else {
@@ -404,6 +420,13 @@ INSTANCE(batched_decode_attention<q8, 80>)
 INSTANCE(batched_decode_attention<q8, 96>)
 INSTANCE(batched_decode_attention<q8, 128>)
 INSTANCE(batched_decode_attention<q8, 256>)
+INSTANCE(batched_decode_attention<q4, 16>)
+INSTANCE(batched_decode_attention<q4, 32>)
+INSTANCE(batched_decode_attention<q4, 64>)
+INSTANCE(batched_decode_attention<q4, 80>)
+INSTANCE(batched_decode_attention<q4, 96>)
+INSTANCE(batched_decode_attention<q4, 128>)
+INSTANCE(batched_decode_attention<q4, 256>)
 INSTANCE(batched_decode_attention<f16, 64, Masked>)
 INSTANCE(batched_decode_attention<f16, 128, Masked>)
 INSTANCE(batched_decode_attention<f16, 256, Masked>)
@@ -413,3 +436,6 @@ INSTANCE(batched_decode_attention<bf16, 256, Masked>)
 INSTANCE(batched_decode_attention<q8, 64, Masked>)
 INSTANCE(batched_decode_attention<q8, 128, Masked>)
 INSTANCE(batched_decode_attention<q8, 256, Masked>)
+INSTANCE(batched_decode_attention<q4, 64, Masked>)
+INSTANCE(batched_decode_attention<q4, 128, Masked>)
+INSTANCE(batched_decode_attention<q4, 256, Masked>)

@@ -15,7 +15,7 @@
 //     `memory` is threadgroup memory at index 0 in bytes, to be rounded up to 16. No kernel uses
 //     more than 32 KB of it.
 //   - F is a weight format, tokens the number of tokens computed together, T the element type of a
-//     KV cache (float, f16, bf16, q8), D a head size. A line such as
+//     KV cache (float, f16, bf16, q8, q4), D a head size. A line such as
 //     INSTANTIATE(matvec_FormatQ4_0_1, matvec<FormatQ4_0, 1>) after the file's text instantiates a
 //     template under the first of these names. Kernels that are not templates need no such line.
 //   - Formats: FormatF32, FormatF16, FormatBF16, FormatQ8_0, FormatFP8, FormatQ4_0, FormatQ4_K,
@@ -225,7 +225,7 @@ struct NaiveAttentionArgs {
 //   [sinks]
 // grid (n_heads, max tiles, 2); threads 128; D of both kernels above
 //
-// T: f16, q8 (others: naive_attention); D: for both keys and values
+// T: f16, q8, q4 (others: naive_attention); D: for both keys and values
 struct AttentionArgs {
   KvPages kv;
   uint32_t page_stride;
@@ -246,7 +246,7 @@ struct AttentionArgs {
 //   prompts: has_work is 0, n_work counts the tiles
 // grid (max work or tiles, n_kv_heads * ceil(n_heads / n_kv_heads * queries per tile,
 //       kLatentRows)); threads 128
-// T: f16, q8 (others: naive_attention); K and V: 288 and 256, 576 and 512
+// T: f16, q8, q4 (others: naive_attention); K and V: 288 and 256, 576 and 512
 struct LatentAttentionArgs {
   AttentionArgs attention;
   uint32_t has_work;

@@ -63,6 +63,19 @@ inline void copy_unit(threadgroup half* to, KvRows<q8> rows, uint slot, uint uni
   ((threadgroup half4*)to)[1] = half4(float4(from[1]) * scale);
 }
 
+inline void copy_unit(threadgroup half* to, KvRows<q4> rows, uint slot, uint unit) {
+  const uint word = ((device const uint*)rows.row(slot))[unit];
+  const float scale = float(rows.row_scales(slot)[unit * 8 / kScaleGroup]);
+  for (uint i = 0; i < 2; ++i) {
+    const uint four = word >> 8 * i;
+    const half2 low = small_integers(four & 0x000f000fu, 1032.0f);
+    const half2 high = small_integers(four & 0x00f000f0u, 1152.0f);  // times 16
+    const float4 numbers = float4(float(low.x), float(low.y), float(high.x) * 0.0625f,
+                                  float(high.y) * 0.0625f);
+    ((threadgroup half4*)to)[i] = half4(numbers * scale);
+  }
+}
+
 // Locates the pages of a sequence.
 struct SequencePages {
   device u8* pages;

@@ -8,7 +8,23 @@
 struct q8 {
   i8 bits;
 };
+// Q4_0: four bits, 8 more than the number, with one scale for each 32. A word holds eight numbers:
+// 0, 2, 4 and 6 in its low half from the lowest bits on, 1, 3, 5 and 7 in its high half. Rows are
+// whole groups.
+struct q4 {
+  u8 bits;
+};
 CONSTANT uint kScaleGroup = 32;
+
+template <class T>
+struct KvBytes {
+  // Returns the bytes of n numbers of a row.
+  static uint of(uint n) { return n * uint(sizeof(T)); }
+};
+template <>
+struct KvBytes<q4> {
+  static uint of(uint n) { return (n + kScaleGroup - 1) / kScaleGroup * (kScaleGroup / 2); }
+};
 
 // The keys or values of one head in one page, of type T.
 template <class T>
@@ -18,7 +34,9 @@ struct KvRows {
   uint dim;
   uint stride;
 
-  device T* row(uint slot) const { return (device T*)rows + ulong(slot) * stride; }
+  device T* row(uint slot) const {
+    return (device T*)(rows + ulong(slot) * KvBytes<T>::of(stride));
+  }
   device half* row_scales(uint slot) const {
     return (device half*)scales + ulong(slot) * ((stride + kScaleGroup - 1) / kScaleGroup);
   }
@@ -44,6 +62,12 @@ inline float kv_number(KvRows<T> rows, uint slot, uint i) {
 inline float kv_number(KvRows<q8> rows, uint slot, uint i) {
   return float(rows.row_scales(slot)[i / kScaleGroup]) * float(rows.row(slot)[i].bits);
 }
+inline uint shift_of_four(uint i) { return i % 8 / 2 * 4 + i % 2 * 16; }
+inline float kv_number(KvRows<q4> rows, uint slot, uint i) {
+  const uint word = ((device const uint*)rows.row(slot))[i / 8];
+  const int number = int(word >> shift_of_four(i) & 15) - 8;
+  return float(rows.row_scales(slot)[i / kScaleGroup]) * float(number);
+}
 
 // The sequences that keep a token are its own and the branches that it is copied to. Returns entry
 // `i`, 0 to the number of copies, of a list of them; -1 for an entry of another token.
@@ -66,19 +90,50 @@ inline void store_row(KvRows<T> to, uint slot, Values values, Place p) {
   for (uint i = p.thread_index; i < to.dim; i += threads_of(p)) row[i] = rounded<T>(values[i]);
 }
 
-// A SIMD group per group: scale = largest / 127, rounded to F16, and numbers rounded to the nearest
-// multiple of it. A NaN or infinity makes the scale NaN, and so the whole group.
+// A number of a group as a multiple of the group's scale.
+struct ScaledNumber {
+  half scale;
+  int multiple;
+};
+
+// Rounds one number a lane to the nearest multiple of `unit` rounded to F16, from lowest to highest.
+// A NaN or infinity makes the scale NaN, and so the whole group. Called by a SIMD group.
+inline ScaledNumber scale_number(float value, float unit, float lowest, float highest) {
+  const bool finite = lanes_max(value - value == 0.0f ? 0.0f : 1.0f) == 0.0f;
+  if (!finite) return {half(NAN), 0};
+  const half rounded = half(unit);
+  const float scale = float(rounded);
+  const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
+  return {rounded, int(fmin(fmax(rint(value * inverse), lowest), highest))};
+}
+
+// A SIMD group per group: the number of the largest magnitude becomes 127 or -127.
 template <class Values>
 inline void store_row(KvRows<q8> to, uint slot, Values values, Place p) {
   for (uint group = p.simdgroup; group * kScaleGroup < to.dim; group += p.n_simdgroups) {
     const uint i = group * kScaleGroup + p.lane;
     const float value = i < to.dim ? values[i] : 0.0f;
-    const bool finite = lanes_max(value - value == 0.0f ? 0.0f : 1.0f) == 0.0f;
-    const half rounded = half(lanes_max(fabs(value)) / 127.0f);
-    const float scale = float(rounded);
-    const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
-    const float multiple = fmin(fmax(rint(value * inverse), -127.0f), 127.0f);
-    if (i < to.dim) to.row(slot)[i].bits = finite ? i8(multiple) : i8(0);
-    if (p.lane == 0) to.row_scales(slot)[group] = finite ? rounded : half(NAN);
+    const ScaledNumber number =
+        scale_number(value, lanes_max(fabs(value)) / 127.0f, -127.0f, 127.0f);
+    if (i < to.dim) to.row(slot)[i].bits = i8(number.multiple);
+    if (p.lane == 0) to.row_scales(slot)[group] = number.scale;
+  }
+}
+
+// A SIMD group per group: the number of the largest magnitude becomes -8.
+template <class Values>
+inline void store_row(KvRows<q4> to, uint slot, Values values, Place p) {
+  for (uint group = p.simdgroup; group * kScaleGroup < to.dim; group += p.n_simdgroups) {
+    const uint i = group * kScaleGroup + p.lane;
+    const float value = i < to.dim ? values[i] : 0.0f;
+    const float high = lanes_max(value), low = lanes_max(-value);
+    const ScaledNumber number =
+        scale_number(value, (high >= low ? high : -low) / -8.0f, -8.0f, 7.0f);
+    uint word = uint(number.multiple + 8) << shift_of_four(i);
+    for (uint distance = 1; distance < 8; distance *= 2) {
+      word |= simd_shuffle_xor(word, ushort(distance));
+    }
+    if (p.lane % 8 == 0) ((device uint*)to.row(slot))[i / 8] = word;
+    if (p.lane == 0) to.row_scales(slot)[group] = number.scale;
   }
 }

@@ -177,13 +177,13 @@ const expectations: readonly Expectation[] = [
     instance: /f16/,
     has: [tensorCores, fromShared, asynchronous],
   },
-  { file: "prefill_attention.cu", instance: /q8/, has: [tensorCores, fromShared] },
+  { file: "prefill_attention.cu", instance: /q[84]/, has: [tensorCores, fromShared] },
   {
     file: "latent_attention.cu",
     instance: /f16/,
     has: [tensorCores, fromShared, asynchronous],
   },
-  { file: "latent_attention.cu", instance: /q8/, has: [tensorCores, fromShared] },
+  { file: "latent_attention.cu", instance: /q[84]/, has: [tensorCores, fromShared] },
   { file: "selective_scan.cu", instance: /./, has: [/\bLDS\.128/, loads128, /\bSTG\.E\.128/] },
   {
     file: "batched_decode_attention.cu",

@@ -45,7 +45,7 @@ Deno.test({
   fn: async () => {
     const said = async (options: Readonly<Record<string, number>>) =>
       (await forge(["doctor"], { env: await emulatedMetal(options) })).stdout;
-    assertStringIncludes(await said({}), "attention tiled for F16 and Q8_0 caches");
+    assertStringIncludes(await said({}), "attention tiled for F16, Q8_0 and Q4_0 caches");
     assertStringIncludes(await said({ matrix_places: 1 }), "attention naive, which is slow: SIMD");
   },
 });

@@ -277,8 +277,8 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     [
       "largest-of-q8",
       "kv.cuh",
-      "const f16 rounded = to_f16(warp_max(fabsf(value)) / 127.0f);",
-      "const f16 rounded = to_f16(warp_max(value) / 127.0f);",
+      "scale_number(value, warp_max(fabsf(value)) / 127.0f, -127.0f, 127.0f);",
+      "scale_number(value, warp_max(value) / 127.0f, -127.0f, 127.0f);",
     ],
   ),
   ...group(

@@ -147,7 +147,7 @@ Case random_case(Random& random) {
   const u32 dims[] = {16, 32, 64, 80, 96, 128, 256};
   const u32 n_kv_heads = random.between(1, 3);
   const bool causal = random.below(4) != 0;
-  return {static_cast<int>(random.between(1, 3)),
+  return {static_cast<int>(random.between(1, 4)),
           random.one_of(dims),
           n_kv_heads * random.between(1, 6),
           n_kv_heads,
@@ -206,6 +206,9 @@ TEST(prefill_attention_bf16_of_odd_pages) {
 TEST(prefill_attention_q8_in_a_window) {
   check_prefill({3, 96, 2, 1, 32, 40, 0, false}, {{150, 66}});
 }
+TEST(prefill_attention_q4_in_a_window) {
+  check_prefill({4, 80, 2, 1, 32, 40, 0, false}, {{150, 66}});
+}
 TEST(prefill_attention_of_wide_heads) {
   check_prefill({1, 256, 1, 1, 16, 0, 30, false}, {{70, 70}});
 }
@@ -224,6 +227,9 @@ TEST(decode_attention_bf16_of_many_heads) {
 }
 TEST(decode_attention_q8_in_a_window) {
   check_decode({3, 96, 4, 4, 32, 100, 0, false}, {{600, 1}, {90, 1}}, 1);
+}
+TEST(decode_attention_q4_in_a_window) {
+  check_decode({4, 80, 4, 4, 32, 100, 0, false}, {{600, 1}, {90, 1}}, 1);
 }
 TEST(decode_attention_in_a_window_of_long_splits) {
   check_decode({1, 64, 4, 2, 16, 300, 0, false}, {{3300, 2}, {2000, 1}}, 2, 1024);
@@ -246,6 +252,10 @@ TEST(decode_attention_of_queries_across_a_split) {
 }
 TEST(decode_attention_q8_of_draft_tokens_with_all_options) {
   check_decode({3, 64, 6, 2, 16, 50, 15, true}, {{300, 16}, {40, 5}, {9, 1}}, 16);
+}
+TEST(decode_attention_q4_of_draft_tokens) {
+  check_decode({4, 16, 6, 2, 7, 50, 15, true}, {{300, 16}, {40, 5}, {9, 1}}, 16);
+  check_decode({4, 256, 4, 2, 16, 0, 0, false}, {{130, 3}, {40, 5}}, 5);
 }
 TEST(decode_attention_without_causality) {
   check_decode({1, 64, 2, 2, 8, 0, 0, false, false}, {{70, 9}}, 4);

@@ -86,6 +86,7 @@ TEST_RANDOM(random_naive_attention, check_random, 6)
 TEST(naive_attention_f32) { check(kv_types[0], 4, 2, 16, 16, 16, 0, 0, false); }
 TEST(naive_attention_window_f16) { check(kv_types[1], 2, 1, 8, 24, 7, 20, 0, false); }
 TEST(naive_attention_softcap_bf16) { check(kv_types[2], 2, 2, 20, 12, 32, 0, 5, false); }
+TEST(naive_attention_sinks_q4) { check(kv_types[4], 2, 1, 48, 80, 3, 128, 0, true); }
 TEST(naive_attention_sinks_q8) { check(kv_types[3], 2, 1, 48, 64, 3, 128, 0, true); }
 TEST(naive_attention_of_values_in_keys) {
   for (const KvType& type : kv_types) check(type, 6, 2, 40, 36, 5, 0, 0, false, true);
@@ -97,6 +98,7 @@ TEST(naive_attention_without_causality) {
 TEST(naive_attention_of_masked_queries) {
   check(kv_types[0], 4, 2, 16, 16, 16, 0, 0, false, false, {.mask_heads = 1, .bits = true});
   check(kv_types[3], 4, 2, 32, 16, 16, 50, 9, true, false, {.mask_heads = 4});
+  check(kv_types[4], 4, 2, 40, 16, 16, 0, 0, false, false, {.mask_heads = 1, .bits = true});
   check(kv_types[2], 4, 2, 32, 16, 16, 0, 0, false, false, {.causal = false, .mask_heads = 4});
 }
 TEST(naive_attention_of_wide_values) { check(kv_types[0], 1, 1, 12, 520, 16, 0, 0, false); }

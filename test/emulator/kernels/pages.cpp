@@ -18,17 +18,16 @@ u32 longest(const std::vector<u32>& lengths) {
 Pages::Pages(const KvType& type, u32 n_pages, u32 page_tokens, u32 n_kv_heads, u32 k_dim, u32 v_dim,
              bool values_in_keys)
     : cache{}, data(0), type_(type) {
-  const bool scaled = type.bytes == 1;
   const auto scale_bytes = [&](u32 dim) {
-    return scaled ? padded(page_tokens * ((dim + 31) / 32) * 2) : 0;
+    return is_scaled(type) ? padded(page_tokens * ((dim + 31) / 32) * 2) : 0;
   };
   cache.page_tokens = page_tokens;
   cache.n_kv_heads = n_kv_heads;
   cache.k_dim = k_dim;
   cache.v_dim = v_dim;
-  cache.k_scales = padded(page_tokens * k_dim * type.bytes);
+  cache.k_scales = padded(page_tokens * row_bytes(type, k_dim));
   cache.v_offset = cache.k_scales + scale_bytes(k_dim);
-  cache.v_scales = cache.v_offset + padded(page_tokens * v_dim * type.bytes);
+  cache.v_scales = cache.v_offset + padded(page_tokens * row_bytes(type, v_dim));
   cache.head_bytes = cache.v_scales + scale_bytes(v_dim);
   if (values_in_keys) {
     cache.values_in_keys = 1;
@@ -50,19 +49,24 @@ Pages::Pages(const KvType& type, u32 n_pages, u32 page_tokens, u32 n_kv_heads, u
 }
 
 double Pages::number(u64 rows, u64 scales, u32 dim, u32 slot, u32 i) const {
-  const u8* at = data.data() + rows + (u64(slot) * dim + i) * type_.bytes;
-  if (type_.bytes == 4) {
+  const u8* row = data.data() + rows + u64(slot) * row_bytes(type_, dim);
+  const u8* at = row + u64(i) * type_.bits / 8;
+  if (type_.bits == 32) {
     float value;
     std::memcpy(&value, at, 4);
     return value;
   }
   u16 bits;
-  if (type_.bytes == 2) {
+  if (type_.bits == 16) {
     std::memcpy(&bits, at, 2);
     return type_.name[0] == 'f' ? forge::f16_to_f32(bits) : forge::bf16_to_f32(bits);
   }
   std::memcpy(&bits, data.data() + scales + (u64(slot) * ((dim + 31) / 32) + i / 32) * 2, 2);
-  return double(forge::f16_to_f32(bits)) * static_cast<signed char>(*at);
+  const double scale = forge::f16_to_f32(bits);
+  if (type_.bits == 8) return scale * static_cast<signed char>(*at);
+  // Of eight numbers, the even ones are in the first two bytes.
+  const u32 pair = row[i / 8 * 4 + i % 2 * 2 + i % 8 / 4];
+  return scale * (static_cast<int>(i % 4 < 2 ? pair % 16 : pair / 16) - 8);
 }
 
 double Pages::k(u32 page, u32 slot, u32 head, u32 i) const {
@@ -78,16 +82,21 @@ double Pages::v(u32 page, u32 slot, u32 head, u32 i) const {
 
 void Pages::fill_part(Random& random, u64 rows, u64 scales, u32 dim) {
   for (u32 slot = 0; slot < cache.page_tokens; ++slot) {
-    for (u32 i = 0; i < dim; ++i) {
-      u8* at = data.data() + rows + (u64(slot) * dim + i) * type_.bytes;
+    u8* row = data.data() + rows + u64(slot) * row_bytes(type_, dim);
+    for (u32 i = 0; type_.bits > 4 && i < dim; ++i) {
+      u8* at = row + u64(i) * type_.bits / 8;
       const float value = random.normal();
       const u16 bits = type_.name[0] == 'f' ? forge::f32_to_f16(value) : forge::f32_to_bf16(value);
-      if (type_.bytes == 4) std::memcpy(at, &value, 4);
-      if (type_.bytes == 2) std::memcpy(at, &bits, 2);
-      if (type_.bytes == 1) *at = static_cast<u8>(random.below(255) - 127);
+      if (type_.bits == 32) std::memcpy(at, &value, 4);
+      if (type_.bits == 16) std::memcpy(at, &bits, 2);
+      if (type_.bits == 8) *at = static_cast<u8>(random.below(255) - 127);
     }
-    for (u32 group = 0; type_.bytes == 1 && group < (dim + 31) / 32; ++group) {
-      const u16 bits = forge::f32_to_f16(0.004f + 0.02f * std::abs(random.number()));
+    for (u32 i = 0; type_.bits == 4 && i < row_bytes(type_, dim); ++i) {
+      row[i] = static_cast<u8>(random.below(256));
+    }
+    for (u32 group = 0; is_scaled(type_) && group < (dim + 31) / 32; ++group) {
+      const float scale = 0.004f + 0.02f * std::abs(random.number());
+      const u16 bits = forge::f32_to_f16(type_.bits == 4 ? 16 * scale : scale);
       std::memcpy(data.data() + scales + (u64(slot) * ((dim + 31) / 32) + group) * 2, &bits, 2);
     }
   }

@@ -12,11 +12,18 @@ using KvCache = cuda_args::KvCache<u8*>;
 
 struct KvType {
   const char* name;  // the kernels' template argument
-  u32 bytes;         // per number
+  u32 bits;          // per number
   double tolerance;  // relative error of a stored number
 };
 inline const KvType kv_types[] = {
-    {"float", 4, 1e-7}, {"f16", 2, 5e-4}, {"bf16", 2, 4e-3}, {"q8", 1, 8e-3}};
+    {"float", 32, 1e-7}, {"f16", 16, 5e-4}, {"bf16", 16, 4e-3}, {"q8", 8, 8e-3}, {"q4", 4, 0.13}};
+
+// True if every 32 numbers share a scale.
+inline bool is_scaled(const KvType& type) { return type.bits <= 8; }
+// Bytes of a row; those of Q4_0 are whole groups.
+inline u32 row_bytes(const KvType& type, u32 dim) {
+  return type.bits == 4 ? (dim + 31) / 32 * 16 : dim * type.bits / 8;
+}
 
 // During its lifetime, pages of caches are 2 GiB apart, so that only the first ones are within 32
 // bits. True if the device supports such memory.

@@ -37,14 +37,15 @@ std::vector<double> plain_head(const float* all, u32 n_heads, u32 head, u32 dim,
 }
 
 // Allowed error of a stored number. In Q8_0 it is half a step, where 127 steps are the largest of
-// 32 neighbours, plus the rounding of the step to F16.
+// 32 neighbours, plus the rounding of the step to F16. In Q4_0 it is a step of eight: 8 steps with
+// the other sign do not exist.
 double slack(const KvType& type, const std::vector<double>& row, size_t i) {
-  if (type.bytes != 1) return 2e-6 + 2 * type.tolerance * std::abs(row[i]);
+  if (!is_scaled(type)) return 2e-6 + 2 * type.tolerance * std::abs(row[i]);
   double largest = 0;
   for (size_t n = i / 32 * 32; n < std::min(row.size(), i / 32 * 32 + 32); ++n) {
     largest = std::max(largest, std::abs(row[n]));
   }
-  return largest * (0.5 / 127 + 6e-4) + 1e-5;
+  return largest * ((type.bits == 8 ? 0.5 / 127 : 1.0 / 8) + 6e-4) + 1e-5;
 }
 
 void check(const KvType& type, const Case& c) {
@@ -244,6 +245,7 @@ TEST(rope_append_plain_f32) { check(kv_types[0], {4, 2, 64, 64, 5, 0, 0, 32, 0})
 TEST(rope_append_norm_a_head_f16) { check(kv_types[1], {6, 2, 80, 80, 16, 80, 80, 40, 0}); }
 TEST(rope_append_norm_all_heads_bf16) { check(kv_types[2], {4, 4, 96, 96, 8, 384, 384, 16, 1}); }
 TEST(rope_append_q8) { check(kv_types[3], {2, 1, 80, 48, 4, 0, 80, 8, 1}); }
+TEST(rope_append_q4) { check(kv_types[4], {2, 1, 80, 48, 4, 0, 80, 8, 1}); }
 TEST(rope_append_of_values_in_keys) {
   for (const KvType& type : kv_types) {
     check(type, {6, 2, 48, 36, 4, 0, 0, 6, 1, true});

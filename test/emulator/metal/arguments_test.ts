@@ -65,15 +65,17 @@ Deno.test("the instances of Metal kernels are those that arguments.h promises", 
     rms_norm_qkv: each(fast, [1, 2, 4, 8]),
     gemm: [...fast, ...other],
     grouped_gemm: [...fast, ...other],
-    rope_append: ["float", "f16", "bf16", "q8"],
+    rope_append: ["float", "f16", "bf16", "q8", "q4"],
     previous_rows: ["float", "f16", "bf16"],
-    naive_attention: ["float", "f16", "bf16", "q8"],
-    prefill_attention: each(["f16", "q8"], dims),
+    naive_attention: ["float", "f16", "bf16", "q8", "q4"],
+    prefill_attention: each(["f16", "q8", "q4"], dims),
     gated_delta_rule: ["1", "2", "4", "8"],
     selective_scan: ["2", "4", "8"],
-    narrow_decode_attention: each(["f16", "q8"], dims.filter((dim) => dim <= 64)),
-    batched_decode_attention: each(["f16", "q8"], dims.filter((dim) => dim > 64)),
-    latent_attention: ["f16, 288, 256", "f16, 576, 512", "q8, 288, 256", "q8, 576, 512"],
+    narrow_decode_attention: each(["f16", "q8", "q4"], dims.filter((dim) => dim <= 64)),
+    batched_decode_attention: each(["f16", "q8", "q4"], dims.filter((dim) => dim > 64)),
+    latent_attention: ["f16", "q8", "q4"].flatMap((
+      type,
+    ) => [`${type}, 288, 256`, `${type}, 576, 512`]),
   };
   const templates = kernels.filter(({ isTemplate }) => isTemplate);
   assertEquals(templates.map(({ name }) => name).sort(), Object.keys(expected).sort());

@@ -25,8 +25,8 @@ const instances = new RegExp(
     "^(grouped_)?gemm<Format(F16|BF16)>$",
     "^gated_delta_rule<[12]>$",
     "^selective_scan<2>$",
-    "_attention<(q8, 96|f16, 80|f16, 256|f16, 288, 256|q8, 288, 256)>$",
-    "<(float|f16|bf16|q8)>$",
+    "_attention<(q8, 96|q4, 80|f16, 80|f16, 256|f16, 288, 256|q8, 288, 256)>$",
+    "<(float|f16|bf16|q8|q4)>$",
   ].join("|"),
 );
 const sanitized = [
@@ -38,8 +38,8 @@ const sanitized = [
   /^(grouped_)?gemm_of_odd_columns/,
   /^gated_(rms_norm|delta_rule_of_o)/,
   /^(sigmoid_gate|causal_conv1d|selective_scan_of_o)/,
-  /^naive_attention_(f32|sinks_q8)/,
-  /^(prefill|decode)_attention_(q8_in_a_window|of_wide_heads)/,
+  /^naive_attention_(f32|sinks_q[84])/,
+  /^(prefill|decode)_attention_(q[84]_in_a_window|of_wide_heads)/,
   /^latent_attention_of_(one_token|several_queries)/,
   /^sampling_(of_equal_logits|adjusts|reports|flags)/,
   /^argmax_/,

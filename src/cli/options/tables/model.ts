@@ -146,7 +146,7 @@ export const MODEL_OPTIONS = {
     metavar: "TYPE",
     choices: ["F16", "BF16", "F32", "Q8_0", "Q4_0"],
     group: "Model",
-    help: "type of the KV cache (Q4_0 on a CPU only)",
+    help: "type of the KV cache",
     defaultText: "F16; F32 on the reference device",
   },
   kvMemory: {

@@ -98,4 +98,5 @@ TEST(decode_attention_of_masked_wide_heads) {
 TEST(decode_attention_of_biased_scores) {
   check_masked({1, 128, 4, 2, 16, {330, 70}, 3, true, true, 4, false, 0, 64});
   check_masked({3, 64, 4, 2, 16, {130, 33}, 2, false, false, 1, false, 40, 64});
+  check_masked({4, 64, 4, 2, 16, {130, 33}, 2, false, false, 1, false, 40, 64});
 }

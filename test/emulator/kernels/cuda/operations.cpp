@@ -255,10 +255,12 @@ void launch(const PrefillAttention& op) {
 void launch(const DecodeAttention& op) {
   const AttentionArguments& a = op.arguments;
   const KvCache& kv = op.pages->cache;
-  const bool is_q8 = op.type->bytes == 1;
   const u32 warps = op.dim > 128 ? 2 : 4, tokens = op.dim <= 64 ? 32 : 16;
   const u32 row = (op.dim + 8) * 2;
-  const u32 slices = is_q8 ? 6 * op.dim + row + 4 * blocks_for(op.dim, 32) : 4 * row;
+  const u32 slices = is_scaled(*op.type)
+                         ? (op.type->bits == 4 ? 10 : 6) * row_bytes(*op.type, op.dim) + row +
+                               4 * blocks_for(op.dim, 32)
+                         : 4 * row;
   const size_t tiles_bytes = 16 * row + warps * tokens * slices,
                sums_bytes = warps * 16 * (op.dim + 2) * 4;
   const u32 head_blocks =

@@ -163,7 +163,7 @@ void launch(const NaiveAttention& op) {
 }
 
 const KvType& attended_type(const KvType& type) {
-  return type.name == std::string("q8") ? type : kv_types[1];
+  return is_scaled(type) ? type : kv_types[1];
 }
 
 void launch(const PrefillAttention& op) {
