@@ -74,7 +74,7 @@ bool PlanBuilder::emit_qkv_product(const MatmulOp& op, const RmsNormOp& norm,
   if (!append || append->qkv != op.out || !program_.is_read_once(op.out)) return false;
   if (op.residual || op.alpha != 1 || op.activation != FORGE_IDENTITY) return false;
   const KvShape& kv = append->kv->shape;
-  // Norms and Q8_0 need more of a head than the pairs of numbers that a lane has.
+  // Norms and scales need more of a head than the pairs of numbers that a lane has.
   const bool is_scaled = kv.type == WeightType::Q8_0 || kv.type == WeightType::Q4_0;
   if (append->q_norm || append->k_norm || is_scaled) return false;
   if (kv.values_in_keys || kv.k_head_dim % 2 != 0 || kv.v_head_dim % 2 != 0) return false;
