@@ -21,7 +21,7 @@
 namespace forge {
 
 // Layout of the pages of one layer: for each KV head of a page the keys [page_tokens, k_head_dim],
-// their scales (Q8_0 and Q4_0), the values [page_tokens, v_head_dim], their scales; each part padded
+// their scales (Q8_0, Q4_0), the values [page_tokens, v_head_dim], their scales; each part padded
 // to 16 bytes. Values that are in the keys have no parts of their own.
 struct KvLayout {
   uint64_t page_bytes;

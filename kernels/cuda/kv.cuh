@@ -105,7 +105,7 @@ struct ScaledNumber {
   i32 multiple;
 };
 
-// Rounds one number a lane to the nearest multiple of `unit` rounded to F16, from lowest to highest.
+// Rounds a number of each lane to the nearest multiple of `unit`, which is rounded to F16 first.
 // A NaN or infinity makes the scale NaN, and so the whole group. Called by a warp.
 DEVICE ScaledNumber scale_number(float value, float unit, float lowest, float highest) {
   const bool finite = warp_max(value - value == 0.0f ? 0.0f : 1.0f) == 0.0f;

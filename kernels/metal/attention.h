@@ -65,7 +65,7 @@ inline void copy_unit(threadgroup half* to, KvRows<q8> rows, uint slot, uint uni
 
 inline void copy_unit(threadgroup half* to, KvRows<q4> rows, uint slot, uint unit) {
   const uint word = ((device const uint*)rows.row(slot))[unit];
-  const float scale = float(rows.row_scales(slot)[unit * 8 / kScaleGroup]);
+  const float scale = float(rows.row_scales(slot)[8 * unit / kScaleGroup]);
   for (uint i = 0; i < 2; ++i) {
     const uint four = word >> 8 * i;
     const half2 low = small_integers(four & 0x000f000fu, 1032.0f);
