@@ -82,11 +82,11 @@ async function checkModel(emulated: boolean): Promise<string[]> {
   return [`${own.length} tokens equal those of the CPU`];
 }
 
-/** Speeds of prefill and decoding, and decoding as a share of the measured read. */
+/** Speeds as shares of the measured read, and of the measured products of matrices. */
 async function measureModels(emulated: boolean): Promise<string[]> {
   const lines = [
-    "| model | test | tokens/s | weights read, GB/s | of a read |",
-    "|---|---|--:|--:|--:|",
+    "| model | test | tokens/s | weights read, GB/s | of a read | TFLOP/s | of products alone |",
+    "|---|---|--:|--:|--:|--:|--:|",
   ];
   const sizes = emulated ? ["-p", "4", "-n", "2", "-r", "1"] : ["-p", "512", "-n", "64", "-r", "3"];
   const missed: string[] = [];
@@ -97,16 +97,19 @@ async function measureModels(emulated: boolean): Promise<string[]> {
       ...[...model, ...sizes],
     ]);
     for (const line of output.trim().split("\n")) {
-      const { model_type, n_prompt, n_gen, avg_ts, weight_gb_s, read_gb_s } = JSON.parse(
-        line,
-      ) as BenchRecord;
+      const { model_type, n_prompt, n_gen, avg_ts, ...record } = JSON.parse(line) as BenchRecord;
+      const { weight_gb_s, read_gb_s, prompt_tflops, matrix_tflops } = record;
       const share = weight_gb_s && read_gb_s ? weight_gb_s / read_gb_s : undefined;
-      lines.push(
-        `| ${model_type} | ${n_prompt > 0 ? `pp${n_prompt}` : `tg${n_gen}`} | ${
-          avg_ts.toFixed(1)
-        } | ` +
-          `${weight_gb_s?.toFixed(1) ?? ""} | ${share === undefined ? "" : percent(share)} |`,
-      );
+      const cells = [
+        model_type,
+        n_prompt > 0 ? `pp${n_prompt}` : `tg${n_gen}`,
+        avg_ts.toFixed(1),
+        weight_gb_s?.toFixed(1) ?? "",
+        share === undefined ? "" : percent(share),
+        prompt_tflops?.toFixed(2) ?? "",
+        prompt_tflops && matrix_tflops ? percent(prompt_tflops / matrix_tflops) : "",
+      ];
+      lines.push(`| ${cells.join(" | ")} |`);
       const isLarge = model.join().includes("8b");
       if (isLarge && share !== undefined && share < READ_GOAL) {
         missed.push(`${model_type} ${percent(share)}`);

@@ -495,6 +495,13 @@ export class NativeBackend implements Backend, Meter, Quantizer {
     return Number(rate[0]);
   }
 
+  matrixRate(): number {
+    const rate = new BigUint64Array(1);
+    const status = this.#native.symbols.forge_matrix_rate(this.#device, rate);
+    this.#native.check(status, "measuring products of matrices", this.#device);
+    return Number(rate[0]);
+  }
+
   peakMemory(): number {
     const bytes = new BigUint64Array(1);
     const status = this.#native.symbols.forge_peak_memory(bytes);

@@ -141,6 +141,8 @@ export interface Quantizer {
 export interface Meter {
   /** Measures the most bytes per second that the device reads from its memory; 0 if unknown. */
   readBandwidth(): number;
+  /** Measures the operations per second of products of small matrices; 0 if unknown. */
+  matrixRate(): number;
   /** Returns the peak resident memory of this process in bytes; 0 if unknown. */
   peakMemory(): number;
   /** Returns the weights that recorded steps read from their files. */

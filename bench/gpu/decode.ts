@@ -95,7 +95,7 @@ async function measureModel(
     contextLength: Math.max(longest, ...prompts) + 1,
     maxSequences: most,
     cacheTokens: Math.max(most * (longest + 64), ...prompts.map((tokens) => tokens + 64)),
-    measuresBandwidth: true,
+    measuresLimits: true,
   });
   const { readBandwidth } = model;
   if (readBandwidth > 0) say({ kind: "limit", name: "copy GB/s", value: readBandwidth / 1e9 });

@@ -104,6 +104,13 @@ FORGE_API forge_status forge_group_abort(uint32_t device, const char *reason);
 FORGE_API forge_status forge_read_bandwidth(uint32_t device, uint64_t *bytes_per_second);
 
 /*
+ * The operations a second of the device's products of small matrices, two for each product of
+ * numbers, measured in a fraction of a second: an upper bound for prompts. 0 if the backend does
+ * not measure it.
+ */
+FORGE_API forge_status forge_matrix_rate(uint32_t device, uint64_t *operations_per_second);
+
+/*
  * The peak resident memory of this process in bytes; 0 if the system does not report it.
  */
 FORGE_API forge_status forge_peak_memory(uint64_t *bytes);

@@ -234,6 +234,13 @@ forge_status forge_read_bandwidth(uint32_t device, uint64_t* bytes_per_second) {
   });
 }
 
+forge_status forge_matrix_rate(uint32_t device, uint64_t* operations_per_second) {
+  return on_handle(device, [&] {
+    not_null(operations_per_second, "operations_per_second");
+    *operations_per_second = get_device(device)->backend->matrix_rate();
+  });
+}
+
 forge_status forge_peak_memory(uint64_t* bytes) {
   return guarded(
       [&] {

@@ -183,6 +183,8 @@ struct Backend {
   virtual DeviceMemory memory() const;
   // See forge_read_bandwidth.
   virtual uint64_t read_bandwidth() { return 0; }
+  // See forge_matrix_rate.
+  virtual uint64_t matrix_rate() { return 0; }
   // True if runs read weights where their files are mapped; false if they only read copies.
   virtual bool reads_files() const { return true; }
   virtual std::shared_ptr<Weight> create_weight(WeightSource source) = 0;

@@ -3,7 +3,7 @@
 #include "../common/error.h"
 #include "../common/json_text.h"
 #include "../gpu/gpu_backend.h"
-#include "bandwidth.h"
+#include "measured_limits.h"
 #include "metal_device.h"
 #include "metal_executor.h"
 
@@ -52,6 +52,7 @@ class MetalBackend : public GpuBackend<MetalGpu> {
   }
 
   uint64_t read_bandwidth() override { return measure_bandwidth(*device_); }
+  uint64_t matrix_rate() override { return measure_matrix_rate(*device_); }
 };
 
 }  // namespace

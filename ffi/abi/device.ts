@@ -85,6 +85,13 @@ export const deviceSymbols = {
     ],
     result: "i32",
   },
+  forge_matrix_rate: {
+    parameters: [
+      "u32", // uint32_t device
+      "buffer", // uint64_t *operations_per_second
+    ],
+    result: "i32",
+  },
   forge_peak_memory: {
     parameters: [
       "buffer", // uint64_t *bytes

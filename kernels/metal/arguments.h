@@ -176,6 +176,20 @@ struct ReadMemoryArgs {
   float factor;  // of the sums
 };
 
+// Threads of a threadgroup of multiply_matrices, the products of 8 x 8 matrices that a SIMD group
+// computes in a round, and its rounds.
+KERNEL_CONSTANT kMultiplyThreads = 128;
+KERNEL_CONSTANT kMultiplyMatrices = 8;
+KERNEL_CONSTANT kMultiplyRounds = 128;
+KERNEL_CONSTANT kMultiplySums = kMultiplyThreads / 32 * kMultiplyMatrices * 64;
+
+// multiply_matrices: sums [kMultiplySums]
+//   all threadgroups store the same sums
+// grid (threadgroups); threads kMultiplyThreads
+struct MultiplyMatricesArgs {
+  float number;  // all numbers of the factors
+};
+
 // The most queries per tile of prefill attention; a threadgroup computes half of them.
 KERNEL_CONSTANT kPrefillQueries = 64;
 // Rows (query heads of a KV head times queries) per threadgroup of decode attention, and of latent

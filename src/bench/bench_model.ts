@@ -38,8 +38,8 @@ interface BenchModelOptions {
   readonly products?: ProductNumbers | undefined;
   /** NUMA nodes of a CPU. @default "auto" */
   readonly numa?: NumaNodes | undefined;
-  /** True to measure the read bandwidth of the device before loading. @default false */
-  readonly measuresBandwidth?: boolean | undefined;
+  /** True to measure what bounds the device before loading. @default false */
+  readonly measuresLimits?: boolean | undefined;
 }
 
 /** A model loaded for measuring: all of the engine below the tokenizer. */
@@ -54,6 +54,8 @@ export interface BenchModel extends Disposable {
   readonly batch: number;
   /** Measured read bandwidth of the device's memory in bytes per second; 0 if unknown. */
   readonly readBandwidth: number;
+  /** Measured operations per second of the device's products of matrices; 0 if unknown. */
+  readonly matrixRate: number;
   /** Peak resident memory of the process in bytes; 0 if unknown. */
   peakMemory(): number;
 }
@@ -73,7 +75,8 @@ export async function openBenchModel(
   const checkpoint = asLoaded(stored, options);
   const backend = openBackend(options.device, options.threads, options);
   try {
-    const readBandwidth = options.measuresBandwidth ? backend.readBandwidth() : 0;
+    const readBandwidth = options.measuresLimits ? backend.readBandwidth() : 0;
+    const matrixRate = options.measuresLimits ? backend.matrixRate() : 0;
     const { lm, weights } = loadModel(backend, checkpoint, {
       sessionLength: contextLength,
     });
@@ -109,6 +112,7 @@ export async function openBenchModel(
       kvType,
       batch: runner.limits.maxTokens,
       readBandwidth,
+      matrixRate,
       peakMemory: () => backend.peakMemory(),
       [Symbol.dispose]: () => backend.close(),
     };

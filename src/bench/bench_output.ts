@@ -44,7 +44,7 @@ const COLUMNS: readonly Column[] = [
     isNumber: true,
     text: ({ weight_gb_s }) => weight_gb_s === null ? "" : weight_gb_s.toFixed(2),
   },
-  { title: "of max", width: 6, isNumber: true, text: bandwidthShare },
+  { title: "of max", width: 6, isNumber: true, text: shareOfLimit },
   {
     title: "memory",
     width: 10,
@@ -144,6 +144,8 @@ const CSV_FIELDS = [
   "decode_bytes",
   "weight_gb_s",
   "read_gb_s",
+  "prompt_tflops",
+  "matrix_tflops",
   "peak_memory",
 ] as const satisfies readonly (keyof BenchRecord)[];
 
@@ -186,10 +188,15 @@ function testName({ n_prompt, n_gen, n_depth, n_parallel }: BenchRecord): string
   });
 }
 
-/** Returns the weight bandwidth of decoding as a share of the measured read bandwidth. */
-function bandwidthShare({ weight_gb_s, read_gb_s }: BenchRecord): string {
-  if (weight_gb_s === null || read_gb_s === null) return "";
-  return `${(weight_gb_s / read_gb_s * 100).toFixed(0)}%`;
+/**
+ * Returns the weight bandwidth of decoding as a share of the measured read bandwidth, and the
+ * operations of a prompt as a share of the measured products of matrices.
+ */
+function shareOfLimit(record: BenchRecord): string {
+  const { weight_gb_s, read_gb_s, prompt_tflops, matrix_tflops } = record;
+  const share = (value: number | null, limit: number | null) =>
+    value === null || limit === null ? "" : `${(value / limit * 100).toFixed(0)}%`;
+  return share(weight_gb_s, read_gb_s) || share(prompt_tflops, matrix_tflops);
 }
 
 /** Quotes every field, as RFC 4180 allows; null is empty. */

@@ -5,7 +5,7 @@ import type { Workload } from "./workload.ts";
 
 /**
  * One measured test. Fields have llama-bench's names, except forge's own `device`, `decode_bytes`,
- * `weight_gb_s`, `read_gb_s` and `peak_memory`.
+ * `weight_gb_s`, `read_gb_s`, `prompt_tflops`, `matrix_tflops` and `peak_memory`.
  */
 export interface BenchRecord {
   readonly forge_version: string;
@@ -44,6 +44,13 @@ export interface BenchRecord {
   readonly weight_gb_s: number | null;
   /** Measured read bandwidth of the device in 10^9 bytes per second; `null` if unknown. */
   readonly read_gb_s: number | null;
+  /**
+   * Products of prompt tokens with weights in 10^12 operations per second, two for each weight;
+   * `null` if tokens were decoded too.
+   */
+  readonly prompt_tflops: number | null;
+  /** Measured products of matrices in 10^12 operations per second; `null` if unknown. */
+  readonly matrix_tflops: number | null;
   /** Peak resident memory of the process at the end of the test; `null` if unknown. */
   readonly peak_memory: number | null;
   readonly samples_ns: readonly number[];
@@ -60,7 +67,10 @@ interface BenchSession {
 
 /** Builds the record of a test. @param samples times of the repetitions, at least one */
 export function benchRecord(
-  model: Pick<BenchModel, "backend" | "batch" | "device" | "kvType" | "readBandwidth" | "summary">,
+  model: Pick<
+    BenchModel,
+    "backend" | "batch" | "device" | "kvType" | "matrixRate" | "readBandwidth" | "summary"
+  >,
   name: string,
   { nPrompt, nGen, nDepth, nParallel = 1, nBatch = model.batch }: Workload,
   samples: readonly Sample[],
@@ -96,6 +106,8 @@ export function benchRecord(
     decode_bytes: summary.decodeBytes,
     weight_gb_s: nPrompt === 0 && nParallel === 1 ? summary.decodeBytes * avg_ts / 1e9 : null,
     read_gb_s: model.readBandwidth > 0 ? model.readBandwidth / 1e9 : null,
+    prompt_tflops: nGen === 0 ? 2 * summary.promptWeights * avg_ts / 1e12 : null,
+    matrix_tflops: model.matrixRate > 0 ? model.matrixRate / 1e12 : null,
     peak_memory: session.peakMemory > 0 ? session.peakMemory : null,
     samples_ns,
     samples_ts,

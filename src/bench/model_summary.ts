@@ -11,6 +11,8 @@ export interface ModelSummary {
   readonly parameters: number;
   /** Bytes of weights read per decoded token. */
   readonly decodeBytes: number;
+  /** Weights that a token of a prompt is multiplied with, without those of attention's scores. */
+  readonly promptWeights: number;
 }
 
 /** Minimum share of the bytes for a weight type to be named. */
@@ -31,6 +33,7 @@ export function summarizeModel(
     bytes: sum(mapped.map(({ bytes }) => bytes)),
     parameters,
     decodeBytes: decodeBytes(checkpoint, mapped),
+    promptWeights: promptWeights(checkpoint, mapped),
   };
 }
 
@@ -39,16 +42,34 @@ export function summarizeModel(
  * an embedding that is not also the output matrix.
  */
 function decodeBytes(checkpoint: Checkpoint, mapped: readonly TensorInfo[]): number {
+  const used = expertShare(checkpoint);
+  const isUntied = mapped.some(({ name }) => OUTPUT.test(name));
+  return sum(mapped.map(({ name, bytes, shape }) => {
+    if (isUntied && EMBEDDING.test(name)) return bytes / shape[0]!;
+    return EXPERTS.test(name) ? bytes * used : bytes;
+  }));
+}
+
+const OUTPUT = /^(lm_head|output)\.weight$/;
+const EMBEDDING = /(^|\.)(embed_tokens|token_embd)\.weight$/;
+const EXPERTS = /\.experts\.|_exps\.weight$/;
+
+/** Counts all matrices but the embedding and the output matrix; of experts the routed ones. */
+function promptWeights(checkpoint: Checkpoint, mapped: readonly TensorInfo[]): number {
+  const used = expertShare(checkpoint);
+  const matrices = mapped.filter(({ name, shape }) =>
+    shape.length > 1 && !OUTPUT.test(name) && !EMBEDDING.test(name)
+  );
+  return sum(matrices.map((each) => elements(each) * (EXPERTS.test(each.name) ? used : 1)));
+}
+
+/** Returns the share of the experts that a token is routed to. */
+function expertShare(checkpoint: Checkpoint): number {
   const config = new ConfigReader(checkpoint);
   const number = (...keys: Key[]) =>
     Number(keys.map((key) => config.raw(key)).find((value) => value !== undefined) ?? 1);
   const experts = number(["num_local_experts", "expert_count"], ["num_experts", undefined]);
-  const used = number(["num_experts_per_tok", "expert_used_count"]);
-  const isUntied = mapped.some(({ name }) => /^(lm_head|output)\.weight$/.test(name));
-  return sum(mapped.map(({ name, bytes, shape }) => {
-    if (isUntied && /(^|\.)(embed_tokens|token_embd)\.weight$/.test(name)) return bytes / shape[0]!;
-    return /\.experts\.|_exps\.weight$/.test(name) ? bytes * used / experts : bytes;
-  }));
+  return number(["num_experts_per_tok", "expert_used_count"]) / experts;
 }
 
 /** Returns the types of the weights, largest total size first. */

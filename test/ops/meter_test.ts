@@ -31,6 +31,12 @@ deviceTest("the peak memory of the process includes memory just used", (device) 
   assert(after >= before && after >= used.length, `${before}, then ${after}`);
 });
 
+deviceTest("the rate of products of matrices is a plausible number, or unknown", (device) => {
+  const rate = device.matrixRate();
+  if (device.kind !== "metal") assertEquals(rate, 0);
+  else assert(rate > 1e3 && rate < 1e15, `${rate} operations a second`);
+});
+
 deviceTest("the bandwidth of the memory is a plausible number, or unknown", (device) => {
   const rate = device.readBandwidth();
   if (device.kind === "reference") assertEquals(rate, 0);

@@ -204,7 +204,7 @@ class Bench {
         attention,
         products,
         numa,
-        measuresBandwidth: true,
+        measuresLimits: true,
       });
       progress.clear();
       for (const test of this.#tests) await this.#measureTest(model, name, test, progress);

@@ -13,7 +13,14 @@ const MODEL = {
   device: { name: 'A "fast" one', threads: 4, features: [], kernels: "avx2" },
   kvType: "F16",
   readBandwidth: 64e9,
-  summary: { type: "llama 1.24B Q4_0", bytes: 766277632, parameters: 1235814400, decodeBytes: 7e8 },
+  matrixRate: 2e12,
+  summary: {
+    type: "llama 1.24B Q4_0",
+    bytes: 766277632,
+    parameters: 1235814400,
+    decodeBytes: 7e8,
+    promptWeights: 1e9,
+  },
 } as const;
 
 const SESSION = { version: "1.2.3", time: new Date("2026-01-02T03:04:05Z"), peakMemory: 2 ** 30 };
@@ -49,7 +56,7 @@ Deno.test("bench output: markdown", () => {
     print("md"),
     "| model                          |       size |     params | backend         | threads |            test |                t/s |   GB/s | of max |     memory |\n" +
       "|--------------------------------|-----------:|-----------:|-----------------|--------:|----------------:|-------------------:|-------:|-------:|-----------:|\n" +
-      "| llama 1.24B Q4_0               | 730.78 MiB |     1.24 B | cpu:avx2        |       4 |           pp512 |    384.00 ± 181.02 |        |        |   1.00 GiB |\n" +
+      "| llama 1.24B Q4_0               | 730.78 MiB |     1.24 B | cpu:avx2        |       4 |           pp512 |    384.00 ± 181.02 |        |    38% |   1.00 GiB |\n" +
       "| llama 1.24B Q4_0               | 730.78 MiB |     1.24 B | cpu:avx2        |       4 |   tg128 @ d1024 |       32.00 ± 0.00 |  22.40 |    35% |   1.00 GiB |\n",
   );
 });
@@ -58,19 +65,19 @@ Deno.test("bench output: a line has the titles and the known values of the table
   assertEquals(
     LINE_PRINTERS.single.record(RECORDS[0]!, 0),
     "model llama 1.24B Q4_0, size 730.78 MiB, params 1.24 B, backend cpu:avx2, threads 4, " +
-      "test pp512, t/s 384.00 ± 181.02, memory 1.00 GiB\n",
+      "test pp512, t/s 384.00 ± 181.02, of max 38%, memory 1.00 GiB\n",
   );
 });
 
 Deno.test("bench output: unknown measurements are left out", () => {
   const record = benchRecord(
-    { ...MODEL, readBandwidth: 0 },
+    { ...MODEL, readBandwidth: 0, matrixRate: 0 },
     "m.gguf",
     { nPrompt: 0, nGen: 128, nDepth: 0 },
     [{ prefill: 0, decode: 4e9 }],
     { ...SESSION, peakMemory: 0 },
   );
-  assertEquals([record.read_gb_s, record.peak_memory], [null, null]);
+  assertEquals([record.read_gb_s, record.matrix_tflops, record.peak_memory], [null, null, null]);
   assertEquals(PRINTERS.md.record(record, 0).endsWith("|  22.40 |        |            |\n"), true);
 });
 
@@ -81,15 +88,15 @@ Deno.test("bench output: CSV quotes every field", () => {
     header,
     "forge_version,device,backends,model_filename,model_type,model_size,model_n_params,n_batch," +
       "n_threads,type_k,type_v,n_prompt,n_gen,n_depth,n_parallel,test_time,avg_ns,stddev_ns,avg_prefill_ns,avg_decode_ns,avg_ts,stddev_ts," +
-      "decode_bytes,weight_gb_s,read_gb_s,peak_memory",
+      "decode_bytes,weight_gb_s,read_gb_s,prompt_tflops,matrix_tflops,peak_memory",
   );
   assertEquals(
     first,
     '"1.2.3","A ""fast"" one","cpu:avx2","a,b.gguf","llama 1.24B Q4_0","766277632","1235814400",' +
       '"512","4","f16","f16","512","0","0","1","2026-01-02T03:04:05.000Z","1500000000","707106781",' +
-      '"1500000000","0","384","181.01933598375618","700000000","","64","1073741824"',
+      '"1500000000","0","384","181.01933598375618","700000000","","64","0.768","2","1073741824"',
   );
-  assertEquals(second!.endsWith(',"32","0","700000000","22.4","64","1073741824"'), true, second);
+  assertEquals(second!.endsWith(',"32","0","700000000","22.4","64","","2","1073741824"'), true, second);
 });
 
 Deno.test("bench output: JSON is one array, JSON lines an object each", () => {

@@ -34,6 +34,17 @@ Deno.test("model summary: of a mixture, only the experts of one token count", ()
     tensors: { "blk.0.ffn_up_exps.weight": [16, 4, 8] },
   });
   assertEquals(gguf.decodeBytes, 4 * 4 * 32);
+  assertEquals([huggingFace.promptWeights, gguf.promptWeights], [32 / 4 + 4, 4 * 32]);
+});
+
+Deno.test("model summary: a prompt's tokens are multiplied with all matrices of the layers", () => {
+  const tensors = {
+    "model.embed_tokens.weight": [100, 8],
+    "model.layers.0.mlp.up_proj.weight": [32, 8],
+    "model.norm.weight": [8],
+    "lm_head.weight": [100, 8],
+  };
+  assertEquals(summary({ tensors }).promptWeights, 32 * 8);
 });
 
 Deno.test("model summary: architecture, size and the main weight types", () => {
