@@ -96,7 +96,11 @@ Deno.test("bench output: CSV quotes every field", () => {
       '"512","4","f16","f16","512","0","0","1","2026-01-02T03:04:05.000Z","1500000000","707106781",' +
       '"1500000000","0","384","181.01933598375618","700000000","","64","0.768","2","1073741824"',
   );
-  assertEquals(second!.endsWith(',"32","0","700000000","22.4","64","","2","1073741824"'), true, second);
+  assertEquals(
+    second!.endsWith(',"32","0","700000000","22.4","64","","2","1073741824"'),
+    true,
+    second,
+  );
 });
 
 Deno.test("bench output: JSON is one array, JSON lines an object each", () => {
