@@ -32,7 +32,7 @@ Deno.test({
     assertStringIncludes(report, "# Emulated Apple GPU");
     assertStringIncludes(report, "8 tokens equal those of the CPU");
     assertMatch(report, /tg2 \| [\d.]+ \| [\d.]+ \| \d+%/);
-    assertMatch(report, /pp4 \| [\d.]+ \|  \|  \| [\d.]+ \| \d+%/);
+    assertMatch(report, /pp4 \| [\d.]+ \| {2}\| {2}\| [\d.]+ \| \d+%/);
     assertEquals(file, "metal-emulated-apple-gpu.md");
   },
 });
