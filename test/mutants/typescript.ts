@@ -1231,6 +1231,13 @@ export const TYPESCRIPT: readonly Mutant[] = [
       "models",
     ],
   ),
+  ...group("hub", [
+    "removes-files-of-others",
+    "hub/model_store",
+    "record.manifest.files.filter((file) => !kept.has(file.path))",
+    "record.manifest.files",
+    "hub/pull",
+  ]),
   ...group(
     "cli",
     [

@@ -264,10 +264,23 @@ Deno.test("removing a model removes its folder, except files that other models s
     assertEquals(same.path, small.path);
     assertEquals(removeModel("org/other"), undefined);
 
+    // Both models list one more file.
+    const folder = join(store, "models", "org", "model", "main");
+    const shared = join(folder, "shared.bin");
+    const data = bytes(7);
+    Deno.writeFileSync(shared, data);
+    for (const name of ["model-Q4_K_M.gguf", "model-Q8_0.gguf"]) {
+      const path = join(folder, ".forge", `${name}.json`);
+      const manifest = JSON.parse(Deno.readTextFileSync(path));
+      manifest.files.push({ path: "shared.bin", bytes: 7 });
+      Deno.writeTextFileSync(path, JSON.stringify(manifest));
+    }
     const names = () => listModels().map(({ name }) => name);
     const before = names();
+    assertEquals(before.length, 2);
     assertEquals(removeModel(large.name)?.bytes, 10);
     assertEquals(names(), before.filter((name) => name !== large.name));
+    assertEquals(await Deno.readFile(shared), data);
     await assertRejects(() => Deno.stat(large.path), Deno.errors.NotFound);
     while (names().length > 0) {
       assertEquals(await Deno.readFile(small.path), files["model-Q4_K_M.gguf"]);

@@ -69,6 +69,16 @@ Deno.test("sets can be nested, intersected, named and negated", () => {
   assertEquals(matches("[😀-😃]", "😂"), ["😂"]);
 });
 
+Deno.test("an escape of a control character matches it alone, in a set and outside", () => {
+  const all = Array.from({ length: 128 }, (_, code) => String.fromCharCode(code)).join("");
+  const escapes = { t: 9, n: 10, v: 11, f: 12, r: 13, a: 7, e: 27, 0: 0 };
+  for (const [letter, code] of Object.entries(escapes)) {
+    const found = [String.fromCharCode(code)];
+    assertEquals(matches(`\\${letter}`, all), found, letter);
+    assertEquals(matches(`[\\${letter}]`, all), found, letter);
+  }
+});
+
 Deno.test("flags apply to the end of their group", () => {
   assertEquals(matches("(?i:ab)c", "ABc ABC"), ["ABc"]);
   assertEquals(matches("(?i)ab|c", "AB C"), ["AB", "C"]);
