@@ -306,7 +306,7 @@ Deno.test("models: every route gives its model back, after an answer and after a
     const unload = models.json("/api/generate", { model: "a", keep_alive: 0 });
     assertEquals((await unload).done_reason, "unload");
     const { promise: late, resolve } = Promise.withResolvers<boolean>();
-    const timer = setTimeout(() => resolve(false), 5000);
+    const timer = setTimeout(() => resolve(false), 30_000);
     const isFree = models.complete("a").then(() => true);
     assert(await Promise.race([isFree, late]), `a user of the model is left after ${path}`);
     clearTimeout(timer);
