@@ -7,6 +7,7 @@ import { findNvcc, howToInstallNvcc } from "../ffi/build/nvcc.ts";
 import { FLASH_ATTN_VERSION, paramFields } from "../test/flash_attn/binding.ts";
 import { buildLibraries } from "../build.ts";
 import { ForgeError } from "../src/errors.ts";
+import { type FlashPrediction, predictFlash } from "./gpu_model/flash_model.ts";
 import { root } from "./root.ts";
 
 /** Numbers by contender; null if a peer does not support the shape. */
@@ -59,7 +60,7 @@ export async function benchFlashAttention(): Promise<void> {
       `the race ended after ${lines.length} results; it needs python3 with PyTorch, and a GPU`,
     );
   }
-  const report = describeRace(lines);
+  const report = describeRace(lines, await predictFlash());
   console.log(report);
   const device = lines.find((line) => line.kind === "limits")?.device ?? "unknown device";
   const results = join(root, "bench", "results");
@@ -113,34 +114,62 @@ export function isAccurate(
   return error <= 2 * float_error + 1e-6;
 }
 
-/** The report, in Markdown. */
-export function describeRace(lines: readonly RaceLine[]): string {
+/** The TFLOP/s that the model expects of a shape on the named GPU, with a star if it is 10% off. */
+function expectation(
+  expected: readonly FlashPrediction[],
+  device: string,
+  kernels: "flash_attn" | "flash_attn SM80",
+  { head_dim, causal, length }: Extract<RaceLine, { kind: "forward" }>,
+  measured: number | null | undefined,
+): string {
+  const model = `${kernels} ${head_dim}${causal ? " causal" : ""}`;
+  const found = expected.find((one) =>
+    device.includes(one.device) && one.model === model && one.depth === length
+  );
+  if (found === undefined) return speed(undefined);
+  const isOff = Math.abs((measured ?? found.teraflops) / found.teraflops - 1) > 0.1;
+  return `${speed(found.teraflops)}${isOff ? " *" : ""}`;
+}
+
+/** The report, in Markdown. `expected`: predictions of gpu-model, none without machine code. */
+export function describeRace(
+  lines: readonly RaceLine[],
+  expected: readonly FlashPrediction[] = [],
+): string {
   const checks = lines.filter((line) => line.kind === "check");
   const bad = checks.filter((check) => !isAccurate(check));
   const limits = lines.find((line) => line.kind === "limits");
   const forward = lines.filter((line) => line.kind === "forward");
   const decode = lines.filter((line) => line.kind === "decode");
+  const device = limits?.device ?? "an unknown device";
+  const native = device.includes("A100") ? "flash_attn SM80" : "flash_attn";
   const matmul = limits?.matmul_tflop_s ?? NaN, copy = limits?.copy_gb_s ?? NaN;
   return [
-    `## libflash_attn on ${limits?.device ?? "an unknown device"}`,
+    `## libflash_attn on ${device}`,
     "",
     `${checks.length - bad.length} of ${checks.length} checks within twice the error of float32.`,
     ...bad.map(({ name, error, float_error }) => `- ${name}: ${error} (float32: ${float_error})`),
     "",
     `A copy moves ${speed(copy)} GB/s, an 8192³ BF16 product runs at ${speed(matmul)} TFLOP/s.`,
     "",
-    "Forward, 16384 tokens, 2048 / head_dim heads, TFLOP/s:",
+    "Forward, 16384 tokens, 2048 / head_dim heads, TFLOP/s; a star marks an expectation that is " +
+    "more than 10% off:",
     "",
     table(
-      ["type", "head_dim", "causal", "length", "ours", "of product", "ours, SM80", "FA2", "cuDNN"],
+      [
+        ...["type", "head_dim", "causal", "length", "ours", "expected", "of product"],
+        ...["ours, SM80", "expected", "FA2", "cuDNN"],
+      ],
       forward.map((line) => [
         line.dtype,
         `${line.head_dim}`,
         line.causal ? "yes" : "no",
         `${line.length}`,
         speed(line.tflop_s.ours),
+        expectation(expected, device, native, line, line.tflop_s.ours),
         `${speed((line.tflop_s.ours ?? NaN) / matmul * 100)}%`,
         speed(line.tflop_s.ours_sm80),
+        expectation(expected, device, "flash_attn SM80", line, line.tflop_s.ours_sm80),
         speed(line.tflop_s.fa2),
         speed(line.tflop_s.cudnn),
       ]),

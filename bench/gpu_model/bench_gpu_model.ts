@@ -115,13 +115,15 @@ function fields(prediction: Prediction): Prediction {
 
 function describeFlash(forward: readonly FlashPrediction[], decode: readonly Prediction[]): string {
   return [
-    "libflash_attn on an H100, 16,384 tokens, 2,048 columns of heads; FlashAttention-3 as published",
-    ...forward.map(({ model, depth, time_us, teraflops, published }) =>
-      `${model.padEnd(22)} ${`${depth}`.padStart(7)} ${time(time_us).padStart(10)} ` +
+    "libflash_attn, 16,384 tokens, 2,048 columns of heads; FlashAttention-2 and -3 as published",
+    ...forward.map(({ device, model, depth, time_us, teraflops, published }) =>
+      `${device} ${model.padEnd(26)} ${`${depth}`.padStart(7)} ${time(time_us).padStart(10)} ` +
       `${teraflops.toFixed(0).padStart(5)} TFLOP/s` +
       (published === undefined
         ? ""
-        : `, FlashAttention-3 ${published} (${(100 * teraflops / published).toFixed(0)}%)`)
+        : `, ${published.of} ${published.teraflops} (${
+          (100 * teraflops / published.teraflops).toFixed(0)
+        }%)`)
     ),
     ...decode.map(({ model, type, batch, depth, time_us, share }) =>
       `${model.padEnd(26)} ${type.padEnd(4)} batch ${`${batch}`.padStart(3)} ${

@@ -1,13 +1,13 @@
 /**
- * Expected speed of libflash_attn on an H100: the machine code of its SM90 kernels, and the order
- * of their tiles on the multiprocessors. Next to the published figures of FlashAttention-3.
+ * Expected speed of libflash_attn: the machine code of its kernels, and the order of their tiles on
+ * the multiprocessors. Next to the published figures of FlashAttention-3 and FlashAttention-2.
  */
 import { join } from "@std/path";
 import { disassembleObject, type KernelCode } from "../../test/emulator/nvdisasm.ts";
 import { root } from "../root.ts";
 import { type LoopMeasures, measureLoop, measureStart } from "./loop_measures.ts";
 import { MachineCode } from "./machine_code.ts";
-import { COSTS, H100, type NvidiaGpu, type Pipe } from "./nvidia.ts";
+import { A100, COSTS, H100, ISSUE_PER_CLOCK, type NvidiaGpu, type Pipe } from "./nvidia.ts";
 import type { Prediction } from "./predictions.ts";
 
 /**
@@ -22,6 +22,8 @@ const LENGTHS = [512, 1024, 2048, 4096, 8192, 16384, 131072] as const;
 
 /** Clocks of a tile of rows outside of its loop: the first product, the last one, storing rows. */
 const TILE_CLOCKS = 2500;
+/** Multiply-adds of mma.sync. */
+const PRODUCTS_PER_MMA = 16 * 8 * 16;
 /** Warps of a warpgroup. */
 const WARPS = 4;
 /** Clocks of an instruction of a warpgroup, whose four warps run on a scheduler each. */
@@ -35,46 +37,156 @@ const TURN_CLOCKS = 145;
 const powered = (gpu: NvidiaGpu) =>
   gpu.teraflops * 1e3 / (2 * gpu.architecture.rates.wgmma * gpu.multiprocessors * gpu.clock);
 
-/** FlashAttention-3's published TFLOP/s, causal, by head_dim and length (Shah et al., 2024). */
-const PUBLISHED: Readonly<Record<string, number>> = {
-  "64 2048": 371,
-  "64 4096": 420,
-  "64 8192": 460,
-  "64 16384": 473,
-  "128 2048": 521,
-  "128 4096": 579,
-  "128 8192": 602,
-  "128 16384": 616,
+/** FlashAttention-3's published TFLOP/s on an H100 by head_dim and length (Shah et al., 2024). */
+const PUBLISHED_3: Readonly<Record<string, number>> = {
+  "64 causal 2048": 371,
+  "64 causal 4096": 420,
+  "64 causal 8192": 460,
+  "64 causal 16384": 473,
+  "128 causal 2048": 521,
+  "128 causal 4096": 579,
+  "128 causal 8192": 602,
+  "128 causal 16384": 616,
 };
+
+/**
+ * FlashAttention-2's published TFLOP/s. H100: github.com/Dao-AILab/flash-attention, pull requests
+ * 2688 (head_dim 64) and 1791 (128). A100: the best of Dao, 2023, 73% of the peak.
+ */
+const PUBLISHED_2: Readonly<Record<string, Readonly<Record<string, number>>>> = {
+  A100: { "128 16384": 225 },
+  H100: {
+    "64 512": 252,
+    "64 1024": 295,
+    "64 2048": 308,
+    "64 4096": 312,
+    "64 8192": 310,
+    "128 8192": 370,
+    "128 causal 8192": 284,
+  },
+};
+
+/** Rows of a tile of the SM80 kernels. */
+const SM80_ROWS = 128;
+/** Keys of a tile and warps of a block by head_dim. */
+const SM80_TILES: Readonly<Record<number, { readonly keys: number; readonly warps: number }>> = {
+  64: { keys: 96, warps: 4 },
+  96: { keys: 64, warps: 4 },
+  128: { keys: 64, warps: 4 },
+  192: { keys: 64, warps: 8 },
+  256: { keys: 32, warps: 8 },
+};
+/** Warps of all blocks of a multiprocessor. */
+const SM80_WARPS = 8;
+/**
+ * Clocks of an instruction other than a product, fitted to the published figures with the machine
+ * code of FlashAttention-2 itself: compiled by the same nvcc, a warp has 683 such instructions for
+ * 64 keys of head_dim 128, and 920 for 128 keys of head_dim 64. The fit meets them within 5%, from
+ * 1,024 tokens on.
+ */
+const SM80_CLOCKS_PER_INSTRUCTION = { sm_80: 0.95, sm_90: 1.35 } as const;
 
 /** A prediction of prefill attention. */
 export interface FlashPrediction extends Prediction {
   readonly teraflops: number;
-  /** FlashAttention-3's figure. */
-  readonly published?: number;
+  /** The published figure to compare with. */
+  readonly published?: { readonly of: string; readonly teraflops: number };
 }
 
 /**
- * Predicts the forward kernels of all shapes; undefined without a library built by nvcc, or without
- * the disassemblers.
+ * Predicts the forward kernels of all shapes, those of SM80 on an H100 and an A100; undefined
+ * without a library built by nvcc, or without the disassemblers.
  */
 export async function predictFlash(): Promise<FlashPrediction[] | undefined> {
   const predictions: FlashPrediction[] = [];
-  for (const headDim of Object.keys(CONSUMERS).map(Number)) {
-    const loop = await mainLoop(headDim);
-    if (loop === undefined) return undefined;
-    for (const causal of [true, false]) {
-      for (const length of LENGTHS) predictions.push(predict(headDim, length, causal, loop));
+  for (const gpu of [H100, A100]) {
+    for (const headDim of Object.keys(CONSUMERS).map(Number)) {
+      const kernels = [
+        ...gpu === H100 ? [await sm90Kernel(headDim)] : [],
+        await sm80Kernel(headDim, gpu),
+      ];
+      for (const kernel of kernels) {
+        if (kernel === undefined) return undefined;
+        for (const causal of [true, false]) {
+          for (const length of LENGTHS) predictions.push(predict(kernel, headDim, length, causal));
+        }
+      }
     }
   }
   return predictions;
 }
 
-/** Returns the share of the peak in causal attention of this shape; undefined as predictFlash. */
-export async function flashShare(headDim: number, length: number): Promise<number | undefined> {
+/**
+ * Returns the share of the peak in causal attention of this shape, by the kernels that the GPU
+ * runs; undefined as predictFlash.
+ */
+export async function flashShare(
+  gpu: NvidiaGpu,
+  headDim: number,
+  length: number,
+): Promise<number | undefined> {
   if (CONSUMERS[headDim] === undefined) return undefined;
+  const kernel = gpu.architecture.name === "sm_90"
+    ? await sm90Kernel(headDim)
+    : await sm80Kernel(headDim, gpu);
+  return kernel && predict(kernel, headDim, length, true).share;
+}
+
+/** A forward kernel on a GPU. */
+interface ForwardKernel {
+  readonly name: string;
+  readonly gpu: NvidiaGpu;
+  /** Rows and keys of a tile. */
+  readonly rows: number;
+  readonly keys: number;
+  /** Blocks on a multiprocessor. */
+  readonly blocks: number;
+  /** Clocks of a tile of keys of each of these blocks. */
+  readonly clocks: number;
+  /** Clocks in 10^9 per second. */
+  readonly clock: number;
+  /** The library that has published figures, and these. */
+  readonly peer: string;
+  readonly published: Readonly<Record<string, number>>;
+}
+
+async function sm90Kernel(headDim: number): Promise<ForwardKernel | undefined> {
   const loop = await mainLoop(headDim);
-  return loop && predict(headDim, length, true, loop).share;
+  if (loop === undefined) return undefined;
+  const consumers = CONSUMERS[headDim]!;
+  return {
+    name: "flash_attn",
+    gpu: H100,
+    rows: CONSUMER_ROWS * consumers,
+    // Two products of a consumer's rows: with keys, and with values.
+    keys: loop.products * WARPS / (2 * CONSUMER_ROWS * headDim),
+    blocks: 1,
+    clocks: loopClocks(loop, consumers),
+    clock: H100.clock * powered(H100),
+    peer: "FlashAttention-3",
+    published: PUBLISHED_3,
+  };
+}
+
+async function sm80Kernel(headDim: number, gpu: NvidiaGpu): Promise<ForwardKernel | undefined> {
+  const kernel = (await kernelsOf("sm80", headDim))?.find(({ symbol, architecture }) =>
+    /forward_sm80.*bf16/.test(symbol) && architecture === gpu.architecture.name
+  );
+  if (kernel === undefined) return undefined;
+  const { keys, warps } = SM80_TILES[headDim]!;
+  const products = sm80Products(headDim);
+  const loop = mainIteration(MachineCode.parse(kernel.text), products, gpu);
+  return {
+    name: "flash_attn SM80",
+    gpu,
+    rows: SM80_ROWS,
+    keys,
+    blocks: SM80_WARPS / warps,
+    clocks: sm80Clocks(loop, products, gpu),
+    clock: gpu.clock,
+    peer: "FlashAttention-2",
+    published: PUBLISHED_2[gpu.name] ?? {},
+  };
 }
 
 /** Returns the loop over tiles of keys without a mask, of a consumer warp of the BF16 kernel. */
@@ -105,26 +217,22 @@ async function kernelsOf(
 }
 
 function predict(
+  kernel: ForwardKernel,
   headDim: number,
   length: number,
   causal: boolean,
-  loop: LoopMeasures,
 ): FlashPrediction {
-  const gpu = H100, consumers = CONSUMERS[headDim]!, rows = CONSUMER_ROWS * consumers;
-  // Two products of a consumer's rows: with keys, and with values.
-  const keys = loop.products * WARPS / (2 * CONSUMER_ROWS * headDim);
+  const { gpu, published } = kernel;
   const batch = Math.max(1, TOKENS / length), heads = COLUMNS / headDim;
-  const each = loopClocks(loop, consumers);
   const time_us = COSTS.serialLaunch + COSTS.smallKernel +
-    longest(length, batch * heads, rows, keys, causal, each, gpu) / (gpu.clock * powered(gpu)) /
-      1e3;
+    longest(kernel, length, batch * heads, causal) / kernel.clock / 1e3;
   const pairs = causal ? length * length / 2 : length * length;
   const flops = 4 * batch * heads * pairs * headDim;
   const limit_us = flops / gpu.teraflops / 1e6;
-  const published = causal ? PUBLISHED[`${headDim} ${length}`] : undefined;
+  const shape = `${headDim}${causal ? " causal" : ""}`, figure = published[`${shape} ${length}`];
   return {
     device: gpu.name,
-    model: `flash_attn ${headDim}${causal ? " causal" : ""}`,
+    model: `${kernel.name} ${shape}`,
     type: "BF16",
     workload: "prefill",
     batch,
@@ -133,7 +241,7 @@ function predict(
     limit_us,
     share: limit_us / time_us,
     teraflops: flops / time_us / 1e6,
-    ...(published !== undefined && { published }),
+    ...(figure !== undefined && { published: { of: kernel.peer, teraflops: figure } }),
   };
 }
 
@@ -180,18 +288,39 @@ function mainIteration(code: MachineCode, products: number, gpu: NvidiaGpu): Ite
   };
 }
 
-/** Clocks of the multiprocessor that ends last: each takes the next tile when it is free. */
+/**
+ * Clocks of a tile of keys for all warps of a multiprocessor: those of its tensor cores, and the
+ * issue slots of the other instructions. The two warps of a scheduler have no order that overlaps
+ * the products of one with the softmax of the other, so the terms add up. Loads from shared memory
+ * run meanwhile.
+ */
+function sm80Clocks({ instructions, pipes }: Iteration, products: number, gpu: NvidiaGpu): number {
+  const others = instructions - products / PRODUCTS_PER_MMA;
+  const slots = others * SM80_CLOCKS_PER_INSTRUCTION[gpu.architecture.name];
+  return SM80_WARPS * Math.max(pipes.tensor + slots / ISSUE_PER_CLOCK, pipes.lsu);
+}
+
+/** Returns the instructions besides products, per product, of an SM80 kernel's loop. */
+export function instructionsPerMma(code: MachineCode, headDim: number, gpu: NvidiaGpu): number {
+  const products = sm80Products(headDim);
+  return PRODUCTS_PER_MMA * mainIteration(code, products, gpu).instructions / products - 1;
+}
+
+/** Multiply-adds of a warp for a tile of keys. */
+function sm80Products(headDim: number): number {
+  const { keys, warps } = SM80_TILES[headDim]!;
+  return 2 * keys * (SM80_ROWS / warps) * headDim;
+}
+
+/** Clocks of the block that ends last: the place of one that ends takes the next tile. */
 function longest(
+  { gpu, blocks, rows, keys, clocks: each }: ForwardKernel,
   length: number,
   heads: number,
-  rows: number,
-  keys: number,
   causal: boolean,
-  each: number,
-  gpu: NvidiaGpu,
 ): number {
   const rowTiles = Math.ceil(length / rows);
-  const times = new Float64Array(gpu.multiprocessors);
+  const times = new Float64Array(blocks * gpu.multiprocessors);
   // The longest tiles start first, as in core/schedule.cuh.
   for (let row = rowTiles - 1; row >= 0; row--) {
     const seen = causal ? Math.min((row + 1) * rows, length) : length;

@@ -63,8 +63,7 @@ export async function predictSteps(
   const compiled = await compileNamed(compiler, names, gpu);
   return await Promise.all(steps.map(async (step, i) => {
     const { launches, batch } = planned[i]!;
-    const isFlash = step.tokens > 1 && gpu.architecture.name === "sm_90";
-    const flash = isFlash ? await flashShare(headDim, step.tokens) : undefined;
+    const flash = step.tokens > 1 ? await flashShare(gpu, headDim, step.tokens) : undefined;
     const timed = launches.map((launch): TimedLaunch => {
       const kernel = compiled.get(launch.kernel);
       const measures = kernel && measureKernel(kernel, gpu, {

@@ -30,7 +30,7 @@ struct PackedRow {
 template <class T, int kHeadDim, int kColumnTiles>
 class PlainProducts {
  public:
-  FA_DEVICE void load_queries(const T *rows) { queries_.load(rows); }
+  FA_DEVICE void load_queries(const T *rows) { queries_ = rows; }
   FA_DEVICE void multiply_keys(Accumulators<1, kColumnTiles> &scores, const T *keys,
                                const T *) const {
     flash_attn::multiply_keys<T, kHeadDim, 1, kColumnTiles>(scores, queries_, keys);
@@ -43,7 +43,7 @@ class PlainProducts {
   FA_DEVICE static int column(int n, int e) { return 8 * n + 2 * (thread_index() % 4) + e; }
 
  private:
-  Queries<T, kHeadDim, 1, false> queries_;
+  const T *queries_ = nullptr;
 };
 
 /// Stores a warp's normalized rows and their log-sum-exp in shared memory.

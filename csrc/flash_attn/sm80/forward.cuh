@@ -57,10 +57,11 @@ FA_DEVICE void accumulate_sm80(const ForwardArgs &args, const RowTile<kHeadDim> 
       divide(work.place.head, args.schedule.group), tiles);
   ring.start();
 
-  Queries<T, kHeadDim, kRowTiles, Tile::kQueriesInRegisters> queries;
+  const T *queries = nullptr;
   for (int tile = tiles.first; tile < tiles.end; tile++) {
     const T *const keys = ring.take_keys(tile);
-    if (tile == tiles.first) queries.load(q_tile + warp_row * kHeadDim);
+    // Assigned here, so that no addresses of its columns take registers between the tiles.
+    if (tile == tiles.first) queries = q_tile + warp_row * kHeadDim;
     Accumulators<kRowTiles, kColumnTiles> scores;
     clear<kRowTiles, kColumnTiles>(scores);
     multiply_keys<T, kHeadDim, kRowTiles, kColumnTiles>(scores, queries, keys);

@@ -2,15 +2,15 @@
 //
 // - Shared memory: Q and kSlots tiles of K and V, at most 96 KiB, available on all devices from
 //   SM80 on.
-// - Registers: a warp of 16 r rows keeps r * kHeadDim / 2 for O, r * kKeys / 2 for S and, where Q
-//   stays in registers, r * kHeadDim / 4 for Q; about 40 are for addresses and the softmax. The
-//   limit is 255, or 170 with three blocks of 128 threads per multiprocessor.
+// - Registers: a warp of 16 r rows keeps r * kHeadDim / 2 for O and r * kKeys / 2 for S; about 60
+//   are for operands, addresses and the softmax. The limit is 255. Longer tiles rescale O less
+//   often, so that head_dim 64 has 96 keys.
 // - Each right operand of mma.sync is read from shared memory, 256 bytes for 2048 multiply-adds of
 //   a 16-row tile. At 128 bytes a cycle this takes as long as the products themselves, so warps
 //   have 32 rows and use each operand twice, unless O leaves too few registers.
 //
-//   head_dim   rows  keys  slots   KiB   registers for O + S + Q
-//         64    128    64      4    48    64 + 64 + 32
+//   head_dim   rows  keys  slots   KiB   registers for O + S
+//         64    128    96      3    52    64 + 96
 //         96    128    64      4    72    96 + 64
 //        128    128    64      3    80   128 + 64
 //        192    128    64      2    96    96 + 32
@@ -19,14 +19,13 @@
 
 namespace flash_attn {
 
-template <int rows, int keys, int warps, int slots, bool queries_in_registers, int blocks>
+template <int rows, int keys, int warps, int slots, int blocks>
 struct ForwardShape {
   static constexpr int kRows = rows;
   static constexpr int kKeys = keys;
   static constexpr int kWarps = warps;
   static constexpr int kThreads = 32 * warps;
   static constexpr int kSlots = slots;
-  static constexpr bool kQueriesInRegisters = queries_in_registers;
   /// Blocks per multiprocessor that the registers must allow.
   static constexpr int kBlocks = blocks;
 };
@@ -35,15 +34,15 @@ template <int kHeadDim>
 struct ForwardTile;
 
 template <>
-struct ForwardTile<64> : ForwardShape<128, 64, 4, 4, true, 2> {};
+struct ForwardTile<64> : ForwardShape<128, 96, 4, 3, 2> {};
 template <>
-struct ForwardTile<96> : ForwardShape<128, 64, 4, 4, false, 2> {};
+struct ForwardTile<96> : ForwardShape<128, 64, 4, 4, 2> {};
 template <>
-struct ForwardTile<128> : ForwardShape<128, 64, 4, 3, false, 2> {};
+struct ForwardTile<128> : ForwardShape<128, 64, 4, 3, 2> {};
 template <>
-struct ForwardTile<192> : ForwardShape<128, 64, 8, 2, false, 1> {};
+struct ForwardTile<192> : ForwardShape<128, 64, 8, 2, 1> {};
 template <>
-struct ForwardTile<256> : ForwardShape<128, 32, 8, 2, false, 1> {};
+struct ForwardTile<256> : ForwardShape<128, 32, 8, 2, 1> {};
 
 /// The dynamic shared memory of the kernel, in bytes.
 template <int kHeadDim>

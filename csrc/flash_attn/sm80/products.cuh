@@ -15,62 +15,32 @@ namespace flash_attn {
 /// Columns [16 k, 16 k + 16) of 16 rows of Q.
 template <class T, int kHeadDim>
 FA_DEVICE void load_query_fragment(uint32_t (&to)[4], const T *rows, int k) {
+  using Layout = SwizzledTile<kHeadDim>;
   const int lane = thread_index() % 32;
-  load_matrices(to, rows + SwizzledTile<kHeadDim>::offset(lane % 16, 2 * k + lane / 16));
+  load_matrices(to, rows + Layout::after(Layout::offset(lane % 16, lane / 16), 2 * k));
 }
 
-/// Q of one warp: kept in registers if there are enough, otherwise loaded for every product.
-template <class T, int kHeadDim, int kRowTiles, bool kInRegisters>
-class Queries {
- public:
-  /// Must be called after the warp's rows, from `rows` on, have arrived.
-  FA_DEVICE void load(const T *rows) {
-    rows_ = rows;
-    if constexpr (kInRegisters) {
-#pragma unroll
-      for (int k = 0; k < kHeadDim / 16; k++) {
-#pragma unroll
-        for (int t = 0; t < kRowTiles; t++) {
-          load_query_fragment<T, kHeadDim>(fragment_[k][t], rows + 16 * t * kHeadDim, k);
-        }
-      }
-    }
-  }
-
-  FA_DEVICE void get(uint32_t (&to)[kRowTiles][4], int k) const {
-#pragma unroll
-    for (int t = 0; t < kRowTiles; t++) {
-      if constexpr (kInRegisters) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) to[t][i] = fragment_[k][t][i];
-      } else {
-        load_query_fragment<T, kHeadDim>(to[t], rows_ + 16 * t * kHeadDim, k);
-      }
-    }
-  }
-
- private:
-  const T *rows_ = nullptr;
-  uint32_t fragment_[kInRegisters ? kHeadDim / 16 : 1][kRowTiles][4];
-};
-
-/// scores += Q K^T over 8 * kColumnTiles keys, whose rows start at `keys`.
-template <class T, int kHeadDim, int kRowTiles, int kColumnTiles, bool kInRegisters>
-FA_DEVICE void multiply_keys(Accumulators<kRowTiles, kColumnTiles> &scores,
-                             const Queries<T, kHeadDim, kRowTiles, kInRegisters> &queries,
+/// scores += Q K^T over 8 * kColumnTiles keys, whose rows start at `keys`. Q is loaded for every
+/// product: registers are better used for longer tiles.
+template <class T, int kHeadDim, int kRowTiles, int kColumnTiles>
+FA_DEVICE void multiply_keys(Accumulators<kRowTiles, kColumnTiles> &scores, const T *queries,
                              const T *keys) {
   static_assert(kColumnTiles % 2 == 0);
+  using Layout = SwizzledTile<kHeadDim>;
   const int lane = thread_index() % 32;
-  // Fully unrolled, the compiler loads so far ahead that it runs out of registers.
-#pragma unroll(kInRegisters ? kHeadDim / 16 : 2)
+  const int own = Layout::offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+  // Fully unrolled, S and O of head_dim 128 leave too few registers.
+#pragma unroll(kHeadDim == 128 ? Layout::kSpan / 2 : kHeadDim / 16)
   for (int k = 0; k < kHeadDim / 16; k++) {
     uint32_t q[kRowTiles][4];
-    queries.get(q, k);
+#pragma unroll
+    for (int t = 0; t < kRowTiles; t++) {
+      load_query_fragment<T, kHeadDim>(q[t], queries + 16 * t * kHeadDim, k);
+    }
     // The next operand is loaded before the products of the one before it.
     uint32_t operands[2][4];
     const auto load = [&](int n) {
-      const int row = 8 * n + lane % 8 + lane / 16 * 8, chunk = 2 * k + lane / 8 % 2;
-      load_matrices(operands[n / 2 % 2], keys + SwizzledTile<kHeadDim>::offset(row, chunk));
+      load_matrices(operands[n / 2 % 2], keys + 8 * n * kHeadDim + Layout::after(own, 2 * k));
     };
     load(0);
 #pragma unroll
@@ -92,14 +62,14 @@ FA_DEVICE void multiply_values(Accumulators<kRowTiles, kHeadDim / 8> &out,
                                const Weights<kRowTiles, kColumnTiles> &weights,
                                const T *values) {
   static_assert(kColumnTiles % 2 == 0);
-  const int lane = thread_index() % 32;
+  using Layout = SwizzledTile<kHeadDim>;
+  const int own = Layout::offset(thread_index() % 16, thread_index() % 32 / 16);
 #pragma unroll
   for (int k = 0; k < kColumnTiles / 2; k++) {
 #pragma unroll
     for (int n = 0; n < kHeadDim / 8; n += 2) {
       uint32_t b[4];
-      load_matrices_transposed(
-          b, values + SwizzledTile<kHeadDim>::offset(16 * k + lane % 16, n + lane / 16));
+      load_matrices_transposed(b, values + 16 * k * kHeadDim + Layout::after(own, n));
 #pragma unroll
       for (int t = 0; t < kRowTiles; t++) {
         multiply_16x8x16<T>(out[t][n], weights[t][k], b[0], b[1]);

@@ -29,6 +29,13 @@ struct SwizzledTile {
     const int key = (row >> (kSpan == 8 ? 0 : kSpan == 4 ? 1 : 2)) & (kSpan - 1);
     return row * kHeadDim + ((chunk ^ key) << 3);
   }
+
+  /// The offset of the chunk that is `chunks`, an even number, after chunk 0 or 1 of the same row,
+  /// whose offset is `at`. The chunks at one place of their spans take one XOR for all rows.
+  FA_DEVICE static int after(int at, int chunks) {
+    static_assert(kHeadDim % (8 * kSpan) == 0);
+    return (at ^ (chunks % kSpan << 3)) + chunks / kSpan * (8 * kSpan);
+  }
 };
 
 /// The part of a tile that the calling thread copies. The threads of one span copy 128 (64, 32)

@@ -29,7 +29,7 @@ class TileRing {
   /// A ring in shared memory for one head's keys and values of a sequence.
   FA_DEVICE TileRing(T *slots, const KeyValueArgs &kv, const KeyRows &rows, int n_keys, int kv_head,
                      const KeyTiles &tiles)
-      : slots_(slots + Share::offset()), kv_(kv), rows_(rows), n_keys_(n_keys), tiles_(tiles) {
+      : slots_(slots), kv_(kv), rows_(rows), n_keys_(n_keys), tiles_(tiles) {
     const int64_t key = rows.is_paged() ? 0 : rows.row(tiles.first * kKeys + Share::row(0));
     const auto start = [&](const void *data, const Strides &stride) {
       const int64_t page = rows.is_paged() ? 0 : rows.page(0);
@@ -75,7 +75,7 @@ class TileRing {
     copy_async_wait<kSlots - 2>();
     block_barrier();
     copy<kAhead % 2>(tile + kAhead / 2, slot_ == 0 ? kSlots - 1 : slot_ - 1);
-    const T *const taken = slots_ - Share::offset() + slot_ * kTileElements;
+    const T *const taken = slots_ + slot_ * kTileElements;
     slot_ = slot_ + 1 == kSlots ? 0 : slot_ + 1;
     return taken;
   }
@@ -85,10 +85,10 @@ class TileRing {
   template <int kKind>
   FA_DEVICE void copy(int tile, int slot) {
     if (tile < tiles_.end) {
-      T *const to = slots_ + slot * kTileElements;
+      T *const to = slots_ + slot * kTileElements + Share::offset();
       const Strides &stride = kKind == 0 ? kv_.k_stride : kv_.v_stride;
       const int keys_left = n_keys_ - tile * kKeys;
-      if constexpr (kScales > 0) copy_scales(to, scales_at_[kKind], stride, tile);
+      if constexpr (kScales > 0) copy_scales(slot, scales_at_[kKind], stride, tile);
       if (rows_.is_paged()) {
         copy_pages(to, at_[kKind], stride, tile, keys_left);
         // Keys and values of a tile are in pages of the same numbers.
@@ -133,13 +133,13 @@ class TileRing {
   FA_DEVICE static int scale_row() { return thread_index() / kScales * 8; }
 
   /// Copies the thread's 16 bytes of factors; those of rows after the last become zeros.
-  FA_DEVICE void copy_scales(T *tile_start, const T *head, const Strides &stride, int tile) {
+  FA_DEVICE void copy_scales(int slot, const T *head, const Strides &stride, int tile) {
     static_assert(kKeys / 8 * kScales <= kThreads);
     if (thread_index() >= kKeys / 8 * kScales) return;
     const int key = tile * kKeys + scale_row(), chunk = thread_index() % kScales;
     const T *const from = head + static_cast<int64_t>(scale_page_) * stride.batch +
                           static_cast<int64_t>(rows_.row(key)) * kScales + 8 * chunk;
-    T *const to = tile_start - Share::offset() + kKeys * kHeadDim + 8 * thread_index();
+    T *const to = slots_ + slot * kTileElements + kKeys * kHeadDim + 8 * thread_index();
     const int left = (n_keys_ - key) * kScales - 8 * chunk;
     copy_async_part(to, from, left < 0 ? 0 : left > 8 ? 16 : 2 * left);
   }
@@ -155,7 +155,7 @@ class TileRing {
     if constexpr (kScales > 0) scale_page_ = page(scale_row());
   }
 
-  T *const slots_;  // at this thread's first chunk
+  T *const slots_;
   const KeyValueArgs &kv_;
   const KeyRows &rows_;
   const int n_keys_;

@@ -1,7 +1,16 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { describeRace } from "../../../bench/flash_attn.ts";
+import type { FlashPrediction } from "../../../bench/gpu_model/flash_model.ts";
 
-Deno.test("describeRace: names failed checks, prints a dash for unsupported cases, and shares of the limits", () => {
+Deno.test("describeRace: names failed checks, prints a dash for unsupported cases, and shares of the limits and expectations", () => {
+  const expectation = (model: string, teraflops: number): FlashPrediction => ({
+    ...{ device: "H100", model, type: "BF16", workload: "prefill", batch: 4, depth: 4096 },
+    ...{ time_us: 1, limit_us: 1, share: 1, teraflops },
+  });
+  const expected = [
+    expectation("flash_attn 128 causal", 582),
+    expectation("flash_attn SM80 128 causal", 380),
+  ];
   const report = describeRace([
     { kind: "check", name: "varlen bfloat16 64 plain", error: 1e-3, float_error: 1e-3 },
     { kind: "check", name: "decode float16 128 causal", error: Infinity, float_error: 1e-3 },
@@ -21,13 +30,13 @@ Deno.test("describeRace: names failed checks, prints a dash for unsupported case
       gb_s: { ours: 2700, fa2: 2500, cudnn: null },
       microseconds: { ours: 199.04, fa2: 215, cudnn: null },
     },
-  ]);
+  ], expected);
   assertStringIncludes(report, "## libflash_attn on NVIDIA H100");
   assertStringIncludes(report, "1 of 2 checks within twice the error of float32.");
   assertStringIncludes(report, "- decode float16 128 causal: Infinity (float32: 0.001)");
   const rows = report.split("\n").filter((line) => /^\| (bfloat16|16) /.test(line));
   assertEquals(rows, [
-    "| bfloat16 | 128 | yes | 4096 | 600 | 75% | 330 | 320 | – |",
+    "| bfloat16 | 128 | yes | 4096 | 600 | 582 | 75% | 330 | 380 * | 320 | – |",
     "| 16 | 8192 | 2700 | 90% | 199.0 | 2500 | – |",
   ]);
 });
