@@ -200,7 +200,7 @@ export const FLASH_ATTN: readonly Mutant[] = [
       "factors-past-the-last",
       "sm80/tile_ring.cuh",
       "left < 0 ? 0 : left > 8 ? 16 : 2 * left",
-      "16",
+      "left > 0 ? 16 : 0",
     ],
     [
       "factor-of-a-neighbour",
