@@ -186,18 +186,21 @@ forge_status forge_devices_join(const uint32_t* devices, uint32_t n_devices,
 
 forge_status forge_group_keys(uint32_t device, void* keys, uint64_t bytes) {
   return on_handle(device, [&] {
+    const auto owner = get_device(device);
     require(bytes > 0 && bytes % FORGE_GROUP_KEY_BYTES == 0 &&
                 bytes / FORGE_GROUP_KEY_BYTES <= kMostDevices + 1,
             bytes, " bytes of keys");
     auto* begin = static_cast<uint8_t*>(keys);
     not_null(begin, "keys");
-    get_device(device)->backend->make_keys({begin, bytes});
+    owner->backend->make_keys({begin, bytes});
   });
 }
 
 forge_status forge_group_abort(uint32_t device, const char* reason) {
-  return on_handle(device,
-                   [&] { get_device(device)->backend->abort_group(&not_null(reason, "reason")); });
+  return on_handle(device, [&] {
+    const auto owner = get_device(device);
+    owner->backend->abort_group(&not_null(reason, "reason"));
+  });
 }
 
 forge_status forge_device_memory(uint32_t device, uint64_t* total, uint64_t* free) {

@@ -30,7 +30,7 @@ const instances = new RegExp(
   ].join("|"),
 );
 const sanitized = [
-  /^(rms|layer|fused_residual_rms)_norm_(?!.*(wide|matvec))/,
+  /^(rms|layer|fused_residual_rms)_norm_(?!.*(wide|matvec|qkv))/,
   /^(rms_norm_matvec_of_one_token|rms_norm_qkv_of_one_token|gated_product_of_one)/,
   /^(glu|gather|rope_append|previous_rows|moe)_/,
   /^matvec_of_(one|nine)_token/,
