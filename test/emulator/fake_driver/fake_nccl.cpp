@@ -322,9 +322,9 @@ NcclResult enqueue(const Comm& own, const Sum::Part& part, int type, int peer, v
   if (current_device() != own.group->devices[own.rank]) {
     misuse("rank %zu is used on device %d", own.rank, current_device());
   }
-  // Never freed, since a graph may replay it until the process ends.
+  // Never freed, since a graph may replay it, and a thread may run it while the process ends.
   static std::mutex mutex;
-  static std::deque<Call> kept;
+  static std::deque<Call>& kept = *new std::deque<Call>;
   const std::lock_guard lock(mutex);
   Call* call = &kept.emplace_back(Call{own.group, own.rank, part, peer});
   static const auto enqueue =
