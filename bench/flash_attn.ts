@@ -7,7 +7,12 @@ import { findNvcc, howToInstallNvcc } from "../ffi/build/nvcc.ts";
 import { FLASH_ATTN_VERSION, paramFields } from "../test/flash_attn/binding.ts";
 import { buildLibraries } from "../build.ts";
 import { ForgeError } from "../src/errors.ts";
-import { type FlashPrediction, predictFlash } from "./gpu_model/flash_model.ts";
+import {
+  type FlashDecodePrediction,
+  type FlashPrediction,
+  predictFlash,
+  predictFlashDecode,
+} from "./gpu_model/flash_model.ts";
 import { root } from "./root.ts";
 
 /** Numbers by contender; null if a peer does not support the shape. */
@@ -33,12 +38,17 @@ export type RaceLine =
     readonly head_dim: number;
     readonly length: number;
     readonly causal: boolean;
+    /** Packed sequences of many lengths, or keys in pages; empty for sequences of one length. */
+    readonly layout: "" | "varlen" | "pages";
+    /** Operations of the call. */
+    readonly flops: number;
     readonly tflop_s: Speeds;
   }
   | {
     readonly kind: "decode";
     readonly length: number;
     readonly batch: number;
+    readonly kv_heads: number;
     readonly gb_s: Speeds;
     readonly microseconds: Speeds;
   };
@@ -60,7 +70,7 @@ export async function benchFlashAttention(): Promise<void> {
       `the race ended after ${lines.length} results; it needs python3 with PyTorch, and a GPU`,
     );
   }
-  const report = describeRace(lines, await predictFlash());
+  const report = describeRace(lines, await predictFlash(), await predictFlashDecode());
   console.log(report);
   const device = lines.find((line) => line.kind === "limits")?.device ?? "unknown device";
   const results = join(root, "bench", "results");
@@ -114,27 +124,22 @@ export function isAccurate(
   return error <= 2 * float_error + 1e-6;
 }
 
-/** The TFLOP/s that the model expects of a shape on the named GPU, with a star if it is 10% off. */
+/** An expected number, with a star if the measured one is more than 10% off. */
 function expectation(
-  expected: readonly FlashPrediction[],
-  device: string,
-  kernels: "flash_attn" | "flash_attn SM80",
-  { head_dim, causal, length }: Extract<RaceLine, { kind: "forward" }>,
+  expected: number | undefined,
   measured: number | null | undefined,
+  digits = 0,
 ): string {
-  const model = `${kernels} ${head_dim}${causal ? " causal" : ""}`;
-  const found = expected.find((one) =>
-    device.includes(one.device) && one.model === model && one.depth === length
-  );
-  if (found === undefined) return speed(undefined);
-  const isOff = Math.abs((measured ?? found.teraflops) / found.teraflops - 1) > 0.1;
-  return `${speed(found.teraflops)}${isOff ? " *" : ""}`;
+  if (expected === undefined) return speed(undefined);
+  const isOff = Math.abs((measured ?? expected) / expected - 1) > 0.1;
+  return `${speed(expected, digits)}${isOff ? " *" : ""}`;
 }
 
-/** The report, in Markdown. `expected`: predictions of gpu-model, none without machine code. */
+/** The report, in Markdown, with predictions of gpu-model; there are none without machine code. */
 export function describeRace(
   lines: readonly RaceLine[],
-  expected: readonly FlashPrediction[] = [],
+  expectedForward: readonly FlashPrediction[] = [],
+  expectedDecode: readonly FlashDecodePrediction[] = [],
 ): string {
   const checks = lines.filter((line) => line.kind === "check");
   const bad = checks.filter((check) => !isAccurate(check));
@@ -143,6 +148,19 @@ export function describeRace(
   const decode = lines.filter((line) => line.kind === "decode");
   const device = limits?.device ?? "an unknown device";
   const native = device.includes("A100") ? "flash_attn SM80" : "flash_attn";
+  type Forward = Extract<RaceLine, { kind: "forward" }>;
+  const teraflops = (kernels: string, { dtype, head_dim, causal, layout, length }: Forward) => {
+    const name = dtype.startsWith("float8") ? "flash_attn E4M3" : kernels;
+    const model = [name, head_dim, ...(causal ? ["causal"] : []), ...(layout ? [layout] : [])];
+    return expectedForward.find((one) =>
+      device.includes(one.device) && one.model === model.join(" ") && one.depth === length
+    )?.teraflops;
+  };
+  const microseconds = ({ batch, length, kv_heads }: Extract<RaceLine, { kind: "decode" }>) =>
+    expectedDecode.find((one) =>
+      device.includes(one.device) && one.type === "BF16" && one.batch === batch &&
+      one.depth === length && one.kvHeads === kv_heads
+    )?.time_us;
   const matmul = limits?.matmul_tflop_s ?? NaN, copy = limits?.copy_gb_s ?? NaN;
   return [
     `## libflash_attn on ${device}`,
@@ -152,39 +170,43 @@ export function describeRace(
     "",
     `A copy moves ${speed(copy)} GB/s, an 8192³ BF16 product runs at ${speed(matmul)} TFLOP/s.`,
     "",
-    "Forward, 16384 tokens, 2048 / head_dim heads, TFLOP/s; a star marks an expectation that is " +
-    "more than 10% off:",
+    "Forward, 16384 tokens or one sequence, 2048 / head_dim heads, TFLOP/s; a star marks an " +
+    "expectation that is more than 10% off:",
     "",
     table(
       [
-        ...["type", "head_dim", "causal", "length", "ours", "expected", "of product"],
+        ...["type", "head_dim", "causal", "layout", "length", "ours", "expected", "of product"],
         ...["ours, SM80", "expected", "FA2", "cuDNN"],
       ],
       forward.map((line) => [
         line.dtype,
         `${line.head_dim}`,
         line.causal ? "yes" : "no",
+        line.layout || "–",
         `${line.length}`,
         speed(line.tflop_s.ours),
-        expectation(expected, device, native, line, line.tflop_s.ours),
+        expectation(teraflops(native, line), line.tflop_s.ours),
         `${speed((line.tflop_s.ours ?? NaN) / matmul * 100)}%`,
         speed(line.tflop_s.ours_sm80),
-        expectation(expected, device, "flash_attn SM80", line, line.tflop_s.ours_sm80),
+        expectation(teraflops("flash_attn SM80", line), line.tflop_s.ours_sm80),
         speed(line.tflop_s.fa2),
         speed(line.tflop_s.cudnn),
       ]),
     ),
     "",
-    "Decode, BF16, 32 heads on 8, head_dim 128, pages of 16 (peers: contiguous), GB/s of keys and values:",
+    "Decode, BF16, eight query heads a KV head, head_dim 128, pages of 16 (peers: contiguous), GB/s " +
+    "of keys and values:",
     "",
     table(
-      ["batch", "keys", "ours", "of copy", "µs", "FA2", "cuDNN"],
+      ["batch", "KV heads", "keys", "ours", "of copy", "µs", "expected", "FA2", "cuDNN"],
       decode.map((line) => [
         `${line.batch}`,
+        `${line.kv_heads}`,
         `${line.length}`,
         speed(line.gb_s.ours),
         `${speed((line.gb_s.ours ?? NaN) / copy * 100)}%`,
         speed(line.microseconds.ours, 1),
+        expectation(microseconds(line), line.microseconds.ours, 1),
         speed(line.gb_s.fa2),
         speed(line.gb_s.cudnn),
       ]),

@@ -54,29 +54,30 @@ export function linesOfRace(line: RaceLine): Line[] {
         { kind: "limit", name: "matrix TFLOP/s", value: line.matmul_tflop_s },
       ];
     case "forward": {
-      const { dtype, head_dim: dim, length, causal } = line;
-      // 16384 tokens, 2048 / dim heads.
-      const operations = 4 * 16384 * length * 2048 / (causal ? 2 : 1);
+      const { dtype, head_dim: dim, length, causal, layout, flops } = line;
       return contenders(line.tflop_s, (by, teraflops) => ({
         kind: "speed",
         group: "flash_attn forward",
-        name: `${dtype} ${dim}${causal ? " causal" : ""}, ${length} tokens`,
+        name: [`${dtype} ${dim}`, ...(causal ? ["causal"] : []), ...(layout ? [layout] : [])].join(
+          " ",
+        ) +
+          `, ${length} tokens`,
         by,
-        microseconds: operations / teraflops / 1e6,
+        microseconds: flops / teraflops / 1e6,
         teraflops,
         of: { dim, length },
       }));
     }
     case "decode": {
-      const { length, batch } = line;
+      const { length, batch, kv_heads: kvHeads } = line;
       return contenders(line.gb_s, (by, gbPerSecond) => ({
         kind: "speed",
         group: "flash_attn decode",
-        name: `${batch} x ${length}`,
+        name: `${batch} x ${length}, ${kvHeads} KV heads`,
         by,
-        microseconds: batch * length * 8 * 128 * 4 / gbPerSecond / 1e3,
+        microseconds: batch * length * kvHeads * 128 * 4 / gbPerSecond / 1e3,
         gbPerSecond,
-        of: { batch, length },
+        of: { batch, length, kvHeads },
       }));
     }
   }

@@ -10,6 +10,7 @@ import {
   type Case,
   caseLine,
   decodeCases,
+  e4m3Cases,
   forwardCases,
   randomCase,
   sanitizerCases,
@@ -45,6 +46,7 @@ async function main(args: readonly string[]): Promise<number> {
       forwardCases.map((c) => ({ no_split: 1 as const, ...c, capability }))
     ),
     ...decodeCases,
+    ...e4m3Cases,
     ...Array.from({ length: 100 }, () => randomCase(random)),
   ].filter(({ far }) => far === undefined); // sparse memory exists only on the host
   const done: Done[] = [];

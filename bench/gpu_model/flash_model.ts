@@ -5,9 +5,23 @@
 import { join } from "@std/path";
 import { disassembleObject, type KernelCode } from "../../test/emulator/nvdisasm.ts";
 import { root } from "../root.ts";
-import { type LoopMeasures, measureLoop, measureStart } from "./loop_measures.ts";
+import {
+  instructionsAfterWait,
+  type LoopMeasures,
+  measureLoop,
+  measureStart,
+  type Way,
+} from "./loop_measures.ts";
 import { MachineCode } from "./machine_code.ts";
-import { A100, COSTS, H100, ISSUE_PER_CLOCK, type NvidiaGpu, type Pipe } from "./nvidia.ts";
+import {
+  A100,
+  CLOCKS_PER_INSTRUCTION,
+  COSTS,
+  H100,
+  ISSUE_PER_CLOCK,
+  type NvidiaGpu,
+  type Pipe,
+} from "./nvidia.ts";
 import type { Prediction } from "./predictions.ts";
 
 /**
@@ -20,14 +34,40 @@ const CONSUMER_ROWS = 64;
 const TOKENS = 16384, COLUMNS = 2048;
 const LENGTHS = [512, 1024, 2048, 4096, 8192, 16384, 131072] as const;
 
+/** Sequences of a prefill, and where their keys are. */
+interface Prefill {
+  readonly layout: "" | "varlen" | "pages";
+  readonly lengths: readonly number[];
+  readonly causal: boolean;
+}
+
+/** Packed sequences of one batch, and sequences whose keys are in pages of PAGE rows. */
+const VARLEN = [1024, 128, 4096, 512, 8192, 256, 2048, 128] as const;
+const PAGED = [4096, 4096, 4096, 4096] as const, PAGE = 16;
+
+const PREFILLS: readonly Prefill[] = [
+  ...[true, false].flatMap((causal) =>
+    LENGTHS.map((length): Prefill => {
+      const batch = Math.max(1, TOKENS / length);
+      return { layout: "", lengths: new Array<number>(batch).fill(length), causal };
+    })
+  ),
+  { layout: "varlen", lengths: VARLEN, causal: true },
+  { layout: "pages", lengths: PAGED, causal: true },
+];
+
 /** Clocks of a tile of rows outside of its loop: the first product, the last one, storing rows. */
 const TILE_CLOCKS = 2500;
+/** Clocks of a tile beyond the end of its sequence: the claim and the length, from L2 in turn. */
+const SKIPPED_CLOCKS = 600;
+/** Bytes of keys and values of a section of heads (host/forward_plan.cpp). */
+const SECTION_BYTES = 32 << 20;
 /** Multiply-adds of mma.sync. */
 const PRODUCTS_PER_MMA = 16 * 8 * 16;
 /** Warps of a warpgroup. */
 const WARPS = 4;
 /** Clocks of an instruction of a warpgroup, whose four warps run on a scheduler each. */
-const CLOCKS_PER_INSTRUCTION = 1.3;
+const GROUP_CLOCKS_PER_INSTRUCTION = 1.3;
 /**
  * Clocks of a consumer's turn: barriers between consumers, and latencies of products. Fitted to the
  * published figures of FlashAttention-3, whose consumers take turns in the same way.
@@ -103,13 +143,12 @@ export async function predictFlash(): Promise<FlashPrediction[] | undefined> {
     for (const headDim of Object.keys(CONSUMERS).map(Number)) {
       const kernels = [
         ...gpu === H100 ? [await sm90Kernel(headDim)] : [],
+        ...gpu === H100 && headDim !== 96 ? [await sm90Kernel(headDim, true)] : [],
         await sm80Kernel(headDim, gpu),
       ];
       for (const kernel of kernels) {
         if (kernel === undefined) return undefined;
-        for (const causal of [true, false]) {
-          for (const length of LENGTHS) predictions.push(predict(kernel, headDim, length, causal));
-        }
+        for (const prefill of PREFILLS) predictions.push(predict(kernel, headDim, prefill));
       }
     }
   }
@@ -129,20 +168,27 @@ export async function flashShare(
   const kernel = gpu.architecture.name === "sm_90"
     ? await sm90Kernel(headDim)
     : await sm80Kernel(headDim, gpu);
-  return kernel && predict(kernel, headDim, length, true).share;
+  const batch = Math.max(1, TOKENS / length);
+  const lengths = new Array<number>(Math.floor(batch)).fill(length);
+  return kernel && predict(kernel, headDim, { layout: "", lengths, causal: true }).share;
 }
 
 /** A forward kernel on a GPU. */
 interface ForwardKernel {
   readonly name: string;
+  /** Of the inputs. */
+  readonly type: "BF16" | "E4M3";
+  /** The peak under load. */
+  readonly teraflops: number;
   readonly gpu: NvidiaGpu;
   /** Rows and keys of a tile. */
   readonly rows: number;
   readonly keys: number;
   /** Blocks on a multiprocessor. */
   readonly blocks: number;
-  /** Clocks of a tile of keys of each of these blocks. */
+  /** Clocks of a tile of keys of each of these blocks, and of one that is in pages. */
   readonly clocks: number;
+  readonly pagedClocks: number;
   /** Clocks in 10^9 per second. */
   readonly clock: number;
   /** The library that has published figures, and these. */
@@ -150,93 +196,135 @@ interface ForwardKernel {
   readonly published: Readonly<Record<string, number>>;
 }
 
-async function sm90Kernel(headDim: number): Promise<ForwardKernel | undefined> {
-  const loop = await mainLoop(headDim);
-  if (loop === undefined) return undefined;
+async function sm90Kernel(headDim: number, e4m3 = false): Promise<ForwardKernel | undefined> {
+  const kernel = (await kernelsOf(`forward_${e4m3 ? "e4m3_" : ""}${headDim}`, "sm90"))
+    ?.find(({ symbol }) => (e4m3 ? /e4m3_pair.*ELb0/ : /bf16/).test(symbol));
+  if (kernel === undefined) return undefined;
+  const code = MachineCode.parse(kernel.text);
+  // Of the loops with products, the one without a mask has the fewest instructions.
+  const loop = code.loops
+    .map((loop) => measureLoop(code, loop, H100.architecture, H100.latencies))
+    .filter(({ products }) => products > 0)
+    .toSorted((a, b) => a.instructions - b.instructions)[0];
+  if (loop === undefined) throw new Error("the kernel has no loop with products");
   const consumers = CONSUMERS[headDim]!;
+  // Two products of a consumer's rows: with keys, and with values.
+  const keys = loop.products * WARPS / (2 * CONSUMER_ROWS * headDim);
+  const clocks = Math.max(
+    loopClocks(loop, consumers),
+    e4m3 ? transposerClocks(code, keys * headDim) : 0,
+  );
   return {
-    name: "flash_attn",
+    name: e4m3 ? "flash_attn E4M3" : "flash_attn",
+    type: e4m3 ? "E4M3" : "BF16",
+    teraflops: H100.teraflops * (e4m3 ? 2 : 1),
     gpu: H100,
     rows: CONSUMER_ROWS * consumers,
-    // Two products of a consumer's rows: with keys, and with values.
-    keys: loop.products * WARPS / (2 * CONSUMER_ROWS * headDim),
+    keys,
     blocks: 1,
-    clocks: loopClocks(loop, consumers),
+    clocks,
+    pagedClocks: Math.max(
+      clocks,
+      producerClocks(code, 2 * keys / PAGE * panels(e4m3 ? headDim / 2 : headDim)),
+    ),
     clock: H100.clock * powered(H100),
     peer: "FlashAttention-3",
-    published: PUBLISHED_3,
+    published: e4m3 ? {} : PUBLISHED_3,
   };
 }
 
+/** Warps that transpose values of E4M3, and numbers of a block (sm90/transposer.cuh). */
+const TRANSPOSERS = 3, TRANSPOSED = 32 * 16;
+
+/** Clocks in which warps transpose a tile of so many values. */
+function transposerClocks(code: MachineCode, values: number): number {
+  const loop = code.loops
+    .map((loop) => measureLoop(code, loop, H100.architecture, H100.latencies))
+    .find(({ products, mix }) => products === 0 && mix.some(([name]) => name === "LDSM"));
+  if (loop === undefined) throw new Error("the kernel has no loop that transposes values");
+  const blocks = loop.mix.find(([name]) => name === "LDSM")![1];
+  return CLOCKS_PER_INSTRUCTION * loop.instructions * values / TRANSPOSED / blocks / TRANSPOSERS;
+}
+
+/** Panels of a row of so many 16-bit columns (sm90/forward_tile.h). */
+const panels = (columns: number) => columns / (columns % 64 === 0 ? 64 : 32);
+
+/**
+ * Clocks in which the producer starts the copies of a tile of keys and values: the numbers of their
+ * pages come from L2, and the lanes that start a copy do so one after another.
+ */
+function producerClocks(code: MachineCode, copies: number): number {
+  const loops = code.loops
+    .filter(({ blocks }) =>
+      [...blocks].some((at) => code.blocks[at]!.instructions.some(({ name }) => name === "UTMALDG"))
+    )
+    .map((loop) => measureLoop(code, loop, H100.architecture, H100.latencies));
+  const most = (some: readonly LoopMeasures[]) =>
+    Math.max(...some.map(({ instructions }) => instructions));
+  const innermost = Math.max(...loops.map(({ depth }) => depth));
+  // The loop over tiles of rows has inside it the loop over tiles of keys.
+  const tile = most(loops.filter(({ depth }) => depth === 1));
+  const copy = most(loops.filter(({ depth }) => depth === innermost));
+  return 2 * H100.latencies.l2 + CLOCKS_PER_INSTRUCTION * (tile + copies * copy);
+}
+
 async function sm80Kernel(headDim: number, gpu: NvidiaGpu): Promise<ForwardKernel | undefined> {
-  const kernel = (await kernelsOf("sm80", headDim))?.find(({ symbol, architecture }) =>
-    /forward_sm80.*bf16/.test(symbol) && architecture === gpu.architecture.name
-  );
+  const kernel = (await kernelsOf(`forward_${headDim}`, "sm80"))?.find((
+    { symbol, architecture },
+  ) => /forward_sm80.*bf16/.test(symbol) && architecture === gpu.architecture.name);
   if (kernel === undefined) return undefined;
   const { keys, warps } = SM80_TILES[headDim]!;
-  const products = sm80Products(headDim);
-  const loop = mainIteration(MachineCode.parse(kernel.text), products, gpu);
+  const products = sm80Products(headDim), code = MachineCode.parse(kernel.text);
   return {
     name: "flash_attn SM80",
+    type: "BF16",
+    teraflops: gpu.teraflops,
     gpu,
     rows: SM80_ROWS,
     keys,
     blocks: SM80_WARPS / warps,
-    clocks: sm80Clocks(loop, products, gpu),
+    clocks: sm80Clocks(mainIteration(code, products, gpu), products, gpu),
+    pagedClocks: sm80Clocks(mainIteration(code, products, gpu, "loads"), products, gpu),
     clock: gpu.clock,
     peer: "FlashAttention-2",
     published: PUBLISHED_2[gpu.name] ?? {},
   };
 }
 
-/** Returns the loop over tiles of keys without a mask, of a consumer warp of the BF16 kernel. */
-async function mainLoop(headDim: number): Promise<LoopMeasures | undefined> {
-  const kernels = await kernelsOf("sm90", headDim);
-  const kernel = kernels?.find(({ symbol }) => /forward_sm90.*(bf|bfloat)16/.test(symbol));
-  if (kernel === undefined) return undefined;
-  const code = MachineCode.parse(kernel.text);
-  // Of the loops with products, the one without a mask has the fewest instructions.
-  return code.loops.map((loop) => measureLoop(code, loop, H100.architecture, H100.latencies))
-    .filter(({ products }) => products > 0)
-    .toSorted((a, b) => a.instructions - b.instructions)[0];
-}
-
-/** Returns the kernels of a head_dim; undefined if there is no library, or no disassembler. */
+/** Returns the kernels of an object file; undefined without a library or a disassembler. */
 async function kernelsOf(
+  file: string,
   part: "sm80" | "sm90" | "decode",
-  headDim: number,
 ): Promise<KernelCode[] | undefined> {
   const folder = join(root, "build", "obj", `${Deno.build.os}-${Deno.build.arch}`, "flash_attn");
-  const file = `${part === "decode" ? part : "forward"}_${headDim}.cu.o`;
+  const path = join(folder, part, `${file}.cu.o`);
   try {
-    Deno.statSync(join(folder, part, file));
+    Deno.statSync(path);
   } catch {
     return undefined;
   }
-  return await disassembleObject(join(folder, part, file));
+  return await disassembleObject(path);
 }
 
-function predict(
-  kernel: ForwardKernel,
-  headDim: number,
-  length: number,
-  causal: boolean,
-): FlashPrediction {
-  const { gpu, published } = kernel;
-  const batch = Math.max(1, TOKENS / length), heads = COLUMNS / headDim;
+function predict(kernel: ForwardKernel, headDim: number, prefill: Prefill): FlashPrediction {
+  const { gpu, published } = kernel, { layout, lengths, causal } = prefill;
+  const heads = COLUMNS / headDim, depth = Math.max(...lengths);
   const time_us = COSTS.serialLaunch + COSTS.smallKernel +
-    longest(kernel, length, batch * heads, causal) / kernel.clock / 1e3;
-  const pairs = causal ? length * length / 2 : length * length;
-  const flops = 4 * batch * heads * pairs * headDim;
-  const limit_us = flops / gpu.teraflops / 1e6;
-  const shape = `${headDim}${causal ? " causal" : ""}`, figure = published[`${shape} ${length}`];
+    longest(kernel, headDim, prefill) / kernel.clock / 1e3;
+  const pairs = lengths.reduce((sum, length) => sum + length * length, 0) / (causal ? 2 : 1);
+  const flops = 4 * heads * pairs * headDim;
+  const limit_us = flops / kernel.teraflops / 1e6;
+  const shape = [headDim, ...(causal ? ["causal"] : []), ...(layout === "" ? [] : [layout])].join(
+    " ",
+  );
+  const figure = published[`${shape} ${depth}`];
   return {
     device: gpu.name,
     model: `${kernel.name} ${shape}`,
-    type: "BF16",
+    type: kernel.type,
     workload: "prefill",
-    batch,
-    depth: length,
+    batch: lengths.length,
+    depth,
     time_us,
     limit_us,
     share: limit_us / time_us,
@@ -253,7 +341,7 @@ function loopClocks(loop: LoopMeasures, consumers: number): number {
   const { tensor, ...others } = loop.pipes;
   const products = WARPS * consumers * tensor;
   const softmax = WARPS * consumers * Math.max(...Object.values(others));
-  const alone = WARPS * tensor + CLOCKS_PER_INSTRUCTION * loop.instructions;
+  const alone = WARPS * tensor + GROUP_CLOCKS_PER_INSTRUCTION * loop.instructions;
   return joined([products, softmax, alone]) + consumers * TURN_CLOCKS;
 }
 
@@ -267,11 +355,17 @@ type Iteration = Pick<LoopMeasures, "instructions" | "pipes">;
 
 /**
  * Returns an iteration of a kernel's loop over tiles of keys, which has this many multiply-adds. A
- * loop inside it, over columns of K, runs as often as they require.
+ * loop inside it, over columns of K, runs as often as they require. On the way with the most loads,
+ * pages are looked up.
  */
-function mainIteration(code: MachineCode, products: number, gpu: NvidiaGpu): Iteration {
+function mainIteration(
+  code: MachineCode,
+  products: number,
+  gpu: NvidiaGpu,
+  way: Way = "streams",
+): Iteration {
   const [outer, inner] = code.loops
-    .map((loop) => measureLoop(code, loop, gpu.architecture, gpu.latencies))
+    .map((loop) => measureLoop(code, loop, gpu.architecture, gpu.latencies, way))
     .filter((loop) => loop.products > 0)
     .toSorted((a, b) => a.depth - b.depth);
   if (outer === undefined) throw new Error("the kernel has no loop with products");
@@ -314,21 +408,30 @@ function sm80Products(headDim: number): number {
 
 /** Clocks of the block that ends last: the place of one that ends takes the next tile. */
 function longest(
-  { gpu, blocks, rows, keys, clocks: each }: ForwardKernel,
-  length: number,
-  heads: number,
-  causal: boolean,
+  { gpu, blocks, rows, keys, clocks, pagedClocks }: ForwardKernel,
+  headDim: number,
+  { layout, lengths, causal }: Prefill,
 ): number {
-  const rowTiles = Math.ceil(length / rows);
+  const each = layout === "pages" ? pagedClocks : clocks;
+  const depth = Math.max(...lengths), headsEach = COLUMNS / headDim;
+  const heads = headsEach * lengths.length;
+  const fitting = Math.max(1, SECTION_BYTES / (depth * headDim * 4));
+  const section = 2 ** Math.floor(Math.log2(fitting));
   const times = new Float64Array(blocks * gpu.multiprocessors);
-  // The longest tiles start first, as in core/schedule.cuh.
-  for (let row = rowTiles - 1; row >= 0; row--) {
-    const seen = causal ? Math.min((row + 1) * rows, length) : length;
-    const clocks = Math.ceil(seen / keys) * each + TILE_CLOCKS;
-    for (let head = 0; head < heads; head++) {
-      let free = 0;
-      for (let i = 1; i < times.length; i++) if (times[i]! < times[free]!) free = i;
-      times[free]! += clocks;
+  const take = (clocks: number) => {
+    let free = 0;
+    for (let i = 1; i < times.length; i++) if (times[i]! < times[free]!) free = i;
+    times[free]! += clocks;
+  };
+  // The longest tiles of a section start first, as in core/schedule.cuh.
+  for (let first = 0; first < heads; first += section) {
+    for (let row = Math.ceil(depth / rows) - 1; row >= 0; row--) {
+      for (let head = first; head < Math.min(first + section, heads); head++) {
+        const length = lengths[Math.floor(head / headsEach)]!;
+        const seen = causal ? Math.min((row + 1) * rows, length) : length;
+        const skipped = row * rows >= length;
+        take(skipped ? SKIPPED_CLOCKS : Math.ceil(seen / keys) * each + TILE_CLOCKS);
+      }
     }
   }
   return Math.max(...times);
@@ -364,39 +467,82 @@ export function decodeBytesPerClock(
   return numbers * bytes / Math.max(...Object.values(loop.pipes));
 }
 
+/** Keys of a tile, tiles of the smallest part, and most parts (decode/decode_tile.h). */
+const DECODE_TILE = 64, MIN_PART_TILES = 4, MOST_PARTS = 128;
+/** Blocks on a multiprocessor with head_dim 128, and tiles of K or V that each has in flight. */
+const DECODE_BLOCKS = 3, DECODE_IN_FLIGHT = 3;
+
+/** Times of a call of decoding in microseconds; they add up. */
+interface DecodeTimes {
+  /** The gap to the previous kernel, and dependent loads up to the first keys. */
+  readonly start: number;
+  readonly keys: number;
+  /** The second kernel, which combines the parts of keys; 0 for a single part. */
+  readonly combine: number;
+}
+
+/** A prediction of decoding. */
+export interface FlashDecodePrediction extends Prediction, DecodeTimes {
+  readonly kvHeads: number;
+  /** Share of the bandwidth that a kernel can read with. */
+  readonly readShare: number;
+}
+
 /**
  * Predicts decoding with head_dim 128 and one query of eight heads a key head; undefined as
  * predictFlash.
  */
-export async function predictFlashDecode(): Promise<Prediction[] | undefined> {
+export async function predictFlashDecode(): Promise<FlashDecodePrediction[] | undefined> {
   const headDim = 128, gpu = H100;
-  const kernels = (await kernelsOf("decode", headDim))
-    ?.filter(({ architecture }) => architecture === gpu.architecture.name);
-  if (kernels === undefined) return undefined;
+  const ofGpu = ({ architecture }: KernelCode) => architecture === gpu.architecture.name;
+  const kernels = (await kernelsOf("decode_128", "decode"))?.filter(ofGpu);
+  const combine = (await kernelsOf("combine", "decode"))?.find(ofGpu);
+  if (kernels === undefined || combine === undefined) return undefined;
   const { l2, memory } = gpu.latencies;
-  // A second kernel, launched early, combines the parts of keys.
-  const combine = COSTS.dependentLaunch + COSTS.smallKernel;
+  const us = (clocks: number) => clocks / gpu.clock / 1e3;
+  const merge = COSTS.dependentLaunch +
+    us(l2 + CLOCKS_PER_INSTRUCTION * instructionsAfterWait(MachineCode.parse(combine.text)));
   return DECODE_KERNELS.filter(({ type }) => type !== "F16").flatMap(({ type, symbol, bytes }) => {
     const kernel = kernels.find((one) => symbol.test(one.symbol));
     if (kernel === undefined) return [];
     const code = MachineCode.parse(kernel.text);
     const hops = measureStart(code, gpu.latencies)?.hops ?? 0;
-    const start = COSTS.serialLaunch + (hops * l2 + memory) / gpu.clock / 1e3;
-    const computed = decodeBytesPerClock(code, headDim, bytes, gpu) * gpu.multiprocessors *
-      gpu.clock;
+    const start = COSTS.dependentLaunch + us(hops * l2 + memory);
+    const computed = decodeBytesPerClock(code, headDim, bytes, gpu);
+    const inFlight = DECODE_IN_FLIGHT * DECODE_TILE * headDim * bytes / memory;
     return BATCHES.flatMap((batch) =>
       KV_HEADS.flatMap((kvHeads) =>
-        DEPTHS.map((depth): Prediction => {
+        DEPTHS.map((depth): FlashDecodePrediction => {
           const size = batch * depth * kvHeads * headDim * 2 * bytes;
+          const read = size / gpu.bandwidth / gpu.readable / 1e3;
+          const parts = decodeParts(batch * kvHeads, depth, gpu), blocks = batch * kvHeads * parts;
+          // The multiprocessor with the most blocks, of those that run at a time.
+          const slots = DECODE_BLOCKS * gpu.multiprocessors;
+          const busy = Math.min(blocks, gpu.multiprocessors);
+          const each = Math.ceil(Math.min(blocks, slots) / gpu.multiprocessors);
+          const rate = Math.min(computed, COSTS.l2BytesPerMultiprocessor, each * inFlight);
+          const times: DecodeTimes = {
+            start,
+            keys: joined([read, us(size / busy / rate)]),
+            combine: parts > 1 ? merge : 0,
+          };
+          const time_us = times.start + times.keys + times.combine;
           const limit_us = size / gpu.bandwidth / 1e3;
-          const time_us = start + joined([limit_us / gpu.readable, size / computed / 1e3]) +
-            combine;
-          const model = `flash_attn ${headDim}, ${kvHeads} KV heads`;
-          const labels = { device: gpu.name, model, type, batch, depth };
-          const share = limit_us / time_us;
-          return { ...labels, workload: "decode_attention", time_us, limit_us, share };
+          return {
+            ...{ device: gpu.name, model: `flash_attn ${headDim}, ${kvHeads} KV heads`, type },
+            ...{ batch, depth, workload: "decode_attention", kvHeads, time_us, limit_us, ...times },
+            share: limit_us / time_us,
+            readShare: read / time_us,
+          };
         })
       )
     );
   });
+}
+
+/** Parts of the keys of each of several key heads (host/split_plan.cpp). */
+function decodeParts(keyHeads: number, depth: number, gpu: NvidiaGpu): number {
+  const fitting = Math.floor(DECODE_BLOCKS * gpu.multiprocessors / keyHeads);
+  const useful = Math.ceil(depth / DECODE_TILE / MIN_PART_TILES);
+  return Math.max(1, Math.min(fitting, useful, MOST_PARTS));
 }

@@ -5,6 +5,7 @@ import ctypes
 import torch
 
 CAUSAL, FORCE_SM80 = 1, 2
+E4M3 = 2
 FUNCTIONS = ("fwd", "varlen_fwd", "decode")
 TYPES = {
     "u32": ctypes.c_uint32,
@@ -35,7 +36,8 @@ class FlashAttention:
         with pages, k and v are [page, row, head, dim]."""
         p = self.params()
         p.version = self.version
-        p.dtype = 0 if q.dtype == torch.float16 else 1
+        p.dtype = 0 if out.dtype == torch.float16 else 1
+        p.kv_dtype = E4M3 if q.dtype == torch.float8_e4m3fn else 0
         p.n_heads, p.head_dim = q.shape[-2], q.shape[-1]
         p.n_kv_heads = k.shape[-2]
         p.scale = q.shape[-1] ** -0.5

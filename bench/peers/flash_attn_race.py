@@ -11,12 +11,16 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from flash_attn_checks import run_checks
+from flash_attn_checks import cumulative, run_checks
 from flash_attn_library import CAUSAL, FORCE_SM80, FlashAttention
 from torch_timing import say, seconds
 
 TOKENS = 16384
 REPEATS = 9
+# As in bench/gpu_model/flash_model.ts.
+VARLEN = (1024, 128, 4096, 512, 8192, 256, 2048, 128)
+PAGED = (4096,) * 4
+PAGE = 16
 
 
 def time_or_none(calls):
@@ -52,8 +56,10 @@ def torch_calls(sets, backend, causal, gqa):
 
 
 def race_forward(flash, dtype, dim, length, causal):
-    batch, heads = TOKENS // length, 2048 // dim
-    sets = [[torch.randn(batch, length, heads, dim, device="cuda").to(dtype) for _ in range(4)]
+    batch, heads = max(1, TOKENS // length), 2048 // dim
+    e4m3 = dtype == torch.float8_e4m3fn
+    types = (dtype,) * 3 + (torch.bfloat16 if e4m3 else dtype,)
+    sets = [[torch.randn(batch, length, heads, dim, device="cuda").to(one) for one in types]
             for _ in range(3)]
     flags = CAUSAL if causal else 0
     flops = 4 * batch * heads * length * length * dim / (2 if causal else 1)
@@ -61,17 +67,56 @@ def race_forward(flash, dtype, dim, length, causal):
     def ours(extra):
         return [flash.prepare("fwd", *tensors, flags=flags | extra) for tensors in sets]
 
+    def peer(backend):
+        return None if e4m3 else time_or_none(torch_calls(sets, backend, causal, False))
+
     times = {
         "ours": time_or_none(ours(0)),
-        "ours_sm80": time_or_none(ours(FORCE_SM80)),
-        "fa2": time_or_none(torch_calls(sets, SDPBackend.FLASH_ATTENTION, causal, False)),
-        "cudnn": time_or_none(torch_calls(sets, SDPBackend.CUDNN_ATTENTION, causal, False)),
+        "ours_sm80": None if e4m3 else time_or_none(ours(FORCE_SM80)),
+        "fa2": peer(SDPBackend.FLASH_ATTENTION),
+        "cudnn": peer(SDPBackend.CUDNN_ATTENTION),
     }
+    say_forward(dtype, dim, length, causal, "", flops, times)
+
+
+def say_forward(dtype, dim, length, causal, layout, flops, times):
     say(kind="forward", dtype=str(dtype)[6:], head_dim=dim, length=length, causal=causal,
+        layout=layout, flops=flops,
         tflop_s={name: t and flops / t / 1e12 for name, t in times.items()})
 
 
-def race_decode(flash, length, batch, page=16, heads=32, kv_heads=8, dim=128):
+def race_packed(flash, dtype, dim, lengths, layout):
+    """Causal prefill of packed sequences, whose keys are packed too, or in pages."""
+    heads, total, longest = 2048 // dim, sum(lengths), max(lengths)
+    starts = cumulative(lengths)
+    keys = dict(cu_seqlens_k=starts, total_k=total)
+    if layout == "pages":
+        wide = longest // PAGE
+        table = torch.randperm(len(lengths) * wide, device="cuda").to(torch.int32)
+        keys = dict(block_table=table, block_table_stride=wide, page_size=PAGE,
+                    seqlens_k=torch.tensor(lengths, dtype=torch.int32, device="cuda"))
+
+    def tensors():
+        q, k, v = (torch.randn(total, heads, dim, device="cuda").to(dtype) for _ in range(3))
+        if layout == "pages":
+            k, v = (x.view(-1, PAGE, heads, dim) for x in (k, v))
+        return q, k, v, torch.empty_like(q)
+
+    sets = [tensors() for _ in range(3)]
+    flops = 2 * heads * dim * sum(length**2 for length in lengths)
+
+    def ours(extra):
+        return [flash.prepare("varlen_fwd", *some, batch=len(lengths), seqlen_q=longest,
+                              seqlen_k=longest, total_q=total, cu_seqlens_q=starts,
+                              flags=CAUSAL | extra, **keys) for some in sets]
+
+    times = {"ours": time_or_none(ours(0)), "ours_sm80": time_or_none(ours(FORCE_SM80)),
+             "fa2": None, "cudnn": None}
+    say_forward(dtype, dim, longest, True, layout, flops, times)
+
+
+def race_decode(flash, length, batch, kv_heads, page=PAGE, dim=128):
+    heads = 8 * kv_heads
     bytes_each = batch * length * kv_heads * dim * 2 * 2
     free = torch.cuda.mem_get_info()[0]
     if 3 * bytes_each > free:
@@ -97,7 +142,7 @@ def race_decode(flash, length, batch, page=16, heads=32, kv_heads=8, dim=128):
         "fa2": time_or_none(torch_calls(contiguous, SDPBackend.FLASH_ATTENTION, False, True)),
         "cudnn": time_or_none(torch_calls(contiguous, SDPBackend.CUDNN_ATTENTION, False, True)),
     }
-    say(kind="decode", length=length, batch=batch,
+    say(kind="decode", length=length, batch=batch, kv_heads=kv_heads,
         gb_s={name: t and bytes_each / t / 1e9 for name, t in times.items()},
         microseconds={name: t and t * 1e6 for name, t in times.items()})
 
@@ -109,14 +154,23 @@ def main():
     run_checks(flash, lambda name, error, float_error: say(
         kind="check", name=name, error=error, float_error=float_error))
     limits()
-    for dim in (64, 128):
+    for dim in (64, 96, 128, 192, 256):
+        race_packed(flash, torch.bfloat16, dim, VARLEN, "varlen")
+        race_packed(flash, torch.bfloat16, dim, PAGED, "pages")
+        common = dim in (64, 128)
         for causal in (True, False):
-            for dtype in (torch.bfloat16, torch.float16):
-                for length in (512, 1024, 2048, 4096, 8192, 16384):
+            for dtype in (torch.bfloat16, torch.float16) if common else (torch.bfloat16,):
+                for length in (512, 1024, 2048, 4096, 8192, 16384) if common else (4096, 16384):
                     race_forward(flash, dtype, dim, length, causal)
-    for batch in (1, 4, 16, 64):
-        for length in (1024, 8192, 32768, 131072):
-            race_decode(flash, length, batch)
+        if common:
+            race_forward(flash, torch.bfloat16, dim, 131072, True)
+        if dim != 96 and torch.cuda.get_device_capability()[0] == 9:
+            for length in (4096, 16384):
+                race_forward(flash, torch.float8_e4m3fn, dim, length, True)
+    for batch in (1, 8, 64):
+        for kv_heads in (8, 4, 2, 1):
+            for length in (1024, 8192, 32768, 131072):
+                race_decode(flash, length, batch, kv_heads)
 
 
 main()

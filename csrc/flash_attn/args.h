@@ -5,14 +5,14 @@
 
 namespace flash_attn {
 
-/// Strides of a packed or uniform tensor, in elements.
+// Strides of a packed or uniform tensor, in elements.
 struct Strides {
   int64_t batch;
   int64_t row;
   int64_t head;
 };
 
-/// Location of the keys and values of a sequence.
+// Location of the keys and values of a sequence.
 struct KeyValueArgs {
   const void *k;
   const void *v;
@@ -29,7 +29,7 @@ struct KeyValueArgs {
   int32_t seqlen;
 };
 
-/// Location of the queries and results of a sequence.
+// Location of the queries and results of a sequence.
 struct QueryArgs {
   const void *q;
   void *out;
@@ -43,7 +43,7 @@ struct QueryArgs {
   int32_t seqlen;
 };
 
-/// Parameters that turn scores into weights.
+// Parameters that turn scores into weights.
 struct ScoreArgs {
   // Exponentials are powers of two: 2^(score * scale_log2); for capped scores see softcap_log2.
   float scale_log2;
@@ -55,20 +55,20 @@ struct ScoreArgs {
   int32_t window_right;
 };
 
-/// Larger than any sequence; small enough that sums of positions and windows fit in 32 bits.
+// Larger than any sequence; small enough that sums of positions and windows fit in 32 bits.
 inline constexpr int32_t unlimited_window = 1 << 29;
-/// The longest sequence.
+// The longest sequence.
 inline constexpr int32_t max_seqlen = 1 << 29;
 
-/// Divides numbers below 2^31 by a number known to the host, without a division (Granlund and
-/// Montgomery, 1994): n / value = (high word of n * magic + n) >> shift.
+// Divides numbers below 2^31 by a number known to the host, without a division (Granlund and
+// Montgomery, 1994): n / value = (high word of n * magic + n) >> shift.
 struct Divisor {
   int32_t value;
   uint32_t magic;
   int32_t shift;
 };
 
-/// The order of all tiles of query rows; see core/schedule.cuh.
+// The order of all tiles of query rows; see core/schedule.cuh.
 struct TileSchedule {
   int32_t tiles;          // of all heads of all sequences
   int32_t row_tiles;      // of a head of the longest sequence
@@ -80,7 +80,17 @@ struct TileSchedule {
   Divisor last_heads;     // heads of the last section
 };
 
-/// Parameters of the forward kernels.
+// Parameters of inputs of E4M3.
+struct E4m3Args {
+  const float *q_descale;  // of each sequence and key head; null: 1
+  const float *k_descale;
+  const float *v_descale;
+  int64_t descale_batch_stride;
+  int64_t descale_head_stride;
+  int32_t writes_f16;      // 1: the output is F16; 0: BF16
+};
+
+// Parameters of the forward kernels.
 struct ForwardArgs {
   QueryArgs query;
   KeyValueArgs kv;
@@ -88,7 +98,7 @@ struct ForwardArgs {
   TileSchedule schedule;
 };
 
-/// Parameters of the decode kernel and of the combine kernel.
+// Parameters of the decode kernel and of the combine kernel.
 struct DecodeArgs {
   QueryArgs query;
   KeyValueArgs kv;

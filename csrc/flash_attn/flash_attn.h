@@ -6,7 +6,7 @@
  * Shah, Bikshandi, Zhang, Thakkar, Ramani, Dao, "FlashAttention-3" (2024).
  *
  * - Q, K, V and the output are F16 or BF16, all of one type; sums are F32. flash_attn_decode also
- *   takes keys and values of Q8_0.
+ *   takes keys and values of Q8_0, the other functions Q, K and V of E4M3 on SM90.
  * - All pointers inside the parameters are device pointers. Strides count elements; the elements
  *   of one head's row are adjacent. Rows must start at multiples of 16 bytes. The stride of a
  *   dimension with more than one element must be positive; other strides are ignored.
@@ -29,7 +29,7 @@
 #define FLASH_ATTN_API
 #endif
 
-#define FLASH_ATTN_VERSION 3u
+#define FLASH_ATTN_VERSION 4u
 
 typedef int32_t flash_attn_status;
 enum {
@@ -61,8 +61,14 @@ enum { FLASH_ATTN_F16 = 0, FLASH_ATTN_BF16 = 1 };
  * F16 factor for each 32 numbers of a row. Strides of k and v then count bytes and are multiples of
  * 16. The factors of a head are adjacent, row after row, from k_scales and v_scales on, both
  * 16-byte aligned; heads, and sequences or pages, are as far apart as those of k and v.
+ *
+ * E4M3 (OCP FP8) is the type of q, too, and `dtype` that of the output. Of flash_attn_fwd and
+ * flash_attn_varlen_fwd on SM90, for head_dim 64, 128, 192 and 256. Strides of q, k and v then
+ * count bytes and are multiples of 16. Weights of the softmax are rounded to E4M3 as well: an
+ * element is off by at most 2^-4 of the weighted mean of its column's magnitudes, and 2^-16 of the
+ * sum of these for each key.
  */
-enum { FLASH_ATTN_KV_AS_Q = 0, FLASH_ATTN_KV_Q8_0 = 1 };
+enum { FLASH_ATTN_KV_AS_Q = 0, FLASH_ATTN_KV_Q8_0 = 1, FLASH_ATTN_KV_E4M3 = 2 };
 
 enum {
   FLASH_ATTN_CAUSAL = 1u << 0,     /* window_right is 0 at most */
@@ -114,6 +120,15 @@ typedef struct flash_attn_params {
   const void *v_scales;
   float *lse;         /* 0, or the natural logarithm of each row's sum of exponentials */
   const float *sinks; /* 0, or [n_heads] logits without a value, added to the softmax */
+
+  /*
+   * Factors of numbers of E4M3: of sequence b and key head h (q: the key head that it reads) at
+   * b descale_batch_stride + h descale_head_stride; both strides may be 0. Null: 1.
+   */
+  const float *q_descale;
+  const float *k_descale;
+  const float *v_descale;
+  int64_t descale_batch_stride, descale_head_stride;
 
   /* With a block table, the batch strides of k and v are strides between pages. */
   int64_t q_batch_stride, q_row_stride, q_head_stride;

@@ -7,7 +7,7 @@
 import { ForgeError } from "../../src/errors.ts";
 
 /** `FLASH_ATTN_VERSION` of the header that this file matches. */
-export const FLASH_ATTN_VERSION = 3;
+export const FLASH_ATTN_VERSION = 4;
 
 /** The functions of the header. */
 export const flashAttentionSymbols = {
@@ -67,6 +67,11 @@ export const paramFields = {
   v_scales: "pointer",
   lse: "pointer",
   sinks: "pointer",
+  q_descale: "pointer",
+  k_descale: "pointer",
+  v_descale: "pointer",
+  descale_batch_stride: "i64",
+  descale_head_stride: "i64",
   q_batch_stride: "i64",
   q_row_stride: "i64",
   q_head_stride: "i64",

@@ -6,8 +6,10 @@ import type { Random } from "../support/random.ts";
 export interface Case {
   readonly fn: "fwd" | "varlen" | "decode";
   readonly dtype?: "f16" | "bf16";
-  /** Keys and values of Q8_0. */
-  readonly kv?: "q8";
+  /** Keys and values of Q8_0; or these and queries of E4M3. */
+  readonly kv?: "q8" | "e4m3";
+  /** Factors of E4M3: of each sequence and key head, or of each tensor. */
+  readonly descale?: 0 | 1 | 2;
   readonly head_dim: 64 | 96 | 128 | 192 | 256;
   readonly heads?: number;
   readonly kv_heads?: number;
@@ -73,6 +75,9 @@ export const forwardCases: readonly Case[] = [
   // Large scores, and a cap that they reach.
   { fn: "fwd", head_dim: 128, q: [40], k: [300], spread: 4, dtype: "f16" },
   { fn: "fwd", head_dim: 64, q: [40], k: [200], spread: 3, softcap: 2 },
+  // Scores so different that bases of exponentials rise in late tiles, the last one included.
+  { fn: "fwd", head_dim: 64, q: [150], k: [400], spread: 6 },
+  { fn: "fwd", head_dim: 192, q: [64], k: [330], spread: 6 },
   { fn: "fwd", head_dim: 128, q: [33], k: [65], heads: 4, kv_heads: 2, heads_first: 1 },
   // Packed: empty sequences, ends within tiles, neighbours with NaN.
   { fn: "varlen", head_dim: 64, q: [3, 0, 140, 1], k: [5, 7, 0, 300], heads: 2, causal: 1 },
@@ -96,6 +101,22 @@ export const forwardCases: readonly Case[] = [
   { fn: "varlen", head_dim: 64, q: [30, 0, 5], k: [130, 9, 70], page: 16, gap: 3, shuffled: 1 },
   { fn: "varlen", head_dim: 128, q: [20, 70], k: [90, 70], causal: 1, gap: 1 },
 ];
+
+/** Cases of E4M3 on SM90: every head_dim, mask and layout of keys; tiles that end within blocks. */
+export const e4m3Cases: readonly Case[] = ([
+  { fn: "fwd", head_dim: 64, q: [17], k: [1] },
+  { fn: "fwd", head_dim: 128, q: [129], k: [129], causal: 1, descale: 1 },
+  { fn: "fwd", head_dim: 64, q: [200, 200], k: [350, 350], heads: 4, kv_heads: 2, descale: 1 },
+  { fn: "fwd", head_dim: 192, q: [64], k: [330], spread: 3, dtype: "f16", descale: 2 },
+  { fn: "fwd", head_dim: 256, q: [130], k: [165], causal: 1, heads_first: 1 },
+  { fn: "fwd", head_dim: 128, q: [5], k: [300], causal: 1, sinks: 1, left: 140 },
+  { fn: "fwd", head_dim: 64, q: [90], k: [200], right: 5, softcap: 30, descale: 2 },
+  { fn: "fwd", head_dim: 128, q: [20], k: [0], sinks: 1 },
+  { fn: "varlen", head_dim: 128, q: [50, 0, 30], k: [50, 20, 430], nan_sequence: 1, descale: 1 },
+  { fn: "varlen", head_dim: 256, q: [10, 20], k: [100, 90], nan_sequence: 1, softcap: 9 },
+  { fn: "varlen", head_dim: 64, q: [33, 5], k: [290, 70], page: 16, causal: 1, order: 5 },
+  { fn: "varlen", head_dim: 192, q: [30, 3], k: [250, 9], page: 8, gap: 2, shuffled: 1 },
+] as const).map((c) => ({ ...c, kv: "e4m3", capability: 90 }));
 
 /** Edge cases of the decode kernel. */
 export const decodeCases: readonly Case[] = [
@@ -140,6 +161,7 @@ export const decodeCases: readonly Case[] = [
   { fn: "decode", head_dim: 64, q: [16], k: [1000], heads: 8, kv_heads: 1 },
   { fn: "decode", head_dim: 192, q: [4], k: [600], heads: 10, kv_heads: 2, causal: 1, page: 64 },
   { fn: "decode", head_dim: 256, q: [16], k: [560], heads: 8, kv_heads: 1, causal: 1, splits: 2 },
+  { fn: "decode", head_dim: 64, q: [1], k: [900], spread: 5, heads: 4, kv_heads: 1, splits: 2 },
   // Different numbers of queries; more queries than keys; rows in several tiles.
   {
     fn: "decode",
@@ -236,13 +258,15 @@ export const sanitizerCases: readonly Case[] = [
   // More tiles of keys than stages, so that a stage is filled again.
   { fn: "varlen", head_dim: 128, q: [3, 20], k: [5, 660], causal: 1, capability: 90, order: 5 },
   { fn: "varlen", head_dim: 96, q: [20], k: [150], page: 16, capability: 90, order: 11 },
+  { fn: "varlen", kv: "e4m3", head_dim: 64, q: [20], k: [400], page: 16, capability: 90, order: 3 },
 ];
 
 /** A random call: any function, shape, flag and device. */
 export function randomCase(random: Random): Case {
   const pick = <T>(...values: T[]): T => random.pick(values);
   const fn = pick("fwd", "varlen", "decode");
-  const head_dim = pick(64, 96, 128, 192, 256);
+  const e4m3 = fn !== "decode" && random.chance(0.25);
+  const head_dim = e4m3 ? pick(64, 128, 192, 256) : pick(64, 96, 128, 192, 256);
   const kv_heads = pick(1, 1, 2);
   const heads = kv_heads * pick(1, 2, fn === "decode" ? 7 : 3);
   const n = fn === "fwd" ? 1 : random.int(1, 3);
@@ -270,9 +294,11 @@ export function randomCase(random: Random): Case {
     right: pick(-1, -1, 4),
     sinks: pick(0, 1),
     softcap: pick(0, 0, 10),
+    spread: pick(1, 1, 5),
     splits: pick(0, 1, 3),
     heads_first: pick(0, 1),
-    capability: pick(80, 90),
+    capability: e4m3 ? 90 : pick(80, 90),
+    ...(e4m3 ? { kv: "e4m3", descale: pick(0, 1, 2) } as const : {}),
     order: random.int(0, 3),
     seed: random.int(1, 1e6),
   };

@@ -6,7 +6,14 @@ import { assert, assertEquals } from "@std/assert";
 import { emulatorUnavailable } from "../emulator/build.ts";
 import { Random } from "../support/random.ts";
 import { buildEmulatedFlashAttention, buildScheduleBalance } from "./build.ts";
-import { type Case, decodeCases, forwardCases, randomCase, sanitizerCases } from "./cases.ts";
+import {
+  type Case,
+  decodeCases,
+  e4m3Cases,
+  forwardCases,
+  randomCase,
+  sanitizerCases,
+} from "./cases.ts";
 import { assertAccurate, assertNearFloat, runCases, runLines } from "./run_cases.ts";
 
 const unavailable = emulatorUnavailable();
@@ -33,6 +40,12 @@ for (const capability of [80, 90] as const) {
       checkAll("plain", forwardCases.map((c) => ({ no_split: 1, ...c, capability }))),
   });
 }
+
+Deno.test({
+  name: "flash attention: E4M3 is computed as plain loops compute it",
+  ignore,
+  fn: () => checkAll("plain", e4m3Cases),
+});
 
 /** H100 SXM and PCIe, and A100. */
 const devices = [

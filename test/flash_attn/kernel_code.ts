@@ -1,7 +1,7 @@
 /**
- * Measures of the kernels' machine code: products of SM90 (HGMMA), which ptxas may reorder, and
- * copies and loads. Instructions are taken in the order of addresses, which is sufficient here:
- * backward branches of the kernels come after the waits.
+ * Measures of the kernels' machine code: products of SM90 (HGMMA and QGMMA), which ptxas may
+ * reorder, and copies and loads. Instructions are taken in the order of addresses, which is
+ * sufficient here: backward branches of the kernels come after the waits.
  */
 import {
   type Instruction,
@@ -21,6 +21,11 @@ export function instructionsOf(text: string): Instruction[] {
 function pendingAfter({ opcode, operands }: Instruction): number | undefined {
   if (opcode !== "WARPGROUP.DEPBAR.LE") return undefined;
   return Number(/0x([0-9a-f]+)/.exec(operands)?.[1]);
+}
+
+/** True for a product of a warpgroup, of numbers of 16 or 8 bits. */
+function isGroupProduct({ name }: Instruction): boolean {
+  return name === "HGMMA" || name === "QGMMA";
 }
 
 /** True for the last product of a group. */
@@ -51,7 +56,7 @@ export function touchedInFlight(code: readonly Instruction[]): Instruction[] {
     const pending = pendingAfter(instruction);
     if (pending !== undefined) {
       groups = pending === 0 ? [] : groups.slice(-pending);
-    } else if (instruction.name === "HGMMA") {
+    } else if (isGroupProduct(instruction)) {
       addProduct(open, instruction);
       if (endsGroup(instruction)) {
         groups.push(open);
@@ -101,7 +106,7 @@ export function instructionsPerProduct(code: readonly Instruction[]): number[] {
   const found: number[] = [];
   let products = 0, others = 0;
   for (const instruction of code) {
-    if (instruction.name !== "HGMMA") {
+    if (!isGroupProduct(instruction)) {
       others++;
       continue;
     }

@@ -27,7 +27,9 @@ export function describeKernel(report: KernelReport): string {
 export function parseKernelReports(text: string): KernelReport[] {
   const entries = text.split("Compiling entry function").slice(1);
   return entries.map((entry) => {
-    const name = entry.match(/'_ZN10flash_attn\d+(\w+_sm\d\d)INS_\d(\w+?16)E((?:L[ib]\d+E)*)/);
+    const name = entry.match(
+      /'_ZN10flash_attn\d+(\w+_sm\d\d)INS_\d(f16|bf16|e4m3_pair)E((?:L[ib]\d+E)*)/,
+    );
     const architecture = entry.match(/for '(sm_\w+)'/)?.[1];
     const spills = entry.match(/(\d+) bytes spill stores, (\d+) bytes spill loads/);
     const registers = entry.match(/Used (\d+) registers/)?.[1];

@@ -99,7 +99,7 @@ const strideRefusals = ["q", "k", "v", "out"].flatMap((tensor) =>
 /** Each pointer between the places of its elements. */
 const pointerRefusals = Object.entries({
   0x1008: ["q", "k", "v", "out", "workspace", "k_scales", "v_scales"],
-  0x1002: ["lse", "sinks", "block_table", "block_rows"],
+  0x1002: ["lse", "sinks", "block_table", "block_rows", "q_descale", "k_descale", "v_descale"],
   0x1003: ["seqlens_q", "seqlens_k", "cu_seqlens_q", "cu_seqlens_k"],
 }).flatMap(([address, names]) =>
   names.map((name): Refusal => ["fwd", { [name]: BigInt(address) }, /misaligned/])
@@ -111,7 +111,13 @@ const refusals: readonly Refusal[] = [
   ["fwd", { version: 1 }, /version/],
   ["fwd", { dtype: 2 }, /dtype/],
   ["fwd", { flags: 8 }, /flag/],
-  ["decode", { dtype: 0, kv_dtype: 2 }, /kv_dtype/],
+  ["fwd", { kv_dtype: 3 }, /kv_dtype/],
+  ["decode", { kv_dtype: 2 }, /kv_dtype/],
+  ["fwd", { kv_dtype: 2, head_dim: 96 }, /head_dim/],
+  ["fwd", { kv_dtype: 2, flags: 2 }, /flag/],
+  ["fwd", { kv_dtype: 2, q_row_stride: 72 }, /stride/],
+  // The emulated device is of SM80.
+  ["fwd", { kv_dtype: 2 }, /device/],
   ["decode", { kv_dtype: 1 }, /kv_dtype/],
   ["fwd", { dtype: 0, kv_dtype: 1 }, /kv_dtype/],
   ["decode", { dtype: 0, kv_dtype: 1, seqlen_k: 8 }, /null/],

@@ -12,6 +12,7 @@ import {
   decodeBytesPerClock,
   instructionsPerMma,
   predictFlash,
+  predictFlashDecode,
 } from "../../bench/gpu_model/flash_model.ts";
 import { MachineCode, parseInstruction } from "../../bench/gpu_model/machine_code.ts";
 import { A100, H100, type NvidiaGpu } from "../../bench/gpu_model/nvidia.ts";
@@ -71,11 +72,12 @@ Deno.test({
     const reports = texts.flatMap(parseKernelReports);
     const count = (test: (report: KernelReport) => boolean) => reports.filter(test).length;
     // Two types and five head_dims; SM80's kernels are also compiled for SM90; decode has two
-    // shapes of each type, and one of Q8_0; kernels of SM90 cap scores or do not.
+    // shapes of each type, and one of Q8_0; kernels of SM90 cap scores or do not, and E4M3 has four
+    // head_dims.
     assertEquals(count(({ kernel }) => kernel === "forward_sm80"), 20);
     assertEquals(count(({ kernel }) => kernel === "decode_sm80"), 50);
     assertEquals(count(({ kernel }) => kernel === "combine_sm80"), 4);
-    assertEquals(count(({ kernel }) => kernel === "forward_sm90"), 20);
+    assertEquals(count(({ kernel }) => kernel === "forward_sm90"), 28);
     const spilling = reports.filter(({ spilled }) => spilled > 0);
     const isCommon = ({ numbers }: KernelReport) => (numbers[0] ?? 0) <= 192;
     assertEquals(spilling.filter(isCommon).map(describeKernel), []);
@@ -114,6 +116,7 @@ Deno.test({
 /** Keys of a tile of SM90, by head_dim and by whether scores are capped (sm90/forward_tile.h). */
 function tileKeys(symbol: string): number {
   const [, dim = "", capped = ""] = /Li(\d+)ELb(\d)E/.exec(symbol) ?? [];
+  if (symbol.includes("e4m3")) return dim === "256" ? 64 : 128;
   if (dim === "64" && capped === "1") return 112;
   return { 64: 128, 96: 128, 128: 128, 192: 112, 256: 80 }[dim] ?? NaN;
 }
@@ -126,7 +129,7 @@ Deno.test({
     for (const path of objectFiles(objects, ".cu.o").filter((one) => one.includes("/sm90/"))) {
       const kernels = await kernelsOf(path);
       if (kernels === undefined) return;
-      assertEquals(kernels.length, 4, path);
+      assertEquals(kernels.length, path.includes("e4m3") ? 2 : 4, path);
       for (const { symbol, text } of kernels) {
         await t.step(symbol, () => {
           const code = instructionsOf(text);
@@ -140,7 +143,7 @@ Deno.test({
           // S of the first tile, S and O of both loops, and O of the last tile.
           const others = instructionsPerProduct(code);
           assertEquals(others.length, 6);
-          const most = [6, 6, 3, 6, 3, 6];
+          const most = [6, 6, 3.2, 6, 3.2, 6];
           assert(most.every((limit, i) => (others[i] ?? NaN) <= limit), `${others}`);
         });
       }
@@ -202,11 +205,11 @@ Deno.test({
  * same nvcc, has 3.6 at 64 and 2.7 at 128.
  */
 const SM80_INSTRUCTIONS: Readonly<Record<number, number>> = {
-  64: 3.9,
-  96: 3.1,
-  128: 3.0,
-  192: 2.4,
-  256: 3.1,
+  64: 3.5,
+  96: 2.5,
+  128: 2.6,
+  192: 1.9,
+  256: 2.1,
 };
 
 Deno.test({
@@ -226,7 +229,8 @@ Deno.test({
   ignore,
   fn: (t) =>
     eachKernel(t, "decode/decode", ({ architecture, text }) => {
-      // From SM90 on, the combine kernel may be launched from the beginning.
+      // From SM90 on, both kernels are launched before the kernel that they wait for ends.
+      assertEquals(/\bACQBULK\b/.test(text), architecture === "sm_90");
       assertEquals(/\bPREEXIT\b/.test(text), architecture === "sm_90");
       // The lengths and the sequence's row of the block table, then an entry of the table.
       assertEquals(roundTripsBeforeCopies(instructionsOf(text)), 2);
@@ -264,10 +268,25 @@ Deno.test({
     for (const { device, model, depth, teraflops, published } of compared) {
       await t.step(`${device} ${model} ${depth}`, () => {
         const share = teraflops / published!.teraflops;
-        assert(share >= (published!.of === "FlashAttention-2" ? 0.94 : 0.97), `${share}`);
+        assert(share >= 1, `${share}`);
         // A schedule in order of length gains most from causality; more is a fault of the model.
-        assert(share <= 1.3, `${share}`);
+        assert(share <= 1.35, `${share}`);
       });
+    }
+  },
+});
+
+Deno.test({
+  name: "nvcc: the model expects decoding to read at most of the bandwidth",
+  ignore,
+  async fn() {
+    await build();
+    for (const prediction of await predictFlashDecode() ?? []) {
+      const { batch, kvHeads, depth, type, limit_us, readShare } = prediction;
+      // 20 us are 67 MB. Shorter reads cannot make up for two launches and the first load.
+      const least = limit_us > 20 ? 0.85 : limit_us > 10 ? 0.77 : 0;
+      const name = `${type}, ${batch} x ${depth} keys of ${kvHeads} heads: ${readShare}`;
+      assert(readShare >= least && readShare < 1, name);
     }
   },
 });
@@ -305,7 +324,7 @@ Deno.test({
     const { objects } = await build();
     // Matrix products, the copies that feed them, and setmaxnreg.
     const wanted: Record<string, readonly string[]> = {
-      sm90: ["HGMMA", "UTMALDG", "USETMAXREG"],
+      sm90: ["UTMALDG", "USETMAXREG"],
       sm80: ["HMMA", "LDGSTS", "LDSM"],
       decode: ["HMMA", "LDGSTS", "LDSM"],
     };
@@ -316,7 +335,11 @@ Deno.test({
       if (kernels === undefined) return;
       await t.step(`${part}/${name}`, () => {
         for (const { architecture, text } of kernels) {
-          for (const instruction of wanted[part] ?? []) {
+          const products = part !== "sm90" ? [] : name.includes("e4m3")
+            // Of E4M3, values are transposed.
+            ? ["QGMMA", "LDSM", "STSM"]
+            : ["HGMMA"];
+          for (const instruction of [...wanted[part] ?? [], ...products]) {
             assert(new RegExp(`\\b${instruction}\\b`).test(text), instruction);
           }
           assertEquals(architecture === "sm_90a", part === "sm90");

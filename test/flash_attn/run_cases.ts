@@ -76,7 +76,10 @@ export function assertAccurate(c: Case, outcome: Outcome): void {
  */
 export function assertNearFloat(cases: readonly Case[], outcomes: readonly Outcome[]): void {
   for (const dtype of ["bf16", "f16"]) {
-    const some = outcomes.filter((_, i) => (cases[i]?.dtype ?? "bf16") === dtype);
+    // Float loops round neither weights to E4M3 nor the numbers of Q8_0 to 16 bits.
+    const some = outcomes.filter((_, i) =>
+      (cases[i]?.dtype ?? "bf16") === dtype && cases[i]?.kv === undefined
+    );
     const largest = (values: number[]) => values.reduce((a, b) => Math.max(a, b), 0);
     const ours = largest(some.map(({ error }) => error));
     const plain = largest(some.map(({ float_error }) => float_error));

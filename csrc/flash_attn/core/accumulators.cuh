@@ -14,7 +14,7 @@
 
 namespace flash_attn {
 
-/// 16 * kRowTiles rows by 8 * kColumnTiles columns of one warp.
+// 16 * kRowTiles rows by 8 * kColumnTiles columns of one warp.
 template <int kRowTiles, int kColumnTiles>
 using Accumulators = float[kRowTiles][kColumnTiles][4];
 

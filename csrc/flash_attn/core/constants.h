@@ -3,7 +3,7 @@
 
 namespace flash_attn {
 
-/// Exponentials use base 2; logarithms are returned in base e.
+// Exponentials use base 2; logarithms are returned in base e.
 inline constexpr float kLog2e = 1.4426950408889634f;
 inline constexpr float kLn2 = 0.6931471805599453f;
 inline constexpr float kMinusInfinity = -__builtin_huge_valf();

@@ -5,10 +5,10 @@
 
 namespace flash_attn {
 
-template <class T, int kRowTiles, int kColumnTiles, class QueryOf>
+template <class T, int kRowTiles, int kColumnTiles, class Softmax, class QueryOf>
 FA_DEVICE void write_forward_result(const ForwardArgs &args, const Sequence &sequence, int head,
                                     Accumulators<kRowTiles, kColumnTiles> &out,
-                                    const OnlineSoftmax<kRowTiles> &softmax, QueryOf query_of) {
+                                    const Softmax &softmax, QueryOf query_of) {
   PerRow<kRowTiles> factor, lse_log2;
   const float sink =
       args.score.sinks == nullptr ? kMinusInfinity : args.score.sinks[head] * kLog2e;

@@ -5,7 +5,7 @@
 
 namespace flash_attn {
 
-/// Transposes a 4x4 matrix of words whose row i is held by lane i of four neighbouring lanes.
+// Transposes a 4x4 matrix of words whose row i is held by lane i of four neighbouring lanes.
 FA_DEVICE void transpose_quad(uint32_t (&word)[4]) {
   const int lane = thread_index() % 32;
 #pragma unroll
@@ -20,9 +20,9 @@ FA_DEVICE void transpose_quad(uint32_t (&word)[4]) {
   }
 }
 
-/// Rounds rows of a warp to T and writes them. A quad of lanes holds 8 neighbouring columns of a
-/// row in each of four column tiles; after the transposition, each lane holds all 8 columns of one
-/// tile and writes them at once. `row_at(row)` points to a row of the output, null to skip the row.
+// Rounds rows of a warp to T and writes them. A quad of lanes holds 8 neighbouring columns of a
+// row in each of four column tiles; after the transposition, each lane holds all 8 columns of one
+// tile and writes them at once. `row_at(row)` points to a row of the output, null to skip the row.
 template <class T, int kRowTiles, int kColumnTiles, class RowAt>
 FA_DEVICE void store_rows(const Accumulators<kRowTiles, kColumnTiles> &values, RowAt row_at) {
   static_assert(kColumnTiles % 4 == 0);
@@ -46,7 +46,7 @@ FA_DEVICE void store_rows(const Accumulators<kRowTiles, kColumnTiles> &values, R
   }
 }
 
-/// Writes each row's log-sum-exp once, from the first lane of its quad, as a natural logarithm.
+// Writes each row's log-sum-exp once, from the first lane of its quad, as a natural logarithm.
 template <int kRowTiles, class LseAt>
 FA_DEVICE void store_lse(const PerRow<kRowTiles> &lse_log2, LseAt lse_at) {
   const int lane = thread_index() % 32;

@@ -6,16 +6,16 @@
 
 namespace flash_attn {
 
-/// A tile of query rows of one head of one sequence.
+// A tile of query rows of one head of one sequence.
 struct ScheduledTile {
   int row_tile;
   int head;
   int batch;
 };
 
-/// The tile at a position of the schedule. Heads are grouped into sections whose keys and values
-/// fit in L2 together. Within a section, the last rows come first: with a causal mask they see the
-/// most keys, and the longest tiles must not start last.
+// The tile at a position of the schedule. Heads are grouped into sections whose keys and values
+// fit in L2 together. Within a section, the last rows come first: with a causal mask they see the
+// most keys, and the longest tiles must not start last.
 FA_DEVICE ScheduledTile scheduled_tile(const TileSchedule &schedule, int place) {
   const int section = divide(place, schedule.section_tiles);
   const int within = place - section * schedule.section_tiles.value;

@@ -11,9 +11,9 @@ FA_DEVICE int divide(int n, const Divisor &by) {
   return static_cast<int>((multiply_high(dividend, by.magic) + dividend) >> by.shift);
 }
 
-/// The lengths of a sequence and its first rows in packed tensors. Packed keys have no lengths of
-/// their own: either `cu_seqlens` or `seqlens` is given. Lengths are clamped to the
-/// bounds of the launch, so that a wrong table never leads outside the grid's work.
+// The lengths of a sequence and its first rows in packed tensors. Packed keys have no lengths of
+// their own: either `cu_seqlens` or `seqlens` is given. Lengths are clamped to the
+// bounds of the launch, so that a wrong table never leads outside the grid's work.
 struct Sequence {
   int index;
   int q_begin;
@@ -48,7 +48,7 @@ struct Sequence {
   }
 };
 
-/// The row of a packed or uniform tensor, in elements from its start.
+// The row of a packed or uniform tensor, in elements from its start.
 FA_DEVICE int64_t row_offset(const Strides &stride, bool packed, const Sequence &sequence, int row,
                              int head) {
   const int64_t start = packed ? static_cast<int64_t>(sequence.q_begin) * stride.row
@@ -56,7 +56,7 @@ FA_DEVICE int64_t row_offset(const Strides &stride, bool packed, const Sequence 
   return start + static_cast<int64_t>(row) * stride.row + static_cast<int64_t>(head) * stride.head;
 }
 
-/// The address of a result's log-sum-exp.
+// The address of a result's log-sum-exp.
 FA_DEVICE float *lse_at(const QueryArgs &query, const Sequence &sequence, int row, int head) {
   const int64_t start = query.cu_seqlens != nullptr
                             ? sequence.q_begin
@@ -64,8 +64,8 @@ FA_DEVICE float *lse_at(const QueryArgs &query, const Sequence &sequence, int ro
   return query.lse + start + static_cast<int64_t>(head) * query.lse_head_stride + row;
 }
 
-/// Locates the keys of one sequence and head as (page, row of the page). A sequence without pages
-/// is a single page.
+// Locates the keys of one sequence and head as (page, row of the page). A sequence without pages
+// is a single page.
 class KeyRows {
  public:
   FA_DEVICE KeyRows(const KeyValueArgs &kv, const Sequence &sequence)

@@ -16,14 +16,14 @@
 namespace flash_attn {
 
 inline constexpr int kCombineThreads = 128;
-/// Parts that a group loads at once.
+// Parts that a group loads at once.
 inline constexpr int kCombineParts = 8;
 
-/// Bytes of shared memory: the parts' weights, and the sums of all groups.
+// Bytes of shared memory: the parts' weights, and the sums of all groups.
 inline constexpr int kCombineSharedBytes = (kMaxSplits + 4 * kCombineThreads) * 4;
 
-/// The weights of a row's parts, relative to their sum; returns the row's log-sum-exp in base 2.
-/// For one warp, each lane of which has four parts.
+// The weights of a row's parts, relative to their sum; returns the row's log-sum-exp in base 2.
+// For one warp, each lane of which has four parts.
 FA_DEVICE float part_weights(float *weights, const float *lse, int count) {
   const int first = 4 * (thread_index() % 32);
   Floats4 own = {};
@@ -53,7 +53,7 @@ FA_DEVICE float part_weights(float *weights, const float *lse, int count) {
   return top == kMinusInfinity ? top : top + log2_fast(total);
 }
 
-/// block_x is the row (query * n_heads + head), block_y the sequence.
+// block_x is the row (query * n_heads + head), block_y the sequence.
 template <class T>
 FA_KERNEL FA_LAUNCH_BOUNDS(kCombineThreads, 1) combine_sm80(FA_GRID_CONSTANT DecodeArgs args) {
   const int query = divide(block_x(), args.n_heads);

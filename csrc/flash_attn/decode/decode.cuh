@@ -16,7 +16,7 @@
 
 namespace flash_attn {
 
-/// The query and the head of a row of the tile.
+// The query and the head of a row of the tile.
 struct PackedRow {
   int query;
   int head;
@@ -26,7 +26,7 @@ struct PackedRow {
         head(kv_head * args.group.value + row - query * args.group.value) {}
 };
 
-/// The products of a warp with keys and values of the queries' type; see Q8Products.
+// The products of a warp with keys and values of the queries' type; see Q8Products.
 template <class T, int kHeadDim, int kColumnTiles>
 class PlainProducts {
  public:
@@ -46,7 +46,7 @@ class PlainProducts {
   const T *queries_ = nullptr;
 };
 
-/// Stores a warp's normalized rows and their log-sum-exp in shared memory.
+// Stores a warp's normalized rows and their log-sum-exp in shared memory.
 template <class Products, int kHeadDim, int kStride>
 FA_DEVICE void stage_rows(float *rows, float *lse, const Accumulators<1, kHeadDim / 8> &out,
                           const PerRow<1> &lse_log2) {
@@ -74,6 +74,7 @@ FA_KERNEL FA_LAUNCH_BOUNDS(128, (DecodeTile<kHeadDim, kRowWarps, kIsQ8>::kBlocks
   using Products = std::conditional_t<kIsQ8, Q8Products<kHeadDim, kColumnTiles>,
                                       PlainProducts<T, kHeadDim, kColumnTiles>>;
 
+  wait_for_previous_kernel();
   allow_next_kernel();
   const Sequence sequence(args.query, args.kv, block_z());
   const KeyRows rows(args.kv, sequence);
@@ -137,8 +138,10 @@ FA_KERNEL FA_LAUNCH_BOUNDS(128, (DecodeTile<kHeadDim, kRowWarps, kIsQ8>::kBlocks
         mask_scores<1, kColumnTiles>(scores, window, query_of, first_key + warp_key);
       }
       PerRow<1> shrink;
-      softmax.template add<kColumnTiles>(scores, shrink);
-      scale_rows<1, kHeadDim / 8>(out, shrink);
+      if (softmax.template raise<kColumnTiles>(scores, shrink)) {
+        scale_rows<1, kHeadDim / 8>(out, shrink);
+      }
+      softmax.template add<kColumnTiles>(scores);
       Weights<1, kColumnTiles> weights;
       pack_weights<T, 1, kColumnTiles>(weights, scores);
 

@@ -19,18 +19,18 @@ namespace flash_attn {
 
 inline constexpr int kDecodeKeys = 64;
 inline constexpr int kDecodeWarps = 4;
-/// With fewer tiles per part, combining parts would cost more than splitting saves.
+// With fewer tiles per part, combining parts would cost more than splitting saves.
 inline constexpr int kMinPartTiles = 4;
 inline constexpr int kMaxSplits = 128;
 
-/// A block's four warps divide its rows and the keys of each tile: kRowWarps warps have different
-/// rows, 16 each; warps with the same rows have different keys.
-///
-///   kRowWarps = 1: 16 rows, 16 keys per warp   each key is read by one warp; for one query of up
-///                                              to 16 grouped heads
-///   kRowWarps = 4: 64 rows, all keys per warp  more rows per block
-///
-/// Each warp converts the keys of Q8_0 that it reads, so these always have the first shape.
+// A block's four warps divide its rows and the keys of each tile: kRowWarps warps have different
+// rows, 16 each; warps with the same rows have different keys.
+//
+//   kRowWarps = 1: 16 rows, 16 keys per warp   each key is read by one warp; for one query of up
+//                                              to 16 grouped heads
+//   kRowWarps = 4: 64 rows, all keys per warp  more rows per block
+//
+// Each warp converts the keys of Q8_0 that it reads, so these always have the first shape.
 template <int kHeadDim, int row_warps, bool is_q8 = false>
 struct DecodeTile {
   static_assert(!is_q8 || row_warps == 1);
@@ -40,16 +40,16 @@ struct DecodeTile {
   static constexpr int kKeysEach = kDecodeKeys / kKeyWarps;
   static constexpr int kThreads = 32 * kDecodeWarps;
   static constexpr int kSlots = kHeadDim <= 128 || is_q8 ? 4 : kHeadDim == 192 ? 3 : 2;
-  /// 16-bit elements of a row of keys or values, and of its factors.
+  // 16-bit elements of a row of keys or values, and of its factors.
   static constexpr int kStored = is_q8 ? kHeadDim / 2 : kHeadDim;
   static constexpr int kScales = is_q8 ? kHeadDim / 32 : 0;
-  /// Rows of results in shared memory are padded by eight numbers to avoid bank conflicts.
+  // Rows of results in shared memory are padded by eight numbers to avoid bank conflicts.
   static constexpr int kResultStride = kHeadDim + 8;
   static constexpr int kResults = kKeyWarps * kRows;
 
   static constexpr int kSharedBytes =
       (kRows * kHeadDim + kSlots * kDecodeKeys * (kStored + kScales)) * 2;
-  /// Blocks per multiprocessor that the registers must allow.
+  // Blocks per multiprocessor that the registers must allow.
   static constexpr int kBlocks = kRowWarps == 1 && kHeadDim <= 128 ? 3 : 2;
   static_assert(kResults * (kResultStride + 1) * 4 <= kSharedBytes);
   static_assert(kSharedBytes <= 96 * 1024);

@@ -10,8 +10,8 @@
 
 namespace flash_attn {
 
-/// The division of a sequence's tiles of keys; the same for all its rows. Parts differ by one tile
-/// at most.
+// The division of a sequence's tiles of keys; the same for all its rows. Parts differ by one tile
+// at most.
 struct KeyParts {
   int first_tile;
   int n_tiles;
@@ -31,22 +31,22 @@ struct KeyParts {
   }
 };
 
-/// Numbers of the partial log-sum-exps of a row.
+// Numbers of the partial log-sum-exps of a row.
 FA_DEVICE int partial_stride(const DecodeArgs &args) { return (args.n_splits + 3) & ~3; }
 
-/// The row of a query's partial results.
+// The row of a query's partial results.
 FA_DEVICE int64_t partial_row(const DecodeArgs &args, const Sequence &sequence, int query,
                               int head) {
   const int64_t token = static_cast<int64_t>(sequence.index) * args.query.seqlen + query;
   return token * args.n_heads.value + head;
 }
 
-/// A part's result for a row.
+// A part's result for a row.
 FA_DEVICE float *partial_out(const DecodeArgs &args, int64_t row, int part) {
   return args.partial_out + (part * args.partial_rows + row) * args.head_dim;
 }
 
-/// Eight neighbouring columns of a result under combination.
+// Eight neighbouring columns of a result under combination.
 struct Combined {
   Floats4 value[2];
   float lse_log2;
@@ -62,8 +62,8 @@ FA_DEVICE void scale(Combined &result, float factor) {
   for (int i = 0; i < 8; i++) result.value[i / 4][i % 4] *= factor;
 }
 
-/// Combines the results of kCount warps in shared memory, of which `lse` and `values` are the
-/// first; the others follow at distances.
+// Combines the results of kCount warps in shared memory, of which `lse` and `values` are the
+// first; the others follow at distances.
 template <int kCount>
 FA_DEVICE Combined combine_warps(const float *lse, int lse_step, const float *values,
                                  int values_step) {
@@ -92,8 +92,8 @@ FA_DEVICE Combined combine_warps(const float *lse, int lse_step, const float *va
   return result;
 }
 
-/// Adds a head's sink in base 2, -infinity for none, rounds, and writes columns 8 chunk to
-/// 8 chunk + 7 of a query's output row.
+// Adds a head's sink in base 2, -infinity for none, rounds, and writes columns 8 chunk to
+// 8 chunk + 7 of a query's output row.
 template <class T>
 FA_DEVICE void write_combined(const DecodeArgs &args, const Sequence &sequence, int query, int head,
                               int chunk, float sink, Combined result) {

@@ -20,10 +20,10 @@ class Q8Products {
   using Layout = SwizzledTile<kHeadDim / 2>;
   static constexpr int kScales = kHeadDim / 32;
 
-  /// Must be called after the warp's rows of Q have arrived.
+  // Must be called after the warp's rows of Q have arrived.
   FA_DEVICE void load_queries(const f16 *rows) { queries_ = rows; }
 
-  /// scores += Q K^T.
+  // scores += Q K^T.
   FA_DEVICE void multiply_keys(Accumulators<1, kColumnTiles> &scores, const q8_pair *keys,
                                const q8_pair *scales) const {
     const int lane = thread_index() % 32;
@@ -57,7 +57,7 @@ class Q8Products {
     }
   }
 
-  /// out += weights V.
+  // out += weights V.
   FA_DEVICE void multiply_values(Accumulators<1, kHeadDim / 8> &out,
                                  const Weights<1, kColumnTiles> &weights, const q8_pair *values,
                                  const q8_pair *scales) const {
@@ -86,16 +86,16 @@ class Q8Products {
     }
   }
 
-  /// The column of element e of a row of out[0][n].
+  // The column of element e of a row of out[0][n].
   FA_DEVICE static int column(int n, int e) {
     return 16 * (n / 2) + 4 * (thread_index() % 4) + 2 * e + n % 2;
   }
 
  private:
-  /// Makes signed bytes unsigned ones, greater by 128.
+  // Makes signed bytes unsigned ones, greater by 128.
   static constexpr uint32_t kSigns = 0x80808080;
 
-  /// Columns [16 k, 16 k + 16) of Q.
+  // Columns [16 k, 16 k + 16) of Q.
   FA_DEVICE void load_query(uint32_t (&to)[4], int k) const {
     const int lane = thread_index() % 32, chunk = 2 * k + lane % 4 / 2;
 #pragma unroll
@@ -105,7 +105,7 @@ class Q8Products {
     }
   }
 
-  /// The factors of the keys 8 n + 2 (lane % 4) and + 1.
+  // The factors of the keys 8 n + 2 (lane % 4) and + 1.
   class Factors {
    public:
     FA_DEVICE Factors(const q8_pair *scales) {
@@ -124,7 +124,7 @@ class Q8Products {
       }
     }
 
-    /// Those of 32 columns.
+    // Those of 32 columns.
     FA_DEVICE uint32_t pair(int n, int block) const {
       const uint32_t first = words_[n][block / 2], second = words_[n][(kScales + block) / 2];
       return (block % 2 == 0)

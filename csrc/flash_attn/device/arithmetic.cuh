@@ -8,31 +8,31 @@
 
 namespace flash_attn {
 
-/// Returns the same number, opaque to the compiler: results computed from it earlier are recomputed
-/// instead of being kept in registers.
+// Returns the same number, opaque to the compiler: results computed from it earlier are recomputed
+// instead of being kept in registers.
 FA_DEVICE int forget(int value) {
   asm volatile("" : "+r"(value));
   return value;
 }
 
-/// Completes the computation of two numbers before the instructions that follow. A branch that
-/// depends on them and that negative numbers alone would take keeps ptxas from moving the
-/// computation after a wait for products in flight; a barrier of memory does not.
+// Completes the computation of two numbers before the instructions that follow. A branch that
+// depends on them and that negative numbers alone would take keeps ptxas from moving the
+// computation after a wait for products in flight; a barrier of memory does not.
 FA_DEVICE void compute_here(float a, float b) {
   if (fminf(a, b) < 0) asm volatile("nanosleep.u32 0;");
 }
 
-/// The upper half of a product.
+// The upper half of a product.
 FA_DEVICE uint32_t multiply_high(uint32_t a, uint32_t b) { return __umulhi(a, b); }
 
-/// 2^x to 2 units in the last place; 0 for -infinity.
+// 2^x to 2 units in the last place; 0 for -infinity.
 FA_DEVICE float exp2_fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-/// 1 / x to 1 unit in the last place.
+// 1 / x to 1 unit in the last place.
 FA_DEVICE float reciprocal_fast(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -41,7 +41,7 @@ FA_DEVICE float reciprocal_fast(float x) {
 
 FA_DEVICE float log2_fast(float x) { return __log2f(x); }
 
-/// Two numbers rounded to T: the first in the lower half.
+// Two numbers rounded to T: the first in the lower half.
 template <class T>
 FA_DEVICE uint32_t pack(float low, float high);
 
@@ -59,8 +59,28 @@ FA_DEVICE uint32_t pack<bf16>(float low, float high) {
   return packed;
 }
 
-/// Bytes kFirst and kSecond of a word of signed bytes, each plus 128, as a pair of F16. As the low
-/// byte of an F16, a number adds to 1024.
+// Four numbers rounded to E4M3, the first in the lowest byte. Larger numbers than 448 become 448.
+FA_DEVICE uint32_t pack_e4m3(float first, float second, float third, float fourth) {
+  uint32_t packed;
+  asm("{\n"
+      ".reg .b16 low, high;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
+      "mov.b32 %0, {low, high};\n"
+      "}"
+      : "=r"(packed)
+      : "f"(first), "f"(second), "f"(third), "f"(fourth));
+  return packed;
+}
+
+// Bytes 0 and 2 (kOdd: 1 and 3) of a, then those of b.
+template <int kOdd>
+FA_DEVICE uint32_t every_other_byte(uint32_t a, uint32_t b) {
+  return __byte_perm(a, b, kOdd != 0 ? 0x7531 : 0x6420);
+}
+
+// Bytes kFirst and kSecond of a word of signed bytes, each plus 128, as a pair of F16. As the low
+// byte of an F16, a number adds to 1024.
 template <int kFirst, int kSecond>
 FA_DEVICE uint32_t bytes_to_halves(uint32_t word) {
   const uint32_t large = __byte_perm(word, 0x64, 0x4040 | kSecond << 8 | kFirst);
@@ -69,26 +89,26 @@ FA_DEVICE uint32_t bytes_to_halves(uint32_t word) {
   return halves;
 }
 
-/// Products of two pairs of F16.
+// Products of two pairs of F16.
 FA_DEVICE uint32_t multiply_halves(uint32_t a, uint32_t b) {
   uint32_t product;
   asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
   return product;
 }
 
-/// Half kA (0 or 1) of a, and half kB of b, as a pair.
+// Half kA (0 or 1) of a, and half kB of b, as a pair.
 template <int kA, int kB>
 FA_DEVICE uint32_t pair_halves(uint32_t a, uint32_t b) {
   return __byte_perm(a, b, (kB == 0 ? 0x5400 : 0x7600) | (kA == 0 ? 0x10 : 0x32));
 }
 
-/// Half kHalf of a pair of F16.
+// Half kHalf of a pair of F16.
 template <int kHalf>
 FA_DEVICE float half_to_float(uint32_t pair) {
   return __half2float(__ushort_as_half(static_cast<uint16_t>(pair >> (16 * kHalf))));
 }
 
-/// Loads four bytes, or twice four, at a multiple of as many.
+// Loads four bytes, or twice four, at a multiple of as many.
 FA_DEVICE uint32_t load_word(const void *from) { return *static_cast<const uint32_t *>(from); }
 FA_DEVICE void load_words(uint32_t &first, uint32_t &second, const void *from) {
   const uint2 words = *static_cast<const uint2 *>(from);
@@ -99,8 +119,8 @@ struct alignas(16) Words4 {
   uint32_t word[4];
 };
 
-/// An entry of a table in global memory, or `otherwise` if the table is null. Not a branch: loads
-/// of several tables are in flight together.
+// An entry of a table in global memory, or `otherwise` if the table is null. Not a branch: loads
+// of several tables are in flight together.
 FA_DEVICE int load_entry(const int32_t *table, int index, int otherwise) {
   int value = otherwise;
   asm volatile(
@@ -114,7 +134,7 @@ FA_DEVICE int load_entry(const int32_t *table, int index, int otherwise) {
   return value;
 }
 
-/// Four neighbouring floats, 16-byte aligned.
+// Four neighbouring floats, 16-byte aligned.
 using Floats4 = float[4];
 
 FA_DEVICE void load_floats(Floats4 &to, const float *from) {

@@ -2,12 +2,12 @@
 // named barriers of a block.
 #pragma once
 
-#include "device/threads.cuh"
+#include "threads.cuh"
 
 namespace flash_attn {
 
-/// A phase of a barrier ends when all arrivals have been made and all expected bytes have been
-/// copied.
+// A phase of a barrier ends when all arrivals have been made and all expected bytes have been
+// copied.
 struct alignas(8) Barrier {
   uint64_t state;
 };
@@ -18,8 +18,8 @@ FA_DEVICE void barrier_init(Barrier &barrier, int arrivals) {
                : "memory");
 }
 
-/// Makes initialized barriers visible to the copy engine; a block barrier makes them visible to the
-/// block.
+// Makes initialized barriers visible to the copy engine; a block barrier makes them visible to the
+// block.
 FA_DEVICE void barrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -29,7 +29,7 @@ FA_DEVICE void barrier_arrive(Barrier &barrier) {
                : "memory");
 }
 
-/// Arrives, and adds `bytes` of copies to what the phase waits for.
+// Arrives, and adds `bytes` of copies to what the phase waits for.
 FA_DEVICE void barrier_arrive_expecting(Barrier &barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
                    shared_address(&barrier)),
@@ -37,8 +37,8 @@ FA_DEVICE void barrier_arrive_expecting(Barrier &barrier, int bytes) {
                : "memory");
 }
 
-/// Waits for the end of the phase of the given parity. Phases are numbered from 0; the phase before
-/// phase 0 counts as ended.
+// Waits for the end of the phase of the given parity. Phases are numbered from 0; the phase before
+// phase 0 counts as ended.
 FA_DEVICE void barrier_wait(Barrier &barrier, int parity) {
   uint32_t ended;
   do {
@@ -54,24 +54,24 @@ FA_DEVICE void barrier_wait(Barrier &barrier, int parity) {
   } while (ended == 0);
 }
 
-/// Waits until `threads` threads have arrived at the named barrier, by either function.
+// Waits until `threads` threads have arrived at the named barrier, by either function.
 FA_DEVICE void named_barrier_wait(int number, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
-/// Arrives at a named barrier without waiting.
+// Arrives at a named barrier without waiting.
 FA_DEVICE void named_barrier_arrive(int number, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
 FA_DEVICE void warp_barrier() { __syncwarp(); }
 
-/// Makes this thread's writes to shared memory visible to the copy engine and wgmma.
+// Makes this thread's writes to shared memory visible to the copy engine and wgmma.
 FA_DEVICE void async_proxy_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/// Changes the number of registers of this warpgroup.
+// Changes the number of registers of this warpgroup.
 template <int kRegisters>
 FA_DEVICE void release_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));

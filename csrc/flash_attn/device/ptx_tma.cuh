@@ -1,8 +1,8 @@
 // Copies by the tensor memory accelerator of SM90: one thread starts the copy of a box of a tensor.
 #pragma once
 
-#include "device/ptx_barrier.cuh"
-#include "device/tensor_map.h"
+#include "ptx_barrier.cuh"
+#include "tensor_map.h"
 
 namespace flash_attn {
 
@@ -10,23 +10,29 @@ FA_DEVICE void prefetch_tensor_map(const TensorMap &map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-/// How soon L2 gives up lines that a copy reads.
+// Order in which L2 gives up lines that a copy reads.
 using CachePolicy = uint64_t;
 
-/// For data that other blocks read soon.
+// For data that other blocks read soon.
 FA_DEVICE CachePolicy kept_in_cache() {
   CachePolicy policy;
   asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
   return policy;
 }
-/// For data that is read once.
+// For data that other blocks read meanwhile.
+FA_DEVICE CachePolicy evicted_in_turn() {
+  CachePolicy policy;
+  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+// For data that is read once.
 FA_DEVICE CachePolicy read_once() {
   CachePolicy policy;
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   return policy;
 }
 
-/// Starts the copy of a box; its bytes count for the barrier.
+// Starts the copy of a box; its bytes count for the barrier.
 FA_DEVICE void copy_box(void *shared, const TensorMap &map, Barrier &barrier, CachePolicy policy,
                         int column, int row, int head, int batch) {
   asm volatile(

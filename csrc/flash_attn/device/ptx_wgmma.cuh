@@ -5,21 +5,29 @@
 // first product.
 #pragma once
 
-#include "device/threads.cuh"
-#include "device/types.h"
+#include "threads.cuh"
 
 namespace flash_attn {
 
 FA_DEVICE void product_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 FA_DEVICE void product_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-/// Waits until at most kPending groups of products are in flight.
+// Waits until at most kPending groups of products are in flight.
 template <int kPending>
 FA_DEVICE void product_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-/// Products of 64 rows and kColumns columns over 16 elements of depth.
+// Stores four 8x8 matrices of 16-bit elements, as load_matrices loads them: lane l passes row
+// l % 8 of matrix l / 8, and has elements (l / 4, 2 (l % 4)) and (l / 4, 2 (l % 4) + 1) of each.
+FA_DEVICE void store_matrices(void *row, const uint32_t (&from)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(
+                   shared_address(row)),
+               "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
+               : "memory");
+}
+
+// Products of 64 rows and kColumns columns over 16 elements of depth, or pairs of E4M3.
 template <class T, int kColumns>
 struct WarpgroupProduct;
 
@@ -59,41 +67,52 @@ struct WarpgroupProduct;
 #define FA_BIND_192 FA_BIND_128, FA_BIND(16), FA_BIND(18), FA_BIND(20), FA_BIND(22)
 #define FA_BIND_256 FA_BIND_192, FA_BIND(24), FA_BIND(26), FA_BIND(28), FA_BIND(30)
 
-// i0 to i4 are the indices of the operands after the accumulators.
-#define FA_PRODUCT(T, type, n, i0, i1, i2, i3, i4)                                               \
-  template <>                                                                                    \
-  struct WarpgroupProduct<T, n> {                                                                \
-    /* c = a b^T, or c += a b^T: both in shared memory, with depth contiguous. */                \
+// from_shared: c = a b^T, or c += a b^T, both in shared memory with depth contiguous.
+// from_registers: c += a b, a in registers, b in shared memory with columns contiguous, or depth
+// for E4M3. `shared` and `registers` are the constants that end the instruction: c is added (for
+// registers), the signs of a and b, and, for 16-bit numbers, which operands in shared memory are
+// transposed. i0 to i4 are the indices of the operands after the accumulators.
+#define FA_PRODUCT(T, shape, shared, registers, n, i0, i1, i2, i3, i4)                         \
+  template <>                                                                                  \
+  struct WarpgroupProduct<T, n> {                                                              \
     FA_DEVICE static void from_shared(float (&c)[1][n / 8][4], uint64_t a, uint64_t b,         \
-                                      bool accumulate) {                                         \
-      asm volatile(                                                                              \
-          "{\n.reg .pred p;\nsetp.ne.b32 p, %" #i2 ", 0;\n"                                      \
-          "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" FA_NAMES_##n      \
-          "}, %" #i0 ", %" #i1 ", p, 1, 1, 0, 0;\n}"                                             \
-          : FA_BIND_##n                                                                          \
-          : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));                                  \
-    }                                                                                            \
-    /* c += a b: a in registers, b in shared memory with columns contiguous. */                  \
+                                      bool accumulate) {                                       \
+      asm volatile(                                                                            \
+          "{\n.reg .pred p;\nsetp.ne.b32 p, %" #i2 ", 0;\n"                                    \
+          "wgmma.mma_async.sync.aligned.m64n" #n shape " {" FA_NAMES_##n                       \
+          "}, %" #i0 ", %" #i1 ", p, " shared ";\n}"                                           \
+          : FA_BIND_##n                                                                        \
+          : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));                                \
+    }                                                                                          \
     FA_DEVICE static void from_registers(float (&c)[1][n / 8][4], const uint32_t (&a)[4],      \
-                                         uint64_t b) {                                           \
-      asm volatile(                                                                              \
-          "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" FA_NAMES_##n      \
-          "}, {%" #i0 ",%" #i1 ",%" #i2 ",%" #i3 "}, %" #i4 ", 1, 1, 1, 1;"                      \
-          : FA_BIND_##n                                                                          \
-          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                 \
-    }                                                                                            \
+                                         uint64_t b) {                                         \
+      asm volatile(                                                                            \
+          "wgmma.mma_async.sync.aligned.m64n" #n shape " {" FA_NAMES_##n                       \
+          "}, {%" #i0 ",%" #i1 ",%" #i2 ",%" #i3 "}, %" #i4 ", " registers ";"                 \
+          : FA_BIND_##n                                                                        \
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                               \
+    }                                                                                          \
   };
 
-#define FA_PRODUCTS(T, type)                         \
-  FA_PRODUCT(T, type, 64, 32, 33, 34, 35, 36)        \
-  FA_PRODUCT(T, type, 80, 40, 41, 42, 43, 44)        \
-  FA_PRODUCT(T, type, 96, 48, 49, 50, 51, 52)        \
-  FA_PRODUCT(T, type, 112, 56, 57, 58, 59, 60)       \
-  FA_PRODUCT(T, type, 128, 64, 65, 66, 67, 68)       \
-  FA_PRODUCT(T, type, 192, 96, 97, 98, 99, 100)      \
-  FA_PRODUCT(T, type, 256, 128, 129, 130, 131, 132)
+#define FA_PRODUCT_16(T, type, ...) \
+  FA_PRODUCT(T, "k16.f32." type "." type, "1, 1, 0, 0", "1, 1, 1, 1", __VA_ARGS__)
+#define FA_PRODUCT_E4M3(...) \
+  FA_PRODUCT(e4m3_pair, "k32.f32.e4m3.e4m3", "1, 1", "1, 1, 1", __VA_ARGS__)
+
+#define FA_PRODUCTS(T, type)                                       \
+  FA_PRODUCT_16(T, type, 64, 32, 33, 34, 35, 36)                   \
+  FA_PRODUCT_16(T, type, 80, 40, 41, 42, 43, 44)                   \
+  FA_PRODUCT_16(T, type, 96, 48, 49, 50, 51, 52)                   \
+  FA_PRODUCT_16(T, type, 112, 56, 57, 58, 59, 60)                  \
+  FA_PRODUCT_16(T, type, 128, 64, 65, 66, 67, 68)                  \
+  FA_PRODUCT_16(T, type, 192, 96, 97, 98, 99, 100)                 \
+  FA_PRODUCT_16(T, type, 256, 128, 129, 130, 131, 132)
 
 FA_PRODUCTS(f16, "f16")
 FA_PRODUCTS(bf16, "bf16")
+FA_PRODUCT_E4M3(64, 32, 33, 34, 35, 36)
+FA_PRODUCT_E4M3(128, 64, 65, 66, 67, 68)
+FA_PRODUCT_E4M3(192, 96, 97, 98, 99, 100)
+FA_PRODUCT_E4M3(256, 128, 129, 130, 131, 132)
 
 }  // namespace flash_attn

@@ -15,12 +15,23 @@ Divisor divisor(int64_t value) {
   return {static_cast<int32_t>(value), static_cast<uint32_t>(magic), shift};
 }
 
+namespace {
+
+// Strides that count 16 bits, from strides that count elements, or bytes.
+Strides strides(bool count_bytes, int64_t batch, int64_t row, int64_t head) {
+  const int64_t step = count_bytes ? 2 : 1;
+  return {batch / step, row / step, head / step};
+}
+
+}  // namespace
+
 QueryArgs query_args(uint32_t function, const flash_attn_params &p) {
   QueryArgs args = {};
   args.q = p.q;
   args.out = p.out;
   args.lse = p.lse;
-  args.q_stride = {p.q_batch_stride, p.q_row_stride, p.q_head_stride};
+  const bool count_bytes = p.kv_dtype == FLASH_ATTN_KV_E4M3;
+  args.q_stride = strides(count_bytes, p.q_batch_stride, p.q_row_stride, p.q_head_stride);
   args.out_stride = {p.out_batch_stride, p.out_row_stride, p.out_head_stride};
   args.lse_batch_stride = p.lse_batch_stride;
   args.lse_head_stride = p.lse_head_stride;
@@ -36,9 +47,9 @@ KeyValueArgs key_value_args(uint32_t function, const flash_attn_params &p) {
   args.v = p.v;
   args.k_scales = p.k_scales;
   args.v_scales = p.v_scales;
-  const int64_t step = p.kv_dtype == FLASH_ATTN_KV_Q8_0 ? 2 : 1;
-  args.k_stride = {p.k_batch_stride / step, p.k_row_stride / step, p.k_head_stride / step};
-  args.v_stride = {p.v_batch_stride / step, p.v_row_stride / step, p.v_head_stride / step};
+  const bool count_bytes = p.kv_dtype != FLASH_ATTN_KV_AS_Q;
+  args.k_stride = strides(count_bytes, p.k_batch_stride, p.k_row_stride, p.k_head_stride);
+  args.v_stride = strides(count_bytes, p.v_batch_stride, p.v_row_stride, p.v_head_stride);
   if (keys_are_paged(function, p)) {
     args.block_table = p.block_table;
     args.block_table_stride = p.block_table_stride;
@@ -48,6 +59,17 @@ KeyValueArgs key_value_args(uint32_t function, const flash_attn_params &p) {
   args.cu_seqlens = keys_are_packed(function, p) ? p.cu_seqlens_k : nullptr;
   args.seqlens = function == FLASH_ATTN_FWD || args.cu_seqlens != nullptr ? nullptr : p.seqlens_k;
   args.seqlen = keys_are_empty(function, p) ? 0 : p.seqlen_k;
+  return args;
+}
+
+E4m3Args e4m3_args(const flash_attn_params &p) {
+  E4m3Args args = {};
+  args.q_descale = p.q_descale;
+  args.k_descale = p.k_descale;
+  args.v_descale = p.v_descale;
+  args.descale_batch_stride = p.descale_batch_stride;
+  args.descale_head_stride = p.descale_head_stride;
+  args.writes_f16 = p.dtype == FLASH_ATTN_F16 ? 1 : 0;
   return args;
 }
 

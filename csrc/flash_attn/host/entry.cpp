@@ -1,5 +1,6 @@
 // The functions of flash_attn.h: check, choose the kernels, launch.
 #include <algorithm>
+#include <type_traits>
 
 #include "host/arguments.h"
 #include "host/forward_plan.h"
@@ -15,8 +16,9 @@ bool uses_sm90(const flash_attn_params &p, const Device &device) {
   return device.major == 9 && (p.flags & FLASH_ATTN_FORCE_SM80) == 0;
 }
 
-/// True if calls of few queries take the split path.
+// True if calls of few queries take the split path.
 bool may_split(uint32_t function, const flash_attn_params &p) {
+  if (p.kv_dtype == FLASH_ATTN_KV_E4M3) return false;
   return function == FLASH_ATTN_DECODE ||
          (function == FLASH_ATTN_FWD && (p.flags & FLASH_ATTN_NO_SPLIT) == 0);
 }
@@ -25,7 +27,7 @@ bool uses_splits(uint32_t function, const flash_attn_params &p) {
   return may_split(function, p) && p.seqlen_q <= kMaxSplitQueries;
 }
 
-/// Workspace of the forward kernel: the counter of claimed tiles on SM90.
+// Workspace of the forward kernel: the counter of claimed tiles on SM90.
 uint64_t forward_workspace(const flash_attn_params &p, const Device &device) {
   return uses_sm90(p, device) ? 16 : 0;
 }
@@ -38,7 +40,8 @@ template <class T>
 flash_attn_status run_split(uint32_t function, const flash_attn_params &p, const Device &device) {
   const SplitPlan plan = plan_splits(p, device);
   if (!has_workspace(p, plan.workspace)) return FLASH_ATTN_WORKSPACE_TOO_SMALL;
-  DecodeArgs args = {};
+  DecodeLaunch decode = {{}, plan.wide, plan.row_tiles, device.dependent_launches, p.stream};
+  DecodeArgs &args = decode.args;
   args.query = query_args(function, p);
   args.kv = key_value_args(function, p);
   args.score = score_args(p);
@@ -55,18 +58,21 @@ flash_attn_status run_split(uint32_t function, const flash_attn_params &p, const
   }
   const auto status = with_head_dim(p.head_dim, [&]<int kHeadDim>() {
     if (p.kv_dtype == FLASH_ATTN_KV_Q8_0) {
-      return launch_decode_q8<kHeadDim>(args, plan.row_tiles, p.stream);
+      return launch_decode_q8<kHeadDim>(decode);
     }
-    return launch_decode<T, kHeadDim>(args, plan.wide, plan.row_tiles, p.stream);
+    return launch_decode<T, kHeadDim>(decode);
   });
   if (status != FLASH_ATTN_OK || plan.n_splits == 1) return status;
-  return launch_combine<T>(args, device.dependent_launches, p.stream);
+  return launch_combine<T>(decode);
 }
 
+// T is the type of the inputs.
 template <class T>
 flash_attn_status run_forward(uint32_t function, const flash_attn_params &p, const Device &device) {
   if (!has_workspace(p, forward_workspace(p, device))) return FLASH_ATTN_WORKSPACE_TOO_SMALL;
+  constexpr bool kIsE4m3 = std::is_same_v<T, e4m3_pair>;
   const bool sm90 = uses_sm90(p, device);
+  if (kIsE4m3 && !sm90) return FLASH_ATTN_UNSUPPORTED_DEVICE;
   return with_head_dim(p.head_dim, [&]<int kHeadDim>() {
     const int32_t rows = sm90 ? forward_rows_sm90<kHeadDim>() : forward_rows_sm80<kHeadDim>();
     ForwardLaunch forward = {};
@@ -80,8 +86,17 @@ flash_attn_status run_forward(uint32_t function, const flash_attn_params &p, con
     forward.multiprocessors = device.multiprocessors;
     forward.counter = static_cast<int32_t *>(p.workspace);
     forward.stream = p.stream;
-    return sm90 ? launch_forward_sm90<T, kHeadDim>(forward)
+    if constexpr (kIsE4m3) {
+      forward.e4m3 = e4m3_args(p);
+      if constexpr (kHeadDim == 96) {
+        return flash_attn_status{FLASH_ATTN_BAD_HEAD_DIM};
+      } else {
+        return launch_forward_sm90<T, kHeadDim>(forward);
+      }
+    } else {
+      return sm90 ? launch_forward_sm90<T, kHeadDim>(forward)
                 : launch_forward_sm80<T, kHeadDim>(forward);
+    }
   });
 }
 
@@ -98,6 +113,7 @@ flash_attn_status run(uint32_t function, const flash_attn_params *params) {
   if (uses_splits(function, p)) {
     return f16_type ? run_split<f16>(function, p, device) : run_split<bf16>(function, p, device);
   }
+  if (p.kv_dtype == FLASH_ATTN_KV_E4M3) return run_forward<e4m3_pair>(function, p, device);
   return f16_type ? run_forward<f16>(function, p, device) : run_forward<bf16>(function, p, device);
 }
 

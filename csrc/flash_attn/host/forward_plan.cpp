@@ -9,8 +9,8 @@ namespace flash_attn {
 
 namespace {
 
-/// Key heads whose keys and values share L2: a power of two, so that sections are alike. A part of
-/// L2 remains for queries, results and the next section.
+// Key heads whose keys and values share L2: a power of two, so that sections are alike. A part of
+// L2 remains for queries, results and the next section.
 int64_t section_key_heads(const flash_attn_params &p, const Device &device) {
   constexpr int64_t kMostBytes = 32 << 20;
   const int64_t bytes = std::min(kMostBytes, device.l2_bytes / 5 * 4);

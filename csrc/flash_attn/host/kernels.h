@@ -7,13 +7,13 @@
 
 namespace flash_attn {
 
-/// Query rows that a block of the forward kernel computes.
+// Query rows that a block of the forward kernel computes.
 template <int kHeadDim>
 int32_t forward_rows_sm80();
 template <int kHeadDim>
 int32_t forward_rows_sm90();
 
-/// A launch of the forward kernel. SM80 ignores all but the arguments and the stream.
+// A launch of the forward kernel. SM80 ignores all but the arguments and the stream.
 struct ForwardLaunch {
   ForwardArgs args;
   int32_t batch;
@@ -21,6 +21,7 @@ struct ForwardLaunch {
   int64_t k_rows;           // of all packed sequences, per sequence, or per page
   int32_t multiprocessors;
   int32_t *counter;         // in the workspace
+  E4m3Args e4m3;
   void *stream;
 };
 
@@ -29,19 +30,26 @@ flash_attn_status launch_forward_sm80(const ForwardLaunch &forward);
 template <class T, int kHeadDim>
 flash_attn_status launch_forward_sm90(const ForwardLaunch &forward);
 
-/// `row_tiles` tiles of 16 rows, or 64 if `wide`.
+// A launch of the decode kernel, or of the combine kernel after it.
+struct DecodeLaunch {
+  DecodeArgs args;
+  bool wide;          // tiles of 64 rows instead of 16
+  int32_t row_tiles;
+  bool dependent;     // see LaunchShape
+  void *stream;
+};
+
 template <class T, int kHeadDim>
-flash_attn_status launch_decode(const DecodeArgs &args, bool wide, int32_t row_tiles, void *stream);
+flash_attn_status launch_decode(const DecodeLaunch &decode);
 
-/// F16 queries, and keys and values of Q8_0, in tiles of 16 rows.
+// F16 queries, and keys and values of Q8_0, in tiles of 16 rows.
 template <int kHeadDim>
-flash_attn_status launch_decode_q8(const DecodeArgs &args, int32_t row_tiles, void *stream);
+flash_attn_status launch_decode_q8(const DecodeLaunch &decode);
 
-/// Combines the results of the decode launch before it; see LaunchShape::dependent.
 template <class T>
-flash_attn_status launch_combine(const DecodeArgs &args, bool dependent, void *stream);
+flash_attn_status launch_combine(const DecodeLaunch &decode);
 
-/// Calls `function.template operator()<kHeadDim>()` for a run-time head_dim.
+// Calls `function.template operator()<kHeadDim>()` for a run-time head_dim.
 template <class Function>
 auto with_head_dim(int32_t head_dim, const Function &function) {
   switch (head_dim) {

@@ -14,7 +14,7 @@
 
 namespace flash_attn {
 
-/// The calling thread's current device.
+// The calling thread's current device.
 struct Device {
   int32_t major;
   int32_t minor;
@@ -26,7 +26,7 @@ struct Device {
 
 flash_attn_status query_device(Device &device);
 
-/// Zeroes device memory in stream order.
+// Zeroes device memory in stream order.
 flash_attn_status clear_memory(void *memory, size_t bytes, void *stream);
 
 }  // namespace flash_attn

@@ -14,8 +14,8 @@ constexpr int64_t kWideRows = DecodeTile<64, 4>::kRows;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// Blocks of the decode kernel that run on a multiprocessor at a time: as many as the registers and
-/// the shared memory allow, of which the system takes 1 KiB for each.
+// Blocks of the decode kernel that run on a multiprocessor at a time: as many as the registers and
+// the shared memory allow, of which the system takes 1 KiB for each.
 int64_t resident_blocks(int32_t head_dim, bool wide, bool is_q8, const Device &device) {
   return with_head_dim(head_dim, [&]<int kHeadDim>() {
     const auto blocks = [&](int64_t most, int64_t shared_bytes) {
@@ -30,7 +30,7 @@ int64_t resident_blocks(int32_t head_dim, bool wide, bool is_q8, const Device &d
   });
 }
 
-/// Bytes of `n_splits` partial results of rows.
+// Bytes of `n_splits` partial results of rows.
 uint64_t partial_bytes(int64_t rows, int64_t n_splits, int32_t head_dim) {
   return static_cast<uint64_t>(rows * (n_splits * head_dim + ceil_div(n_splits, 4) * 4)) *
          sizeof(float);

@@ -8,7 +8,7 @@
 
 namespace flash_attn {
 
-/// Maximum number of queries per sequence.
+// Maximum number of queries per sequence.
 inline constexpr int32_t kMaxSplitQueries = 16;
 
 struct SplitPlan {
@@ -20,7 +20,7 @@ struct SplitPlan {
 
 SplitPlan plan_splits(const flash_attn_params &params, const Device &device);
 
-/// Workspace that suffices for every batch and length with the head_dim and n_splits of `params`.
+// Workspace that suffices for every batch and length with the head_dim and n_splits of `params`.
 uint64_t largest_workspace(const flash_attn_params &params, const Device &device);
 
 }  // namespace flash_attn

@@ -9,7 +9,7 @@ const char *flash_attn_status_text(flash_attn_status status) {
     case FLASH_ATTN_BAD_DTYPE:
       return "dtype is not F16 or BF16";
     case FLASH_ATTN_BAD_HEAD_DIM:
-      return "head_dim is not 64, 96, 128, 192 or 256";
+      return "head_dim is not 64, 96 (not with E4M3), 128, 192 or 256";
     case FLASH_ATTN_BAD_HEADS:
       return "n_heads is not a positive multiple of n_kv_heads";
     case FLASH_ATTN_BAD_LENGTH:
@@ -29,19 +29,21 @@ const char *flash_attn_status_text(flash_attn_status status) {
     case FLASH_ATTN_BAD_SPLITS:
       return "n_splits is not in 0 to 128";
     case FLASH_ATTN_BAD_FLAGS:
-      return "an unknown flag is set";
+      return "an unknown flag is set, or FLASH_ATTN_FORCE_SM80 with E4M3";
     case FLASH_ATTN_WORKSPACE_TOO_SMALL:
       return "the workspace is null or smaller than flash_attn_workspace_size says";
     case FLASH_ATTN_NO_DEVICE:
       return "no CUDA device, or a driver too old for this library";
     case FLASH_ATTN_UNSUPPORTED_DEVICE:
-      return "the device is older than compute capability 8.0, or no code was built for it";
+      return "the device is older than compute capability 8.0, or not of 9.0 for E4M3, or no code was "
+             "built for it";
     case FLASH_ATTN_LAUNCH_FAILED:
       return "CUDA could not launch the kernel";
     case FLASH_ATTN_TENSOR_MAP_FAILED:
       return "the driver could not describe a tensor for TMA";
     case FLASH_ATTN_BAD_KV_DTYPE:
-      return "kv_dtype is unknown, or Q8_0 without F16 queries or for another function than decode";
+      return "kv_dtype is unknown, or Q8_0 without F16 queries or for another function than decode, "
+             "or E4M3 for decode";
     default:
       return "unknown status";
   }

@@ -21,9 +21,9 @@ bool is_head_dim(int32_t n) { return n == 64 || n == 96 || n == 128 || n == 192 
 
 bool is_length(int32_t n) { return n >= 0 && n <= max_seqlen; }
 
-/// Rows start at multiples of 16 bytes, and no two rows at the same address: results would
-/// overwrite each other, and tensor maps need distinct rows. A stride that is not used may have any
-/// value. `step`: elements of 16 bytes.
+// Rows start at multiples of 16 bytes, and no two rows at the same address: results would
+// overwrite each other, and tensor maps need distinct rows. A stride that is not used may have any
+// value. `step`: elements of 16 bytes.
 bool is_stride(int64_t stride, bool taken, int64_t step = 8) {
   return !taken || (stride > 0 && stride <= kMaxStride && stride % step == 0);
 }
@@ -83,11 +83,14 @@ flash_attn_status validate_shape(uint32_t function, const flash_attn_params &p) 
   }
   if (p.dtype != FLASH_ATTN_F16 && p.dtype != FLASH_ATTN_BF16) return FLASH_ATTN_BAD_DTYPE;
   const bool q8_valid = function == FLASH_ATTN_DECODE && p.dtype == FLASH_ATTN_F16;
-  if (p.kv_dtype > FLASH_ATTN_KV_Q8_0 || (p.kv_dtype == FLASH_ATTN_KV_Q8_0 && !q8_valid)) {
+  const bool is_e4m3 = p.kv_dtype == FLASH_ATTN_KV_E4M3;
+  if (p.kv_dtype > FLASH_ATTN_KV_E4M3 || (p.kv_dtype == FLASH_ATTN_KV_Q8_0 && !q8_valid) ||
+      (is_e4m3 && function == FLASH_ATTN_DECODE)) {
     return FLASH_ATTN_BAD_KV_DTYPE;
   }
   if ((p.flags & ~kKnownFlags) != 0) return FLASH_ATTN_BAD_FLAGS;
-  if (!is_head_dim(p.head_dim)) return FLASH_ATTN_BAD_HEAD_DIM;
+  if (is_e4m3 && (p.flags & FLASH_ATTN_FORCE_SM80) != 0) return FLASH_ATTN_BAD_FLAGS;
+  if (!is_head_dim(p.head_dim) || (is_e4m3 && p.head_dim == 96)) return FLASH_ATTN_BAD_HEAD_DIM;
   if (p.n_heads < 1 || p.n_kv_heads < 1 || p.n_heads % p.n_kv_heads != 0) {
     return FLASH_ATTN_BAD_HEADS;
   }
@@ -108,13 +111,14 @@ flash_attn_status validate_strides(uint32_t function, const flash_attn_params &p
   const bool q_rows = queries_are_packed(function, p) || p.seqlen_q > 1;
   const bool k_rows =
       keys_are_paged(function, p) || keys_are_packed(function, p) || p.seqlen_k > 1;
-  const bool q_valid = is_stride(p.q_batch_stride, q_batches) &&
-                       is_stride(p.q_row_stride, q_rows) &&
-                       is_stride(p.q_head_stride, p.n_heads > 1) &&
+  const int64_t q_step = p.kv_dtype == FLASH_ATTN_KV_E4M3 ? 16 : 8;
+  const bool q_valid = is_stride(p.q_batch_stride, q_batches, q_step) &&
+                       is_stride(p.q_row_stride, q_rows, q_step) &&
+                       is_stride(p.q_head_stride, p.n_heads > 1, q_step) &&
                        is_stride(p.out_batch_stride, q_batches) &&
                        is_stride(p.out_row_stride, q_rows) &&
                        is_stride(p.out_head_stride, p.n_heads > 1);
-  const int64_t step = p.kv_dtype == FLASH_ATTN_KV_Q8_0 ? 16 : 8;
+  const int64_t step = p.kv_dtype == FLASH_ATTN_KV_AS_Q ? 8 : 16;
   const bool k_valid = is_stride(p.k_batch_stride, k_batches, step) &&
                        is_stride(p.k_row_stride, k_rows, step) &&
                        is_stride(p.k_head_stride, p.n_kv_heads > 1, step) &&
@@ -140,6 +144,8 @@ flash_attn_status validate_pointers(uint32_t function, const flash_attn_params &
                             is_aligned(p.out, 16) && is_aligned(p.workspace, 16) &&
                             is_aligned(p.k_scales, 16) && is_aligned(p.v_scales, 16);
   const bool words_aligned = is_aligned(p.lse, 4) && is_aligned(p.sinks, 4) &&
+                             is_aligned(p.q_descale, 4) && is_aligned(p.k_descale, 4) &&
+                             is_aligned(p.v_descale, 4) &&
                              is_aligned(p.block_table, 4) && is_aligned(p.block_rows, 4) &&
                              is_aligned(p.seqlens_k, 4) && is_aligned(p.cu_seqlens_q, 4) &&
                              is_aligned(p.cu_seqlens_k, 4) && is_aligned(p.seqlens_q, 4);

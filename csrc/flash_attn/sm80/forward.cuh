@@ -15,7 +15,7 @@
 
 namespace flash_attn {
 
-/// A block's tile of query rows.
+// A block's tile of query rows.
 template <int kHeadDim>
 struct RowTile {
   ScheduledTile place;
@@ -32,7 +32,7 @@ struct RowTile {
   }
 };
 
-/// O and the softmax of the rows of one warp, from warp_row on.
+// O and the softmax of the rows of one warp, from warp_row on.
 template <class T, int kHeadDim, int kRowTiles>
 FA_DEVICE void accumulate_sm80(const ForwardArgs &args, const RowTile<kHeadDim> &work, int warp_row,
                                OnlineSoftmax<kRowTiles> &softmax,
@@ -73,8 +73,10 @@ FA_DEVICE void accumulate_sm80(const ForwardArgs &args, const RowTile<kHeadDim> 
           scores, window, [&](int row) { return work.first_row + warp_row + row; }, first_key);
     }
     PerRow<kRowTiles> shrink;
-    softmax.template add<kColumnTiles>(scores, shrink);
-    scale_rows<kRowTiles, kHeadDim / 8>(out, shrink);
+    if (softmax.template raise<kColumnTiles>(scores, shrink)) {
+      scale_rows<kRowTiles, kHeadDim / 8>(out, shrink);
+    }
+    softmax.template add<kColumnTiles>(scores);
     Weights<kRowTiles, kColumnTiles> weights;
     pack_weights<T, kRowTiles, kColumnTiles>(weights, scores);
 

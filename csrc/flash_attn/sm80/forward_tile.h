@@ -26,7 +26,7 @@ struct ForwardShape {
   static constexpr int kWarps = warps;
   static constexpr int kThreads = 32 * warps;
   static constexpr int kSlots = slots;
-  /// Blocks per multiprocessor that the registers must allow.
+  // Blocks per multiprocessor that the registers must allow.
   static constexpr int kBlocks = blocks;
 };
 
@@ -44,7 +44,7 @@ struct ForwardTile<192> : ForwardShape<128, 64, 8, 2, 1> {};
 template <>
 struct ForwardTile<256> : ForwardShape<128, 32, 8, 2, 1> {};
 
-/// The dynamic shared memory of the kernel, in bytes.
+// The dynamic shared memory of the kernel, in bytes.
 template <int kHeadDim>
 constexpr int forward_shared_bytes() {
   using Tile = ForwardTile<kHeadDim>;

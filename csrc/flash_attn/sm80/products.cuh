@@ -12,7 +12,7 @@
 
 namespace flash_attn {
 
-/// Columns [16 k, 16 k + 16) of 16 rows of Q.
+// Columns [16 k, 16 k + 16) of 16 rows of Q.
 template <class T, int kHeadDim>
 FA_DEVICE void load_query_fragment(uint32_t (&to)[4], const T *rows, int k) {
   using Layout = SwizzledTile<kHeadDim>;
@@ -20,8 +20,8 @@ FA_DEVICE void load_query_fragment(uint32_t (&to)[4], const T *rows, int k) {
   load_matrices(to, rows + Layout::after(Layout::offset(lane % 16, lane / 16), 2 * k));
 }
 
-/// scores += Q K^T over 8 * kColumnTiles keys, whose rows start at `keys`. Q is loaded for every
-/// product: registers are better used for longer tiles.
+// scores += Q K^T over 8 * kColumnTiles keys, whose rows start at `keys`. Q is loaded for every
+// product: registers are better used for longer tiles.
 template <class T, int kHeadDim, int kRowTiles, int kColumnTiles>
 FA_DEVICE void multiply_keys(Accumulators<kRowTiles, kColumnTiles> &scores, const T *queries,
                              const T *keys) {
@@ -29,8 +29,8 @@ FA_DEVICE void multiply_keys(Accumulators<kRowTiles, kColumnTiles> &scores, cons
   using Layout = SwizzledTile<kHeadDim>;
   const int lane = thread_index() % 32;
   const int own = Layout::offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
-  // Fully unrolled, S and O of head_dim 128 leave too few registers.
-#pragma unroll(kHeadDim == 128 ? Layout::kSpan / 2 : kHeadDim / 16)
+  // S and O of head_dim 128 leave too few registers to unroll more.
+#pragma unroll(kHeadDim == 128 ? Layout::kSpan / 4 : kHeadDim / 16)
   for (int k = 0; k < kHeadDim / 16; k++) {
     uint32_t q[kRowTiles][4];
 #pragma unroll
@@ -56,7 +56,7 @@ FA_DEVICE void multiply_keys(Accumulators<kRowTiles, kColumnTiles> &scores, cons
   }
 }
 
-/// out += weights V over 8 * kColumnTiles keys, whose rows start at `values`.
+// out += weights V over 8 * kColumnTiles keys, whose rows start at `values`.
 template <class T, int kHeadDim, int kRowTiles, int kColumnTiles>
 FA_DEVICE void multiply_values(Accumulators<kRowTiles, kHeadDim / 8> &out,
                                const Weights<kRowTiles, kColumnTiles> &weights,

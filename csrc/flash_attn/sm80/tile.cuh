@@ -20,46 +20,46 @@ namespace flash_attn {
 template <int kHeadDim>
 struct SwizzledTile {
   static constexpr int kChunks = kHeadDim / 8;
-  /// Number of chunks within which the chunks of a row are permuted.
+  // Number of chunks within which the chunks of a row are permuted.
   static constexpr int kSpan = kChunks % 8 == 0 ? 8 : kChunks % 4 == 0 ? 4 : 2;
   static_assert(kChunks % kSpan == 0);
 
-  /// Offset of a chunk, in elements.
+  // Offset of a chunk, in elements.
   FA_DEVICE static int offset(int row, int chunk) {
     const int key = (row >> (kSpan == 8 ? 0 : kSpan == 4 ? 1 : 2)) & (kSpan - 1);
     return row * kHeadDim + ((chunk ^ key) << 3);
   }
 
-  /// The offset of the chunk that is `chunks`, an even number, after chunk 0 or 1 of the same row,
-  /// whose offset is `at`. The chunks at one place of their spans take one XOR for all rows.
+  // The offset of the chunk that is `chunks`, an even number, after chunk 0 or 1 of the same row,
+  // whose offset is `at`. The chunks at one place of their spans take one XOR for all rows.
   FA_DEVICE static int after(int at, int chunks) {
     static_assert(kHeadDim % (8 * kSpan) == 0);
     return (at ^ (chunks % kSpan << 3)) + chunks / kSpan * (8 * kSpan);
   }
 };
 
-/// The part of a tile that the calling thread copies. The threads of one span copy 128 (64, 32)
-/// adjacent bytes of a row. A thread stays in its column, and its rows have the same key, so that
-/// all its chunks have fixed distances in the tile.
+// The part of a tile that the calling thread copies. The threads of one span copy 128 (64, 32)
+// adjacent bytes of a row. A thread stays in its column, and its rows have the same key, so that
+// all its chunks have fixed distances in the tile.
 template <int kHeadDim, int kRows, int kThreads>
 struct TileShare {
   using Layout = SwizzledTile<kHeadDim>;
   static constexpr int kSpan = Layout::kSpan;
   static constexpr int kRowsAtOnce = kThreads / kSpan;
   static_assert(kRowsAtOnce % 8 == 0);
-  /// Rows of a thread, and chunks of each.
+  // Rows of a thread, and chunks of each.
   static constexpr int kTimes = (kRows + kRowsAtOnce - 1) / kRowsAtOnce;
   static constexpr int kEach = Layout::kChunks / kSpan;
-  /// False if some threads have no row, or one less.
+  // False if some threads have no row, or one less.
   static constexpr bool kEven = kRows % kRowsAtOnce == 0;
 
   FA_DEVICE static int column() { return thread_index() % kSpan; }
   FA_DEVICE static int row(int i) { return i * kRowsAtOnce + thread_index() / kSpan; }
-  /// Offset of the thread's first chunk, in elements.
+  // Offset of the thread's first chunk, in elements.
   FA_DEVICE static int offset() { return Layout::offset(row(0), column()); }
 
-  /// Starts to copy the thread's chunks of its row i, from the first of them in memory. `tile`
-  /// points to the thread's first chunk.
+  // Starts to copy the thread's chunks of its row i, from the first of them in memory. `tile`
+  // points to the thread's first chunk.
   template <class T>
   FA_DEVICE static void copy(T *tile, int i, const T *from) {
     if (!kEven && row(i) >= kRows) return;
@@ -69,7 +69,7 @@ struct TileShare {
     }
   }
 
-  /// As copy; writes zeros if not `valid`, when `from` need not be readable.
+  // As copy; writes zeros if not `valid`, when `from` need not be readable.
   template <class T>
   FA_DEVICE static void copy_if(T *tile, int i, const T *from, bool valid) {
     if (!kEven && row(i) >= kRows) return;
@@ -81,8 +81,8 @@ struct TileShare {
   }
 };
 
-/// Starts the copies of kRows rows by kThreads threads. `row_at(row)` points to a row in memory,
-/// null for zeros; `anywhere` is an address that need not be readable.
+// Starts the copies of kRows rows by kThreads threads. `row_at(row)` points to a row in memory,
+// null for zeros; `anywhere` is an address that need not be readable.
 template <class T, int kHeadDim, int kRows, int kThreads, class RowAt>
 FA_DEVICE void copy_rows_async(T *tile, const T *anywhere, RowAt row_at) {
   using Share = TileShare<kHeadDim, kRows, kThreads>;

@@ -26,7 +26,7 @@ class TileRing {
   using Share = TileShare<kHeadDim, kKeys, kThreads>;
   static constexpr int kTileElements = kKeys * (kHeadDim + kScales);
 
-  /// A ring in shared memory for one head's keys and values of a sequence.
+  // A ring in shared memory for one head's keys and values of a sequence.
   FA_DEVICE TileRing(T *slots, const KeyValueArgs &kv, const KeyRows &rows, int n_keys, int kv_head,
                      const KeyTiles &tiles)
       : slots_(slots), kv_(kv), rows_(rows), n_keys_(n_keys), tiles_(tiles) {
@@ -46,7 +46,7 @@ class TileRing {
     if (rows.is_paged()) look_up(tiles.first);
   }
 
-  /// Starts the first copies. Copies that the caller started before join the first of them.
+  // Starts the first copies. Copies that the caller started before join the first of them.
   FA_DEVICE void start() {
 #pragma unroll
     for (int i = 0; i < kSlots - 1; i++) {
@@ -58,17 +58,17 @@ class TileRing {
     }
   }
 
-  /// Waits for a tile of keys. Keys and values must be taken alternately, tile by tile.
+  // Waits for a tile of keys. Keys and values must be taken alternately, tile by tile.
   FA_DEVICE const T *take_keys(int tile) { return take<0>(tile); }
-  /// Waits for the values of the keys just taken.
+  // Waits for the values of the keys just taken.
   FA_DEVICE const T *take_values(int tile) { return take<1>(tile); }
 
-  /// Must be called after the last tile: waits for the remaining empty groups.
+  // Must be called after the last tile: waits for the remaining empty groups.
   FA_DEVICE void finish() { copy_async_wait<0>(); }
 
  private:
-  /// Waits for keys (0) or values (1), and starts the copy for kSlots - 1 tiles later, into the
-  /// slot of the previous tile.
+  // Waits for keys (0) or values (1), and starts the copy for kSlots - 1 tiles later, into the
+  // slot of the previous tile.
   template <int kKind>
   FA_DEVICE const T *take(int tile) {
     constexpr int kAhead = kKind + kSlots - 1;
@@ -80,8 +80,8 @@ class TileRing {
     return taken;
   }
 
-  /// Starts the copy of a tile if it belongs to the sequence. Always makes a group, so that there
-  /// are as many groups as tiles.
+  // Starts the copy of a tile if it belongs to the sequence. Always makes a group, so that there
+  // are as many groups as tiles.
   template <int kKind>
   FA_DEVICE void copy(int tile, int slot) {
     if (tile < tiles_.end) {
@@ -100,7 +100,7 @@ class TileRing {
     copy_async_commit();
   }
 
-  /// Copies the rows from `at` on, and moves `at` to the next tile.
+  // Copies the rows from `at` on, and moves `at` to the next tile.
   FA_DEVICE void copy_next(T *to, const T *&at, const Strides &stride, int keys_left) {
     const int64_t step = stride.row * Share::kRowsAtOnce;
     if (keys_left >= kKeys) {
@@ -128,11 +128,11 @@ class TileRing {
     }
   }
 
-  /// The thread's first row of those whose factors it copies: eight rows have kScales chunks of 16
-  /// bytes, and are in one page.
+  // The thread's first row of those whose factors it copies: eight rows have kScales chunks of 16
+  // bytes, and are in one page.
   FA_DEVICE static int scale_row() { return thread_index() / kScales * 8; }
 
-  /// Copies the thread's 16 bytes of factors; those of rows after the last become zeros.
+  // Copies the thread's 16 bytes of factors; those of rows after the last become zeros.
   FA_DEVICE void copy_scales(int slot, const T *head, const Strides &stride, int tile) {
     static_assert(kKeys / 8 * kScales <= kThreads);
     if (thread_index() >= kKeys / 8 * kScales) return;
@@ -144,7 +144,7 @@ class TileRing {
     copy_async_part(to, from, left < 0 ? 0 : left > 8 ? 16 : 2 * left);
   }
 
-  /// Reads the numbers of the pages that hold the thread's rows of a tile.
+  // Reads the numbers of the pages that hold the thread's rows of a tile.
   FA_DEVICE void look_up(int tile) {
     const auto page = [&](int row) {
       const int key = tile * kKeys + row;

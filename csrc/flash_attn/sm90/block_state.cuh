@@ -4,15 +4,17 @@
 
 #include "core/key_window.cuh"
 #include "core/schedule.cuh"
-#include "device/device_sm90.cuh"
+#include "device/device.cuh"
+#include "device/panels.cuh"
+#include "device/ring.cuh"
 #include "sm90/forward_tile.h"
-#include "sm90/panels.cuh"
 
 namespace flash_attn {
 
-/// Arguments of the kernel. Tensor maps are read in place, from the parameters.
+// Arguments of the kernel. Tensor maps are read in place, from the parameters.
 struct Sm90ForwardArgs {
   ForwardArgs forward;
+  E4m3Args e4m3;
   TensorMap q;
   TensorMap k;
   TensorMap v;
@@ -21,23 +23,10 @@ struct Sm90ForwardArgs {
   int32_t clear_tail;  // 1: memory after a sequence's last key may hold anything, not only zeros
 };
 
-/// A ring of stages: the producer fills them, consumers empty them.
-template <int kStages>
-struct StageBarriers {
-  Barrier full[kStages];
-  Barrier empty[kStages];
-};
+// Warps of the producer's warpgroup that transpose tiles of V of E4M3.
+inline constexpr int kTransposers = 3;
 
-/// Counts the tiles that passed through a ring, which gives the stage and phase of the next tile.
-template <int kStages>
-struct StageCounter {
-  int count = 0;
-
-  FA_DEVICE int stage() const { return count % kStages; }
-  FA_DEVICE int parity() const { return count / kStages & 1; }
-};
-
-/// One tile of query rows, decoded by the producer.
+// One tile of query rows, decoded by the producer.
 struct TileWork {
   Sequence sequence;
   int head;        // negative: no work is left
@@ -50,6 +39,8 @@ template <class T, class Tile>
 struct BlockState {
   using QueryPanels = PanelTile<Tile::kPanel, Tile::kRows>;
   using KeyPanels = PanelTile<Tile::kPanel, Tile::kKeys>;
+  // V transposed: rows are its columns, with one byte for each key.
+  using TransposedPanels = PanelTile<Tile::kIsE4m3 ? Tile::kKeys / 2 : 64, Tile::kHeadDim>;
 
   static constexpr int kWorkStages = 2;
   struct Control {
@@ -58,6 +49,7 @@ struct BlockState {
     StageBarriers<1> q;
     StageBarriers<Tile::kStages> k;
     StageBarriers<Tile::kStages> v;
+    StageBarriers<Tile::kStages> transposed;
     Barrier tail;
   };
   static_assert(sizeof(Control) <= Tile::kSharedBytes - Tile::kTileBytes);
@@ -70,26 +62,25 @@ struct BlockState {
     return tiles + Tile::kQueryElements + stage * Tile::kKeyElements;
   }
   FA_DEVICE T *v(int stage) const { return k(Tile::kStages + stage); }
+  FA_DEVICE T *transposed(int stage) const { return v(Tile::kStages + stage); }
 
-  /// Must be called by one thread, before a barrier of the block.
+  // The ring from which consumers take values.
+  FA_DEVICE StageBarriers<Tile::kStages> &values() const {
+    return Tile::kIsE4m3 ? control.transposed : control.v;
+  }
+
+  // Must be called by one thread, before a barrier of the block.
   FA_DEVICE void init() const {
     // Each consumer warp arrives once.
     constexpr int kConsumerArrivals = 4 * Tile::kConsumers;
-    init_ring(control.works, kConsumerArrivals);
-    init_ring(control.q, kConsumerArrivals);
-    init_ring(control.k, kConsumerArrivals);
-    init_ring(control.v, kConsumerArrivals);
+    constexpr int kHelpers = Tile::kIsE4m3 ? kTransposers : 0;
+    control.works.init(kConsumerArrivals + kHelpers);
+    control.q.init(kConsumerArrivals);
+    control.k.init(kConsumerArrivals);
+    control.v.init(Tile::kIsE4m3 ? kHelpers : kConsumerArrivals);
+    if constexpr (Tile::kIsE4m3) control.transposed.init(kConsumerArrivals, kHelpers);
     barrier_init(control.tail, 1);
     barrier_init_fence();
-  }
-
- private:
-  template <int kStages>
-  FA_DEVICE static void init_ring(StageBarriers<kStages> &ring, int consumer_arrivals) {
-    for (int i = 0; i < kStages; i++) {
-      barrier_init(ring.full[i], 1);
-      barrier_init(ring.empty[i], consumer_arrivals);
-    }
   }
 };
 

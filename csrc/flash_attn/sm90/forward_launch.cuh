@@ -4,24 +4,24 @@
 #include <algorithm>
 
 #include "host/kernels.h"
+#include "host/tensor_strides.h"
 #include "sm90/forward.cuh"
 
 namespace flash_attn {
 
 template <int kHeadDim>
 int32_t forward_rows_sm90() {
-  static_assert(Sm90Tile<kHeadDim, true>::kRows == Sm90Tile<kHeadDim, false>::kRows);
   return Sm90Tile<kHeadDim, false>::kRows;
 }
 
-/// K or V of a launch, as boxes of `box_rows` keys.
+// K or V of a launch, as boxes of `box_rows` keys.
 template <class Tile>
 TensorShape key_tensor(const ForwardLaunch &launch, const void *data, const Strides &stride,
                        int32_t box_rows) {
   const ForwardArgs &args = launch.args;
   TensorShape shape = {};
   shape.data = data;
-  shape.columns = Tile::kHeadDim;
+  shape.columns = Tile::kColumns;
   shape.rows = launch.k_rows;
   shape.heads = args.schedule.n_heads.value / args.schedule.group.value;
   // The host does not know the number of pages; it depends on the block table.
@@ -38,10 +38,12 @@ TensorShape key_tensor(const ForwardLaunch &launch, const void *data, const Stri
 
 template <class T, int kHeadDim, bool kCapped>
 flash_attn_status launch_tile_sm90(const ForwardLaunch &forward) {
-  using Tile = Sm90Tile<kHeadDim, kCapped>;
+  using Tile = TileOf<T, kHeadDim, kCapped>;
+  static_assert(Tile::kRows == Sm90Tile<kHeadDim, false>::kRows);
   const ForwardArgs &args = forward.args;
   Sm90ForwardArgs all = {};
   all.forward = args;
+  all.e4m3 = forward.e4m3;
   all.keys_each = Tile::kKeys;
   const bool paged = args.kv.block_table != nullptr;
   if (paged) {
@@ -52,7 +54,7 @@ flash_attn_status launch_tile_sm90(const ForwardLaunch &forward) {
 
   TensorShape q = {};
   q.data = args.query.q;
-  q.columns = kHeadDim;
+  q.columns = Tile::kColumns;
   q.rows = forward.q_rows;
   q.heads = args.schedule.n_heads.value;
   q.batches = args.query.cu_seqlens != nullptr ? 1 : forward.batch;
@@ -84,6 +86,7 @@ flash_attn_status launch_tile_sm90(const ForwardLaunch &forward) {
   return launch(forward_sm90<T, kHeadDim, kCapped>, shape, forward.stream, all);
 }
 
+// T is the type of the inputs: f16, bf16 or e4m3_pair.
 template <class T, int kHeadDim>
 flash_attn_status launch_forward_sm90(const ForwardLaunch &forward) {
   return forward.args.score.softcap_scale > 0 ? launch_tile_sm90<T, kHeadDim, true>(forward)
@@ -97,4 +100,9 @@ flash_attn_status launch_forward_sm90(const ForwardLaunch &forward) {
   template int32_t forward_rows_sm90<head_dim>();                                              \
   template flash_attn_status launch_forward_sm90<f16, head_dim>(const ForwardLaunch &);        \
   template flash_attn_status launch_forward_sm90<bf16, head_dim>(const ForwardLaunch &);       \
+  }
+
+#define FLASH_ATTN_FORWARD_E4M3(head_dim)                                                      \
+  namespace flash_attn {                                                                       \
+  template flash_attn_status launch_forward_sm90<e4m3_pair, head_dim>(const ForwardLaunch &);  \
   }

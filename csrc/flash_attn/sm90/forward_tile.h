@@ -22,12 +22,17 @@
 //        128       2        128    128   160    64 + 64 + 32
 //        192       2        128    112   216    96 + 56 + 28
 //        256       2        128     80   224   128 + 40 + 20
+//
+// E4M3 has the same rows, and 128 keys, or 64 with head_dim 256: their bytes are a row of V
+// transposed, 128 or 64 bytes wide. Weights take a register for four keys, and V transposed another
+// ring of tiles: 60, 112, 168 and 128 KiB.
 #pragma once
 
 namespace flash_attn {
 
-template <int head_dim, int consumers, int keys>
+template <int head_dim, int consumers, int keys, bool is_e4m3 = false>
 struct Sm90Shape {
+  static constexpr bool kIsE4m3 = is_e4m3;
   static constexpr int kHeadDim = head_dim;
   static constexpr int kConsumers = consumers;
   static constexpr int kRows = 64 * consumers;
@@ -36,25 +41,34 @@ struct Sm90Shape {
   static constexpr int kThreads = 128 * (consumers + 1);
   static constexpr int kProducerRegisters = consumers == 2 ? 40 : 32;
   static constexpr int kConsumerRegisters = consumers == 2 ? 232 : 160;
-  /// Consumers issue products in turns. From 192 on, the products of one tile take so much longer
-  /// than its exponentials that waiting for a turn costs more than it orders.
-  static constexpr bool kTurns = head_dim <= 128;
-  /// Columns per panel: 128 bytes, or 64 if head_dim is not a multiple of 64.
-  static constexpr int kPanel = head_dim % 64 == 0 ? 64 : 32;
-  static constexpr int kPanels = head_dim / kPanel;
-  static constexpr int kQueryElements = kRows * head_dim;
-  static constexpr int kKeyElements = keys * head_dim;
-  static constexpr int kTileBytes = (kQueryElements + 2 * kStages * kKeyElements) * 2;
-  /// Includes space for work and barriers after the tiles.
+  // Consumers issue products in turns. From 192 on, the products of one tile take so much longer
+  // than its exponentials that waiting for a turn costs more than it orders.
+  // Products of E4M3 take half as long, and at 64 as long as handing a turn on.
+  static constexpr bool kTurns = is_e4m3 ? head_dim >= 128 : head_dim <= 128;
+  // 16-bit elements of a row: numbers, or pairs of E4M3.
+  static constexpr int kColumns = is_e4m3 ? head_dim / 2 : head_dim;
+  // Columns per panel: 128 bytes, or 64 if the columns are not a multiple of 64.
+  static constexpr int kPanel = kColumns % 64 == 0 ? 64 : 32;
+  static constexpr int kPanels = kColumns / kPanel;
+  static_assert(kColumns % kPanel == 0);
+  static constexpr int kQueryElements = kRows * kColumns;
+  static constexpr int kKeyElements = keys * kColumns;
+  // K and V; of E4M3 also V transposed.
+  static constexpr int kRings = is_e4m3 ? 3 : 2;
+  static constexpr int kTileBytes = (kQueryElements + kRings * kStages * kKeyElements) * 2;
+  // Includes space for work and barriers after the tiles.
   static constexpr int kSharedBytes = kTileBytes + 256;
   static_assert(kSharedBytes <= 227 * 1024);
-  /// Maximum keys per copy of K or V when they lie in pages: a power of two that divides a tile.
+  // Maximum keys per copy of K or V when they lie in pages: a power of two that divides a tile.
   static constexpr int kPagedKeys = keys & -keys;
 };
 
-template <int kHeadDim, bool kCapped>
-struct Sm90Tile : Sm90Tile<kHeadDim, false> {};
+template <int kHeadDim, bool kCapped, bool kIsE4m3 = false>
+struct Sm90Tile : Sm90Tile<kHeadDim, false, kIsE4m3> {};
 
+template <int kHeadDim>
+struct Sm90Tile<kHeadDim, false, true>
+    : Sm90Shape<kHeadDim, kHeadDim == 64 ? 3 : 2, kHeadDim == 256 ? 64 : 128, true> {};
 template <>
 struct Sm90Tile<64, false> : Sm90Shape<64, 3, 128> {};
 template <>

@@ -30,15 +30,15 @@ class Producer {
   }
 
  private:
-  /// Begins to fetch the position of the block's next tile in the schedule. Blocks begin with the
-  /// first tiles, one each.
+  // Begins to fetch the position of the block's next tile in the schedule. Blocks begin with the
+  // first tiles, one each.
   FA_DEVICE void claim() {
     next_ = args_.claimed == nullptr ? args_.forward.schedule.tiles : grid_x();
     if (args_.claimed != nullptr && lane_ == 0) next_ += fetch_add(args_.claimed, 1);
   }
   FA_DEVICE int claimed() const { return from_first_lane(next_); }
 
-  /// Returns false for a tile beyond a short sequence: the schedule has tiles for the longest one.
+  // Returns false for a tile beyond a short sequence: the schedule has tiles for the longest one.
   FA_DEVICE bool decode(int place, TileWork &work) const {
     const ForwardArgs &args = args_.forward;
     const ScheduledTile at = scheduled_tile(args.schedule, place);
@@ -64,9 +64,9 @@ class Producer {
     works_.count++;
   }
 
-  /// K is one tile ahead of V, as in the consumers: S of a tile overlaps with O of the previous
-  /// one. The next tile of rows is claimed when most of this one has been computed, so that blocks
-  /// end together, and arrives while the last values are waited for.
+  // K is one tile ahead of V, as in the consumers: S of a tile overlaps with O of the previous
+  // one. The next tile of rows is claimed when most of this one has been computed, so that blocks
+  // end together, and arrives while the last values are waited for.
   FA_DEVICE void load(const TileWork &work) {
     const KeyTiles tiles = work.tiles;
     if (tiles.first >= tiles.end) return claim();
@@ -82,8 +82,8 @@ class Producer {
     }
   }
 
-  /// Waits until all lanes have seen the end of the phase. A lane that falls two phases behind
-  /// would take the end of a later phase for its own.
+  // Waits until every lane has seen the phase end. Parity alone does not tell a lane that is two
+  // phases late which of them has ended.
   FA_DEVICE static void wait_together(Barrier &barrier, int parity) {
     barrier_wait(barrier, parity);
     warp_barrier();
@@ -128,7 +128,7 @@ class Producer {
     values_.count++;
   }
 
-  /// Starts the copies of a tile of keys, divided among the lanes; pages are looked up one by one.
+  // Starts the copies of a tile of keys, divided among the lanes; pages are looked up one by one.
   FA_DEVICE void copy_tile(const TileWork &work, int tile, const TensorMap &map, T *to,
                            Barrier &full) {
     const KeyRows rows(args_.forward.kv, work.sequence);
@@ -137,7 +137,7 @@ class Producer {
     const int rows_left = work.sequence.n_keys - first;
     const int wanted = rows_left < Tile::kKeys ? rows_left : Tile::kKeys;
     const int pieces = (wanted + args_.keys_each - 1) / args_.keys_each;
-    if (lane_ == 0) barrier_arrive_expecting(full, pieces * args_.keys_each * Tile::kHeadDim * 2);
+    if (lane_ == 0) barrier_arrive_expecting(full, pieces * args_.keys_each * Tile::kColumns * 2);
 #pragma unroll 1
     for (int i = lane_; i < pieces * Tile::kPanels; i += 32) {
       const int piece = i / Tile::kPanels, panel = i % Tile::kPanels;
@@ -150,8 +150,8 @@ class Producer {
     }
   }
 
-  /// Clears the rows after a sequence's last key. Their weight is zero, but zero times infinity is
-  /// NaN, and in packed sequences and pages these rows may hold any value.
+  // Clears the rows after a sequence's last key. Their weight is zero, but zero times infinity is
+  // NaN, and in packed sequences and pages these rows may hold any value.
   FA_DEVICE void clear_rows(T *tile, int first_row) {
     constexpr int kRowBytes = State::KeyPanels::kRowBytes;
     constexpr int kChunks = kRowBytes / 16;

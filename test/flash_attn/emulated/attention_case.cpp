@@ -11,12 +11,13 @@
 
 #include "../../../csrc/common/float16.h"
 #include "case_call.h"
+#include "e4m3.h"
 
 namespace flash_attn_test {
 
 namespace {
 
-/// NaN in both types; kernels must neither read it nor leave it in an output.
+// NaN in both types; kernels must neither read it nor leave it in an output.
 constexpr uint16_t kUntouched = 0xffff;
 
 int32_t longest(const std::vector<int32_t> &lengths) {
@@ -53,8 +54,8 @@ AttentionCase::AttentionCase(const CaseShape &shape) : shape_(shape) {
   const int32_t total_q = cu_q_.back(), total_k = cu_k_.back();
   const int64_t q_batches = packed_queries() ? 1 : n;
   const int64_t q_rows = packed_queries() ? total_q : longest(shape.q);
-  q_ = make_tensor(q_batches, q_rows, shape.heads);
-  out_ = make_tensor(q_batches, q_rows, shape.heads);
+  q_ = make_tensor(q_batches, q_rows, shape.heads, is_e4m3() ? "e4m3" : "as_q");
+  out_ = make_tensor(q_batches, q_rows, shape.heads, "as_q");
   if (shape.page > 0) {
     make_pages();
   } else {
@@ -75,24 +76,25 @@ bool AttentionCase::packed_queries() const {
 }
 
 Tensor AttentionCase::make_stored(int64_t batches, int64_t rows) const {
-  return make_tensor(batches, rows, shape_.kv_heads, is_q8());
+  return make_tensor(batches, rows, shape_.kv_heads, shape_.kv);
 }
 
-Tensor AttentionCase::make_tensor(int64_t batches, int64_t rows, int32_t heads, bool as_q8) const {
+Tensor AttentionCase::make_tensor(int64_t batches, int64_t rows, int32_t heads,
+                                  const std::string &type) const {
   // Gaps of eight elements after rows and heads reveal a kernel that assumes a stride.
   Tensor t;
-  const int64_t gap = 8;
-  if (as_q8) {
-    t.row_stride = shape_.head_dim / 2 + gap;
+  const int64_t gap = 8, columns = type == "as_q" ? shape_.head_dim : shape_.head_dim / 2;
+  if (type == "q8") {
+    t.row_stride = columns + gap;
     t.scales = rows * t.row_stride;
     t.head_stride = t.scales + (rows * shape_.head_dim / 32 + 7) / 8 * 8;
     t.batch_stride = heads * t.head_stride + gap;
   } else if (shape_.heads_first != 0) {
-    t.row_stride = shape_.head_dim + gap;
+    t.row_stride = columns + gap;
     t.head_stride = rows * t.row_stride;
     t.batch_stride = heads * t.head_stride;
   } else {
-    t.head_stride = shape_.head_dim;
+    t.head_stride = columns;
     t.row_stride = heads * t.head_stride + gap;
     t.batch_stride = rows * t.row_stride;
   }
@@ -174,9 +176,33 @@ std::vector<float> AttentionCase::stored_row(const Tensor &t, int32_t sequence, 
     for (size_t d = 0; d < numbers.size(); d++) {
       numbers[d] = forge::f16_to_f32(scales[d / 32]) * static_cast<float>(bytes[d]);
     }
+  } else if (is_e4m3()) {
+    const float factor = descale(&t == &v_ ? v_descale_ : k_descale_, sequence, kv_head);
+    const auto *const bytes = reinterpret_cast<const uint8_t *>(row);
+    for (size_t d = 0; d < numbers.size(); d++) {
+      numbers[d] = flash_attn::e4m3_to_float(bytes[d]) * factor;
+    }
   } else {
     std::transform(row, row + numbers.size(), numbers.begin(),
                    [&](uint16_t bits) { return value(bits); });
+  }
+  return numbers;
+}
+
+float AttentionCase::descale(const std::vector<float> &factors, int32_t sequence,
+                             int32_t kv_head) const {
+  if (shape_.descale == 0) return 1;
+  const int32_t at = shape_.descale == 2 ? 0 : sequence * shape_.kv_heads + kv_head;
+  return factors[static_cast<size_t>(at)];
+}
+
+std::vector<float> AttentionCase::query_row(int32_t sequence, int32_t query, int32_t head) const {
+  std::vector<float> numbers(static_cast<size_t>(shape_.head_dim));
+  const uint16_t *const row = q_.data.get() + query_at(q_, sequence, query, head);
+  const float factor = descale(q_descale_, sequence, head / (shape_.heads / shape_.kv_heads));
+  for (size_t d = 0; d < numbers.size(); d++) {
+    numbers[d] = is_e4m3() ? flash_attn::e4m3_of(row[d / 2], static_cast<int>(d % 2)) * factor
+                           : value(row[d]);
   }
   return numbers;
 }
@@ -203,6 +229,11 @@ void AttentionCase::fill() {
   const auto put = [&](Tensor &t, int64_t at, float spread) {
     for (int32_t d = 0; d < shape_.head_dim; d++) {
       const float x = normal(random) * spread;
+      if (is_e4m3()) {
+        auto *const bytes = reinterpret_cast<uint8_t *>(t.data.get() + at);
+        bytes[d] = flash_attn::round_to_e4m3(x);
+        continue;
+      }
       t.data[static_cast<size_t>(at + d)] = f16 ? forge::f32_to_f16(x) : forge::f32_to_bf16(x);
     }
   };
@@ -239,6 +270,11 @@ void AttentionCase::fill() {
     }
   }
   for (int32_t h = 0; h < shape_.heads; h++) sinks_.push_back(normal(random));
+  for (std::vector<float> *const factors : {&q_descale_, &k_descale_, &v_descale_}) {
+    for (int32_t i = 0; i < batch() * shape_.kv_heads; i++) {
+      factors->push_back(std::exp(normal(random) / 2));
+    }
+  }
 }
 
 flash_attn_status AttentionCase::run() {
@@ -278,7 +314,20 @@ flash_attn_status AttentionCase::run() {
   p.q_batch_stride = q_.batch_stride;
   p.q_row_stride = q_.row_stride;
   p.q_head_stride = q_.head_stride;
-  const int64_t step = is_q8() ? 2 : 1;
+  const int64_t step = shape_.kv == "as_q" ? 1 : 2;
+  if (is_e4m3()) {
+    p.kv_dtype = FLASH_ATTN_KV_E4M3;
+    p.q_batch_stride *= 2;
+    p.q_row_stride *= 2;
+    p.q_head_stride *= 2;
+    if (shape_.descale != 0) {
+      p.q_descale = q_descale_.data();
+      p.k_descale = k_descale_.data();
+      p.v_descale = v_descale_.data();
+    }
+    p.descale_batch_stride = shape_.descale == 1 ? shape_.kv_heads : 0;
+    p.descale_head_stride = shape_.descale == 1 ? 1 : 0;
+  }
   p.k_batch_stride = k_.batch_stride * step;
   p.k_row_stride = k_.row_stride * step;
   p.k_head_stride = k_.head_stride * step;
@@ -304,6 +353,9 @@ flash_attn_status AttentionCase::run() {
   const auto tensor = [](auto &member, const Tensor &of, bool is_result) {
     return CallArray{&member, static_cast<size_t>(of.elements) * sizeof(uint16_t), is_result};
   };
+  const auto factors = [](const float *&member, const std::vector<float> &list) {
+    return CallArray{&member, list.size() * sizeof(float), false};
+  };
   const auto scales = [](auto &member, const Tensor &of) {
     return CallArray{&member, static_cast<size_t>(of.elements - of.scales) * sizeof(uint16_t), false};
   };
@@ -311,7 +363,8 @@ flash_attn_status AttentionCase::run() {
       shape_, function, p,
       {tensor(p.q, q_, false), tensor(p.k, k_, false), tensor(p.v, v_, false),
        scales(p.k_scales, k_), scales(p.v_scales, v_), tensor(p.out, out_, true), {&p.lse, lse_.size() * sizeof(float), true},
-       {&p.sinks, sinks_.size() * sizeof(float), false}, integers(p.block_table, table_),
+       factors(p.sinks, sinks_), factors(p.q_descale, q_descale_),
+       factors(p.k_descale, k_descale_), factors(p.v_descale, v_descale_), integers(p.block_table, table_),
        integers(p.block_rows, block_rows_), integers(p.seqlens_k, seqlens_k_),
        integers(p.seqlens_q, seqlens_q_), integers(p.cu_seqlens_q, cu_q_),
        integers(p.cu_seqlens_k, cu_k_)});

@@ -31,7 +31,7 @@ CaseShape parse_case(const std::string &line) {
       {"capability", &shape.capability}, {"heads_first", &shape.heads_first},
       {"nan_sequence", &shape.nan_sequence},
       {"order", &shape.order},           {"seed", &shape.seed},
-      {"far", &shape.far},
+      {"far", &shape.far},               {"descale", &shape.descale},
   };
   const std::map<std::string, float *> numbers = {
       {"softcap", &shape.softcap}, {"scale", &shape.scale}, {"spread", &shape.spread}};

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kComputeMajor = 75, kComputeMinor = 76;
 
-/// The driver functions used by a separate library.
+// The driver functions used by a separate library.
 struct Driver {
   int (*current_device)(int *device) = nullptr;
   int (*attribute)(int *value, int attribute, int device) = nullptr;

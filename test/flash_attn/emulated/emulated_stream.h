@@ -7,10 +7,10 @@
 
 namespace flash_attn {
 
-/// Runs `work` in stream order; without a stream, immediately.
+// Runs `work` in stream order; without a stream, immediately.
 void run_on_stream(void *stream, std::function<void()> work);
 
-/// The compute capability of the calling thread's current device, such as 80; 0 without a driver.
+// The compute capability of the calling thread's current device, such as 80; 0 without a driver.
 int32_t driver_capability();
 
 }  // namespace flash_attn

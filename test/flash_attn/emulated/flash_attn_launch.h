@@ -10,7 +10,7 @@
 
 namespace flash_attn {
 
-/// Maximum shared memory per block, from SM80 on and on SM90.
+// Maximum shared memory per block, from SM80 on and on SM90.
 inline constexpr int32_t kLargestSharedMemory = 227 * 1024;
 
 template <class Args>
@@ -35,8 +35,8 @@ flash_attn_status launch(void (*kernel)(Args), const LaunchShape &shape, void *s
   return FLASH_ATTN_OK;
 }
 
-/// The compute capability reported by the emulated device without a driver, such as 80; 0 for no
-/// device.
+// The compute capability reported by the emulated device without a driver, such as 80; 0 for no
+// device.
 extern int32_t emulated_capability;
 
 }  // namespace flash_attn

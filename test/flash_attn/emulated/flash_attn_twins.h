@@ -8,6 +8,7 @@
 
 #include "device.h"
 #include "device/types.h"
+#include "e4m3.h"
 #include "sm90.h"
 
 #define FA_KERNEL void
@@ -30,6 +31,8 @@ template <class T>
 FA_DEVICE T shuffle_xor(T value, int lanes) {
   return __shfl_xor_sync(0xffffffffu, value, static_cast<uint32_t>(lanes));
 }
+
+FA_DEVICE bool any_lane(bool value) { return __ballot_sync(0xffffffffu, value) != 0; }
 
 FA_DEVICE int from_first_lane(int value) { return __shfl_sync(0xffffffffu, value, 0u); }
 
@@ -66,6 +69,19 @@ inline uint16_t round_to<bf16>(float x) {
 template <class T>
 FA_DEVICE uint32_t pack(float low, float high) {
   return round_to<T>(low) | static_cast<uint32_t>(round_to<T>(high)) << 16;
+}
+
+FA_DEVICE uint32_t pack_e4m3(float first, float second, float third, float fourth) {
+  return round_to_e4m3(first) | uint32_t{round_to_e4m3(second)} << 8 |
+         uint32_t{round_to_e4m3(third)} << 16 | uint32_t{round_to_e4m3(fourth)} << 24;
+}
+
+template <int kOdd>
+FA_DEVICE uint32_t every_other_byte(uint32_t a, uint32_t b) {
+  const auto half = [](uint32_t word) {
+    return (word >> (8 * kOdd) & 0xff) | (word >> (16 + 8 * kOdd) & 0xff) << 8;
+  };
+  return half(a) | half(b) << 16;
 }
 
 template <int kFirst, int kSecond>
@@ -158,6 +174,8 @@ template <class T>
 inline constexpr auto value_of = emulator::half_of;
 template <>
 inline constexpr auto value_of<bf16> = emulator::brain_of;
+template <>
+inline constexpr auto value_of<e4m3_pair> = e4m3_of;
 
 template <class T>
 FA_DEVICE void multiply_16x8x16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <type_traits>
 
 #include "device/tensor_map.h"
 #include "flash_attn_twins.h"
@@ -51,6 +52,7 @@ FA_DEVICE void prefetch_tensor_map(const TensorMap &) {}
 
 using CachePolicy = uint64_t;
 FA_DEVICE CachePolicy kept_in_cache() { return 0; }
+FA_DEVICE CachePolicy evicted_in_turn() { return 0; }
 FA_DEVICE CachePolicy read_once() { return 0; }
 
 FA_DEVICE void copy_box(void *shared, const TensorMap &map, Barrier &barrier, CachePolicy,
@@ -68,16 +70,30 @@ FA_DEVICE void product_wait() {
   emulator::sm90::wait_products(kPending);
 }
 
+FA_DEVICE void store_matrices(void *row, const uint32_t (&from)[4]) {
+  const int lane = thread_index() % 32;
+  for (int i = 0; i < 4; i++) {
+    const uint32_t at = __shfl_sync(0xffffffffu, shared_address(row),
+                                    static_cast<uint32_t>(8 * i + lane / 4));
+    if (at % 16 != 0) emulator::fail("a misaligned row of stmatrix");
+    char *const to = dynamic_shared() + at + 4 * (lane % 4);
+    std::memcpy(to, &from[i], sizeof from[i]);
+    emulator::sm90::note_store(to, sizeof from[i]);
+  }
+}
+
 template <class T, int kColumns>
 struct WarpgroupProduct {
+  static constexpr bool kIsE4m3 = std::is_same_v<T, e4m3_pair>;
   FA_DEVICE static void from_shared(float (&c)[1][kColumns / 8][4], uint64_t a, uint64_t b,
                                     bool accumulate) {
     emulator::sm90::issue_product(
-        {&c[0][0][0], kColumns, accumulate, nullptr, a, b, false, value_of<T>});
+        {&c[0][0][0], kColumns, accumulate, nullptr, a, b, false, value_of<T>, kIsE4m3 ? 2 : 1});
   }
   FA_DEVICE static void from_registers(float (&c)[1][kColumns / 8][4], const uint32_t (&a)[4],
                                        uint64_t b) {
-    emulator::sm90::issue_product({&c[0][0][0], kColumns, true, a, 0, b, true, value_of<T>});
+    emulator::sm90::issue_product(
+        {&c[0][0][0], kColumns, true, a, 0, b, !kIsE4m3, value_of<T>, kIsE4m3 ? 2 : 1});
   }
 };
 

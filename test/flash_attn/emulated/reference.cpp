@@ -9,7 +9,7 @@ namespace flash_attn_test {
 
 namespace {
 
-/// The largest difference; NaN counts as the largest of all.
+// The largest difference; NaN counts as the largest of all.
 struct LargestError {
   double value = 0;
 
@@ -22,7 +22,7 @@ double difference(double a, double b) { return a == b ? 0 : std::fabs(a - b); }
 
 }  // namespace
 
-/// One row of the output, and the same sum over the values' magnitudes; returns its log-sum-exp.
+// One row of the output, and the same sum over the values' magnitudes; returns its log-sum-exp.
 template <class Real>
 Real AttentionCase::reference_row(int32_t sequence, int32_t query, int32_t head,
                                   std::vector<Real> &out, std::vector<Real> &magnitude) const {
@@ -32,7 +32,7 @@ Real AttentionCase::reference_row(int32_t sequence, int32_t query, int32_t head,
   const int64_t position = int64_t{query} + n_k - n_q;
   const int64_t right = shape_.causal != 0 ? 0 : shape_.right;
   const auto dims = static_cast<size_t>(shape_.head_dim);
-  const uint16_t *const q = q_.data.get() + query_at(q_, sequence, query, head);
+  const std::vector<float> q = query_row(sequence, query, head);
   out.assign(dims, 0);
   magnitude.assign(dims, 0);
 
@@ -45,7 +45,7 @@ Real AttentionCase::reference_row(int32_t sequence, int32_t query, int32_t head,
     if (right >= 0 && key > position + right) continue;
     const std::vector<float> k = stored_row(k_, sequence, key, kv_head);
     Real score = 0;
-    for (size_t d = 0; d < dims; d++) score += Real{value(q[d])} * Real{k[d]};
+    for (size_t d = 0; d < dims; d++) score += Real{q[d]} * Real{k[d]};
     score *= static_cast<Real>(params_.scale);
     if (shape_.softcap > 0) {
       const Real cap = shape_.softcap;
@@ -57,6 +57,7 @@ Real AttentionCase::reference_row(int32_t sequence, int32_t query, int32_t head,
   }
   if (std::isinf(top)) return top;
   Real total = shape_.sinks != 0 ? std::exp(Real{sinks_[static_cast<size_t>(head)]} - top) : 0;
+  std::vector<Real> values(is_e4m3() ? dims : 0);
   for (size_t i = 0; i < keys.size(); i++) {
     const Real weight = std::exp(scores[i] - top);
     total += weight;
@@ -64,10 +65,13 @@ Real AttentionCase::reference_row(int32_t sequence, int32_t query, int32_t head,
     for (size_t d = 0; d < dims; d++) {
       out[d] += weight * Real{v[d]};
       magnitude[d] += weight * std::fabs(Real{v[d]});
+      if (is_e4m3()) values[d] += std::fabs(Real{v[d]});
     }
   }
   for (Real &x : out) x /= total;
   for (Real &x : magnitude) x /= total;
+  // Weights are multiples of 2^-15 of the largest one, which is at most the total.
+  for (size_t d = 0; d < values.size(); d++) magnitude[d] += values[d] * static_cast<Real>(0x1p-12);
   return top + std::log(total);
 }
 
@@ -75,7 +79,8 @@ void AttentionCase::report(flash_attn_status status) const {
   LargestError error, float_error, lse_error, lse_float_error, excess;
   // Weights are rounded to the type before they are multiplied, and so are values of Q8_0, and the
   // result.
-  const double unit = shape_.dtype == "f16" ? 0x1p-11 : 0x1p-8, factors = is_q8() ? 2 : 1;
+  const double unit = shape_.dtype == "f16" ? 0x1p-11 : 0x1p-8;
+  const double weight_unit = is_e4m3() ? 0x1p-4 : unit * (is_q8() ? 2 : 1);
   int64_t written = 0;
   if (status == FLASH_ATTN_OK) {
     std::vector<double> exact, magnitude;
@@ -91,7 +96,7 @@ void AttentionCase::report(flash_attn_status status) const {
           for (size_t d = 0; d < exact.size(); d++) {
             const double off = difference(value(row[d]), exact[d]);
             error.add(off);
-            excess.add(off - 1.01 * unit * (std::fabs(exact[d]) + factors * magnitude[d]) -
+            excess.add(off - 1.01 * (unit * std::fabs(exact[d]) + weight_unit * magnitude[d]) -
                        1e-5);
             float_error.add(difference(rounded(plain[d]), exact[d]));
           }

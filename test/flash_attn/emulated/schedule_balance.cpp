@@ -31,8 +31,8 @@ struct Shape {
 };
 
 struct Times {
-  /// Of all tiles in the order of the schedule, in tiles of keys. A tile also takes about the time
-  /// of one tile of keys to begin and to write its results.
+  // Of all tiles in the order of the schedule, in tiles of keys. A tile also takes about the time
+  // of one tile of keys to begin and to write its results.
   std::vector<int> tiles;
   size_t distinct;
 };
@@ -67,8 +67,8 @@ Times tile_times(const Shape &shape) {
   return {times, seen.size()};
 }
 
-/// Mean time of the multiprocessors divided by the longest, if each takes the next tile when it is
-/// free. Two blocks on a multiprocessor of SM80 share its units, and count as one.
+// Mean time of the multiprocessors divided by the longest, if each takes the next tile when it is
+// free. Two blocks on a multiprocessor of SM80 share its units, and count as one.
 double balance(const std::vector<int> &times, int multiprocessors) {
   std::priority_queue<int, std::vector<int>, std::greater<>> ends;
   for (int i = 0; i < multiprocessors; i++) ends.push(0);

@@ -55,7 +55,7 @@ DeviceBuffer buffer_of(size_t bytes) {
   return DeviceBuffer(gpu().state, std::max<size_t>(bytes, 16), forge::Purpose::activations);
 }
 
-/// An array of the call, kept on the device for the lifetime of this object.
+// An array of the call, kept on the device for the lifetime of this object.
 class DeviceArray {
  public:
   explicit DeviceArray(const CallArray &array) : array_(array), memory_(buffer_of(array.bytes)) {

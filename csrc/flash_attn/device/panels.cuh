@@ -22,12 +22,11 @@
 //   The depth of one product, 16 elements, is 32 bytes of a row: the next product starts 32 bytes
 //   further on.
 // - V, with contiguous columns and rows as depth: the leading offset is the distance between
-// panels,
-//   the stride offset the distance between groups of eight keys. The next product starts 16 rows
-//   further on.
+//   panels, the stride offset the distance between groups of eight keys. The next product starts 16
+//   rows further on.
 #pragma once
 
-#include "device/device_sm90.cuh"
+#include "device_sm90.cuh"
 
 namespace flash_attn {
 
@@ -38,21 +37,28 @@ struct PanelTile {
   static constexpr uint64_t kSwizzle = kPanel == 64 ? 1 : 2;
   static_assert(kPanelBytes % (8 * kRowBytes) == 0);
 
-  /// Low word for the rows from first_row on of a tile of Q or K.
+  // Offset in bytes of a row's 16-byte chunk, which counts through all panels.
+  FA_DEVICE static int chunk_offset(int row, int chunk) {
+    constexpr int kChunks = kRowBytes / 16;
+    const int key = kPanel == 64 ? row % 8 : row / 2 % 4;
+    return chunk / kChunks * kPanelBytes + row * kRowBytes + (chunk % kChunks ^ key) * 16;
+  }
+
+  // Low word for the rows from first_row on of a tile with contiguous depth.
   FA_DEVICE static uint32_t depth_contiguous(const void *tile, int first_row) {
     return low_word(tile, first_row * kRowBytes, 16);
   }
-  /// Depth 16 k .. 16 k + 15 of a tile of Q or K.
+  // Depth 16 k .. 16 k + 15 of a tile with contiguous depth.
   FA_DEVICE static uint64_t depth_step(uint32_t low_word, int k) {
     constexpr int kStepsEach = kPanel / 16;
     return descriptor(low_word, k / kStepsEach * kPanelBytes + k % kStepsEach * 32);
   }
 
-  /// Low word for a tile of V.
+  // Low word for a tile of V.
   FA_DEVICE static uint32_t columns_contiguous(const void *tile) {
     return low_word(tile, 0, kPanelBytes);
   }
-  /// Rows 16 k .. 16 k + 15 of all columns of a tile of V.
+  // Rows 16 k .. 16 k + 15 of all columns of a tile of V.
   FA_DEVICE static uint64_t row_step(uint32_t low_word, int k) {
     return descriptor(low_word, 16 * k * kRowBytes);
   }
