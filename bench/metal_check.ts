@@ -11,6 +11,7 @@ import { buildLibraries } from "../build.ts";
 import { NativeBackend } from "../ffi/native_backend.ts";
 import type { BenchRecord } from "../src/bench/bench_record.ts";
 import { bundledModel } from "../src/cli/model/model_path.ts";
+import { expectedSpeed } from "./gpu_model/metal.ts";
 import { root } from "./root.ts";
 
 const HELP = `Usage: deno run -A bench/metal_check.ts [options]
@@ -82,19 +83,22 @@ async function checkModel(emulated: boolean): Promise<string[]> {
   return [`${own.length} tokens equal those of the CPU`];
 }
 
-/** Speeds as shares of the measured read, and of the measured products of matrices. */
-async function measureModels(emulated: boolean): Promise<string[]> {
+/**
+ * Speeds as shares of the measured read and of the measured products of matrices, next to those
+ * that the model of Apple's GPUs expects.
+ */
+async function measureModels(emulated: boolean, gpu: string): Promise<string[]> {
   const lines = [
-    "| model | test | tokens/s | weights read, GB/s | of a read | TFLOP/s | of products alone |",
-    "|---|---|--:|--:|--:|--:|--:|",
+    "| model | test | tokens/s | weights read, GB/s | of a read | TFLOP/s | of products alone " +
+    "| expected tokens/s |",
+    "|---|---|--:|--:|--:|--:|--:|--:|",
   ];
   const sizes = emulated ? ["-p", "4", "-n", "2", "-r", "1"] : ["-p", "512", "-n", "64", "-r", "3"];
   const missed: string[] = [];
-  const models = emulated ? [["-m", bundledModel()]] : MODELS.map((name) => ["--synthetic", name]);
-  for (const model of models) {
+  for (const model of emulated ? [bundledModel()] : MODELS) {
     const output = await runProgram([
       ...["run", "--quiet", "-A", "main.ts", "bench", "--device", "metal", "-o", "jsonl"],
-      ...[...model, ...sizes],
+      ...[emulated ? "-m" : "--synthetic", model, ...sizes],
     ]);
     for (const line of output.trim().split("\n")) {
       const { model_type, n_prompt, n_gen, avg_ts, ...record } = JSON.parse(line) as BenchRecord;
@@ -108,9 +112,10 @@ async function measureModels(emulated: boolean): Promise<string[]> {
         share === undefined ? "" : percent(share),
         prompt_tflops?.toFixed(2) ?? "",
         prompt_tflops && matrix_tflops ? percent(prompt_tflops / matrix_tflops) : "",
+        expectedSpeed(gpu, model, n_prompt > 0 ? "prefill" : "decode")?.toFixed(0) ?? "",
       ];
       lines.push(`| ${cells.join(" | ")} |`);
-      const isLarge = model.join().includes("8b");
+      const isLarge = model.includes("8b");
       if (isLarge && share !== undefined && share < READ_GOAL) {
         missed.push(`${model_type} ${percent(share)}`);
       }
@@ -128,7 +133,10 @@ async function measureModels(emulated: boolean): Promise<string[]> {
 
 const percent = (share: number) => `${(100 * share).toFixed(0)}%`;
 
-const PARTS: readonly (readonly [string, (emulated: boolean) => Promise<string[]>])[] = [
+const PARTS: readonly (readonly [
+  string,
+  (emulated: boolean, gpu: string) => Promise<string[]>,
+])[] = [
   ["operations", checkOperations],
   ["model", checkModel],
   ["speed", measureModels],
@@ -157,7 +165,7 @@ async function main(args: readonly string[]): Promise<number> {
   const results: PartResult[] = [];
   for (const [part, run] of PARTS) {
     try {
-      results.push({ name: part, lines: await run(emulated) });
+      results.push({ name: part, lines: await run(emulated, name) });
     } catch (error) {
       if (!(error instanceof Error)) throw error;
       results.push({ name: part, lines: [], failure: error.message });

@@ -11,33 +11,19 @@ namespace forge {
 
 namespace {
 
-// Values of Q8_0 and Q4_0 per scale.
-constexpr uint64_t kScaleGroup = 32;
-
-// Returns the bytes of `n` numbers of a row. Throws FORGE_UNSUPPORTED, naming the device, for an
-// element type that GPUs do not store.
-uint64_t row_bytes(WeightType type, uint64_t n, const std::string& device) {
-  switch (type) {
-    case WeightType::F32: return 4 * n;
-    case WeightType::F16:
-    case WeightType::BF16: return 2 * n;
-    case WeightType::Q8_0: return n;
-    case WeightType::Q4_0: return divide_up(n, kScaleGroup) * kScaleGroup / 2;
-    default:
-      fail(FORGE_UNSUPPORTED, "KV cache type ", static_cast<uint32_t>(type),
-           " is not supported by ", device,
-           "; valid are F32 (0), F16 (1), BF16 (30), Q8_0 (8) and Q4_0 (2)");
-  }
-}
-
+// Throws FORGE_UNSUPPORTED, naming the device, for an element type that GPUs do not store.
 KvLayout kv_layout(const KvShape& shape, const std::string& device) {
-  const bool is_scaled = shape.type == WeightType::Q8_0 || shape.type == WeightType::Q4_0;
+  if (kv_row_bytes(shape.type, 1) == 0) {
+    fail(FORGE_UNSUPPORTED, "KV cache type ", static_cast<uint32_t>(shape.type),
+         " is not supported by ", device,
+         "; valid are F32 (0), F16 (1), BF16 (30), Q8_0 (8) and Q4_0 (2)");
+  }
   const uint64_t tokens = shape.page_tokens;
   const auto values = [&](uint64_t dim) {
-    return padded_to(tokens * row_bytes(shape.type, dim, device), 16);
+    return padded_to(tokens * kv_row_bytes(shape.type, dim), 16);
   };
   const auto scales = [&](uint64_t dim) {
-    return is_scaled ? padded_to(tokens * divide_up(dim, kScaleGroup) * 2, 16) : 0;
+    return shape.has_scales() ? padded_to(tokens * divide_up(dim, kKvScaleGroup) * 2, 16) : 0;
   };
   const uint64_t k_scales = values(shape.k_head_dim);
   if (shape.values_in_keys) {
@@ -59,6 +45,17 @@ KvLayout kv_layout(const KvShape& shape, const std::string& device) {
 }
 
 }  // namespace
+
+uint64_t kv_row_bytes(WeightType type, uint64_t n) {
+  switch (type) {
+    case WeightType::F32: return 4 * n;
+    case WeightType::F16:
+    case WeightType::BF16: return 2 * n;
+    case WeightType::Q8_0: return n;
+    case WeightType::Q4_0: return padded_to(n, kKvScaleGroup) / 2;
+    default: return 0;
+  }
+}
 
 DeviceKv::DeviceKv(const KvShape& cache_shape, const DeviceRoom& room)
     : layout_(kv_layout(cache_shape, room.device)) {

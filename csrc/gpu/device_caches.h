@@ -20,6 +20,12 @@
 
 namespace forge {
 
+// Numbers of a cache that share a scale, if it has scales.
+constexpr uint32_t kKvScaleGroup = 32;
+
+// Returns the bytes of `n` numbers of a row without scales; 0 for types that GPUs do not store.
+uint64_t kv_row_bytes(WeightType type, uint64_t n);
+
 // Layout of the pages of one layer: for each KV head of a page the keys [page_tokens, k_head_dim],
 // their scales (Q8_0, Q4_0), the values [page_tokens, v_head_dim], their scales; each part padded
 // to 16 bytes. Values that are in the keys have no parts of their own.

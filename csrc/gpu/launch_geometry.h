@@ -20,6 +20,8 @@ struct Grid {
   uint32_t x = 1;
   uint32_t y = 1;
   uint32_t z = 1;
+
+  uint32_t blocks() const { return x * y * z; }
 };
 
 struct Group {

@@ -135,11 +135,11 @@ class Planner {
     return std::move(plan_);
   }
 
-  // Returns the next operation if it is of this type, else null.
+  // Returns the operation `distance` after the current one if it is of this type, else null.
   template <class Op>
-  const Op* next_op() const {
-    const bool is_last = op_index_ + 1 >= program_.ops.size();
-    return is_last ? nullptr : std::get_if<Op>(&program_.ops[op_index_ + 1]);
+  const Op* next_op(size_t distance = 1) const {
+    const size_t at = op_index_ + distance;
+    return at < program_.ops.size() ? std::get_if<Op>(&program_.ops[at]) : nullptr;
   }
 
   // Goes on to the next operation, whose launches also compute this one. Profiles report them as
@@ -147,6 +147,15 @@ class Planner {
   void compute_with_next() {
     plan_.operations.resize(plan_.entries.size(), op_index_);
     reported_op_ = ++op_index_;
+  }
+
+  // Adds the launches of the operation `distance` after the current one before those of this one.
+  // Profiles report them as that operation.
+  template <class Emit>
+  void compute_before(size_t distance, const Emit& emit) {
+    plan_.operations.resize(plan_.entries.size(), op_index_);
+    emit();
+    plan_.operations.resize(plan_.entries.size(), op_index_ + distance);
   }
 
   // Returns the norm that follows a norm with a residual if one kernel can compute both, else null.

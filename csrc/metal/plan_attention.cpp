@@ -23,7 +23,7 @@ void PlanBuilder::emit(const AttentionOp& op) {
 
 bool PlanBuilder::has_tiled_attention(const AttentionOp& op) const {
   const KvShape& shape = op.kv->shape;
-  const bool has_type = shape.type == WeightType::F16 || shape.type == WeightType::Q8_0;
+  const bool has_type = shape.type == WeightType::F16 || shape.has_scales();
   const bool has_heads = shape.values_in_keys ? has_latent_heads(shape) : has_tiled_heads(shape);
   return device_.has_known_matrix_places && has_type && has_heads;
 }

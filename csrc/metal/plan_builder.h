@@ -4,6 +4,7 @@
 // plan_*.cpp hold them by kind, with the geometry that kernels/metal/arguments.h asks for.
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "../../kernels/metal/arguments.h"
@@ -87,14 +88,27 @@ class PlanBuilder final : public SharedOperations<Place, Launch> {
   };
   Matvec matvec_of(const Product& product, const RowGroup& group) const;
   // Emits the product with the gated unit that follows; the sums are the same as in two launches.
-  // Returns false if they cannot be fused. With a norm, normalises x first.
-  bool emit_gated_product(const MatmulOp& op, const RmsNormOp* norm, const RowGroup& rows);
+  // Returns false if they cannot be fused. With a norm, normalises x of decode rows first.
+  bool emit_gated_product(const MatmulOp& op, const RmsNormOp* norm, const RowGroup& decode,
+                          const RowGroup& prefill);
   // Emits the product of a norm with the rotation and the storing of keys and values that follow;
   // returns false if they cannot be fused.
   bool emit_qkv_product(const MatmulOp& op, const RmsNormOp& norm, const RowGroup& rows);
   // With a norm, normalises x first.
   void emit_matvec(const Product& product, Place x, const RmsNormOp* norm, const RowGroup& group);
-  void emit_gemm(const Product& product, Place x, const RowGroup& group);
+  // Rows of x as gemm reads them: in F16 with factors, or in F32.
+  struct GemmRows {
+    Place x, factors;
+  };
+  // True if gemm multiplies weights of a type with rows in F16; other types have more exponents.
+  static bool is_rounded(WeightType type) {
+    return type != WeightType::F32 && type != WeightType::BF16;
+  }
+  // Rounds rows of `pieces` times `cols` numbers, each piece by its own factor. The result is valid
+  // during the current operation.
+  GemmRows round_rows(Place x, uint32_t cols, uint32_t pieces, const RowGroup& group);
+  void emit_gemm(const Product& product, const GemmRows& rows, const RowGroup& group);
+  void emit_gemms(const std::vector<Product>& products, Place x, const RowGroup& group);
 
   // A product of each row with `top_k` of the equal blocks of a weight's rows: those that a routing
   // chose, or, without a routing, all of them in order.

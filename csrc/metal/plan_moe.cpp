@@ -78,10 +78,12 @@ void PlanBuilder::emit_grouped_matvec(const GroupedProduct& p, const RowGroup& g
 void PlanBuilder::emit_grouped_gemm(const GroupedProduct& p, const RowGroup& group) {
   const WeightRows& rows = *p.weight.unified;
   const GroupedMatvecArgs args = grouped_args(p);
+  GemmRows x{value(p.x), {}};
+  if (is_rounded(rows.type)) x = round_rows(x.x, args.cols, args.x_shared ? 1 : p.top_k, group);
   const RouteGroups& groups = groups_of(p, group, kGemmTokens);
   launch("grouped_gemm", "grouped_gemm<" + weight_format(rows.type).name + ">",
          {divide_up(args.expert_rows, kGemmRows), groups.max_tiles}, {128},
-         {value(p.out), value(p.x), rows.place(), groups.tiles, groups.n_tiles, groups.pairs,
+         {value(p.out), x.x, x.factors, rows.place(), groups.tiles, groups.n_tiles, groups.pairs,
           floats_of(p.bias), memory_.codebooks},
          args);
 }

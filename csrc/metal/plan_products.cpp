@@ -12,11 +12,12 @@ using namespace metal_args;
 
 void PlanBuilder::emit(const MatmulOp& op) {
   const auto [all, decode, prefill] = row_groups(op.x);
-  if (prefill.max_rows == 0 && emit_gated_product(op, nullptr, decode)) return;
-  for (const Product& product : products_of(op)) {
+  if (emit_gated_product(op, nullptr, decode, prefill)) return;
+  const std::vector<Product> products = products_of(op);
+  for (const Product& product : products) {
     if (decode.max_rows > 0) emit_matvec(product, value(op.x), nullptr, decode);
-    if (prefill.max_rows > 0) emit_gemm(product, value(op.x), prefill);
   }
+  emit_gemms(products, value(op.x), prefill);
 }
 
 bool PlanBuilder::emit_norm_with_product(const RmsNormOp& op) {
@@ -38,48 +39,57 @@ bool PlanBuilder::emit_norm_with_product(const RmsNormOp& op) {
   const auto [all, decode, prefill] = row_groups(op.x);
   if (prefill.max_rows > 0) emit_norm(op);
   compute_with_next();
-  if (prefill.max_rows == 0 && emit_gated_product(*product, &op, decode)) return true;
+  if (emit_gated_product(*product, &op, decode, prefill)) return true;
   if (prefill.max_rows == 0 && emit_qkv_product(*product, op, decode)) return true;
-  for (const Product& part : products_of(*product)) {
+  const std::vector<Product> products = products_of(*product);
+  for (const Product& part : products) {
     if (decode.max_rows > 0) emit_matvec(part, value(op.x), &op, decode);
-    if (prefill.max_rows > 0) emit_gemm(part, value(op.out), prefill);
   }
+  emit_gemms(products, value(op.out), prefill);
   return true;
 }
 
 bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RmsNormOp* norm,
-                                     const RowGroup& rows) {
+                                     const RowGroup& decode, const RowGroup& prefill) {
   const auto* glu = next_op<GluOp>();
   if (!glu || glu->x != op.out || cols(op.out) != 2 * glu->width) return false;
   if (!program_.is_read_once(op.out)) return false;
   if (op.bias || op.residual || op.alpha != 1 || op.activation != FORGE_IDENTITY) return false;
   const std::vector<Product> products = products_of(op);
   if (products.size() != 1 || weight_format(products[0].type).is_generic) return false;
-  // The result is planned to live after the input, so it may have the same memory.
+  // The result is planned to live after the inputs, so it may have the same memory. Rounded rows
+  // are a copy, made before the first product.
+  const bool has_prompt = prefill.max_rows > 0, rounds = is_rounded(products[0].type);
+  const auto is_apart = [&](ValueId x) { return are_apart(program_, values_, glu->out, x); };
   const ValueId x = norm ? norm->x : op.x;
-  if (!are_apart(program_, values_, glu->out, x)) return false;
+  if (!is_apart(x) || (has_prompt && !rounds && !is_apart(op.x))) return false;
   Product product = products[0];
   product.out = value(glu->out);
   product.args.out_stride = glu->width;
   product.args.epilogue.opened = glu->width;
   product.args.epilogue.unit = glu->unit;
-  emit_matvec(product, value(x), norm, rows);
+  GemmRows prompt{value(op.x), {}};
+  if (has_prompt && rounds) prompt = round_rows(prompt.x, cols(op.x), 1, prefill);
+  if (decode.max_rows > 0) emit_matvec(product, value(x), norm, decode);
+  if (has_prompt) emit_gemm(product, prompt, prefill);
   ++op_index_;
   return true;
 }
 
 bool PlanBuilder::emit_qkv_product(const MatmulOp& op, const RmsNormOp& norm,
                                    const RowGroup& rows) {
-  const auto* append = next_op<RopeAppendOp>();
+  // Angles are computed at their first use.
+  const auto* table = next_op<RopeTableOp>();
+  const auto* append = next_op<RopeAppendOp>(table ? 2 : 1);
   if (!append || append->qkv != op.out || !program_.is_read_once(op.out)) return false;
   if (op.residual || op.alpha != 1 || op.activation != FORGE_IDENTITY) return false;
   const KvShape& kv = append->kv->shape;
-  // Norms and scales need more of a head than the pairs of numbers that a lane has.
-  const bool is_scaled = kv.type == WeightType::Q8_0 || kv.type == WeightType::Q4_0;
-  if (append->q_norm || append->k_norm || is_scaled) return false;
+  // Norms, and caches with scales, need more of a head than the pairs of numbers that a lane has.
+  if (append->q_norm || append->k_norm || kv.has_scales()) return false;
   if (kv.values_in_keys || kv.k_head_dim % 2 != 0 || kv.v_head_dim % 2 != 0) return false;
-  // The result is planned to live after the input, so it may have the same memory.
-  if (!are_apart(program_, values_, append->out, norm.x)) return false;
+  // The results are planned to live after the input, so they may have the same memory.
+  const auto is_apart = [&](ValueId out) { return are_apart(program_, values_, out, norm.x); };
+  if (!is_apart(append->out) || (table && !is_apart(table->out))) return false;
   const RopeAppendArgs args = rope_append_args(*append);
   const uint32_t k_end = (args.n_heads + kv.n_kv_heads) * kv.k_head_dim;
   const std::vector<Product> products = products_of(op);
@@ -87,6 +97,7 @@ bool PlanBuilder::emit_qkv_product(const MatmulOp& op, const RmsNormOp& norm,
     return p.first_row < k_end ? p.first_row % kv.k_head_dim != 0 : p.first_row % 2 != 0;
   });
   if (divides_heads) return false;
+  if (table) compute_before(1, [&] { emit(*table); });
   const uint32_t element = kv.type == WeightType::F32 ? 0 : kv.type == WeightType::F16 ? 1 : 2;
   for (const Product& p : products) {
     const auto [format, tokens, grid, product] = matvec_of(p, rows);
@@ -100,7 +111,7 @@ bool PlanBuilder::emit_qkv_product(const MatmulOp& op, const RmsNormOp& norm,
                           .first_row = p.first_row,
                           .element = element});
   }
-  ++op_index_;
+  op_index_ += table ? 2 : 1;
   return true;
 }
 
@@ -170,14 +181,42 @@ void PlanBuilder::emit_matvec(const Product& p, Place x, const RmsNormOp* norm,
          args);
 }
 
-void PlanBuilder::emit_gemm(const Product& p, Place x, const RowGroup& group) {
+PlanBuilder::GemmRows PlanBuilder::round_rows(Place x, uint32_t cols, uint32_t pieces,
+                                              const RowGroup& group) {
+  // Rows keep their places among those of all classes.
+  const uint64_t rows = uint64_t{std::max(shape_.tokens, shape_.outputs)} * pieces;
+  const GemmRows rounded = {scratch(rows * rounded_cols(cols) * sizeof(uint16_t)),
+                            scratch(rows * sizeof(float))};
+  launch("round_rows", "round_rows", {group.max_rows, pieces}, {256},
+         {rounded.x, rounded.factors, x, group.set.count, group.set.list},
+         RoundRowsArgs{.cols = cols,
+                       .pieces = pieces,
+                       .has_row_list = group.kind != RowKind::all});
+  return rounded;
+}
+
+void PlanBuilder::emit_gemm(const Product& p, const GemmRows& rows, const RowGroup& group) {
   MatvecArgs args = p.args;
   args.has_row_list = group.kind != RowKind::all;
   const Grid grid{divide_up(group.max_rows, kGemmTokens), divide_up(p.args.rows, kGemmRows)};
   launch("gemm", "gemm<" + weight_format(p.type).name + ">", grid, {128},
-         {p.out, x, p.weights[0], p.weights[1], p.weights[2], group.set.count, group.set.list,
-          p.bias, p.residual, memory_.codebooks},
+         {p.out, rows.x, rows.factors, p.weights[0], p.weights[1], p.weights[2], group.set.count,
+          group.set.list, p.bias, p.residual, memory_.codebooks},
          args);
+}
+
+void PlanBuilder::emit_gemms(const std::vector<Product>& products, Place x,
+                             const RowGroup& group) {
+  if (group.max_rows == 0) return;
+  std::optional<GemmRows> rounded;
+  for (const Product& product : products) {
+    if (!is_rounded(product.type)) {
+      emit_gemm(product, {x, {}}, group);
+      continue;
+    }
+    if (!rounded) rounded = round_rows(x, product.args.cols, 1, group);
+    emit_gemm(product, *rounded, group);
+  }
 }
 
 }  // namespace forge::metal

@@ -56,6 +56,8 @@ KERNEL_CONSTANT kMostMatvecTokens = 8;
 // threadgroups than this:
 //   split = 1; while (2 split <= min(8, cols / kSplitCols) && grid.x(split) < kFewThreadgroups)
 //   split *= 2
+// Metal does not tell the number of cores. 64 threadgroups have 512 KB or more in flight, which is
+// above the product of bandwidth and latency of every chip: 420 KB for the 80 cores of an M3 Ultra.
 KERNEL_CONSTANT kSplitCols = 512;
 KERNEL_CONSTANT kFewThreadgroups = 64;
 // An RMSNorm is fused into the product after it if the product's threadgroups together read the
@@ -64,13 +66,18 @@ KERNEL_CONSTANT kFewThreadgroups = 64;
 KERNEL_CONSTANT kMostNormBytes = 16 << 20;
 // Rows of weights and tokens per threadgroup of gemm.
 KERNEL_CONSTANT kGemmRows = 64;
-KERNEL_CONSTANT kGemmTokens = 32;
+KERNEL_CONSTANT kGemmTokens = 64;
+// Columns of a row of round_rows, which is padded with zeros to a multiple of kRoundedCols.
+KERNEL_CONSTANT kRoundedCols = 64;
+inline uint32_t rounded_cols(uint32_t cols) {
+  return (cols + kRoundedCols - 1) / kRoundedCols * kRoundedCols;
+}
 
 // out = residual + alpha * activation(product + bias). Bias and residual begin at the product's
 // first row of weights; the residual has the row stride of the output. With `opened`, the first
 // `opened` rows of the weight are a gate, the next `opened` rows are gated by it, and the rest of
-// the epilogue is empty: out[opened columns] = unit(gate, gated). Supported by matvec and
-// rms_norm_matvec with the fast formats.
+// the epilogue is empty: out[opened columns] = unit(gate, gated). Supported by gemm, and by matvec
+// and rms_norm_matvec with the fast formats.
 struct Epilogue {
   float alpha;
   uint32_t activation;
@@ -90,7 +97,11 @@ struct Epilogue {
 //       ceil(max tokens, tokens)); threads 256
 // fast formats: tokens 1, 2, 4, 8; Blocks: 1, 4
 //
-// gemm<F>: the same buffers and struct; `split` is not read
+// gemm<F>: out, x, [factors], weight, [weight_2], [weight_3], n_rows, [row_list], [bias],
+// [residual],
+//   codebooks
+//   the same for many tokens; `split` is not read
+//   x and factors as round_rows stores them; for FormatF32 and FormatBF16 x is F32, without factors
 // grid (ceil(max tokens, kGemmTokens), ceil(rows, kGemmRows)); threads 128; every format
 struct MatvecArgs {
   uint64_t row_stride;
@@ -102,6 +113,17 @@ struct MatvecArgs {
   uint32_t split;
   uint32_t has_row_list;
   Epilogue epilogue;
+};
+
+// round_rows: half out, factors, x, n_rows, [row_list]
+//   x [.., pieces, cols]; divides each piece by its factor, rounds it to F16 and pads it: out
+//   [.., pieces, rounded_cols(cols)], factors [.., pieces]; the rows in row_list if given, else the
+//   first *n_rows, at the places that they have in x
+// grid (max rows, pieces); threads 256
+struct RoundRowsArgs {
+  uint32_t cols;
+  uint32_t pieces;
+  uint32_t has_row_list;
 };
 
 // rms_norm_matvec<F, tokens>: out, x, norm_weight, weight, [weight_2], [weight_3], n_rows,
@@ -132,8 +154,9 @@ struct RmsNormQkvArgs {
 //   bias [n_experts, expert_rows]; tiles of moe_group or head_groups with tile_tokens = tokens
 // grid (as matvec's x for expert_rows, max tiles); threads 256; instances as matvec's
 //
-// grouped_gemm<F>: the same buffers and struct, tiles of moe_group with tile_tokens = kGemmTokens;
-// `split` is not read
+// grouped_gemm<F>: out, x, [factors], weight, tiles, n_tiles, pairs, [bias], codebooks
+//   the same with tiles of moe_group with tile_tokens = kGemmTokens; `split` is not read
+//   x and factors as for gemm
 // grid (ceil(expert_rows, kGemmRows), max tiles); threads 128; every format
 struct GroupedMatvecArgs {
   uint64_t row_stride;

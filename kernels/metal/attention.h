@@ -50,24 +50,50 @@ struct HeadRows {
   uint head(uint row) const { return kv_head * group + (first + row) % group; }
 };
 
-// Copies numbers 8 unit .. 8 unit + 7 of a row of the cache.
-inline void copy_unit(threadgroup half* to, KvRows<half> rows, uint slot, uint unit) {
+// Numbers 8 unit .. 8 unit + 7 of a row of the cache, as it keeps them.
+template <class T>
+struct CacheUnit;
+template <>
+struct CacheUnit<half> {
+  half4 numbers[2];
+};
+template <>
+struct CacheUnit<q8> {
+  char4 numbers[2];
+  half scale;
+};
+template <>
+struct CacheUnit<q4> {
+  uint word;
+  half scale;
+};
+
+inline CacheUnit<half> read_unit(KvRows<half> rows, uint slot, uint unit) {
   device const half4* from = (device const half4*)(rows.row(slot) + unit * 8);
-  ((threadgroup half4*)to)[0] = from[0];
-  ((threadgroup half4*)to)[1] = from[1];
+  return {{from[0], from[1]}};
 }
-inline void copy_unit(threadgroup half* to, KvRows<q8> rows, uint slot, uint unit) {
+inline CacheUnit<q8> read_unit(KvRows<q8> rows, uint slot, uint unit) {
   device const char4* from = (device const char4*)(rows.row(slot) + unit * 8);
-  const float scale = float(rows.row_scales(slot)[unit * 8 / kScaleGroup]);
-  ((threadgroup half4*)to)[0] = half4(float4(from[0]) * scale);
-  ((threadgroup half4*)to)[1] = half4(float4(from[1]) * scale);
+  return {{from[0], from[1]}, rows.row_scales(slot)[unit * 8 / kScaleGroup]};
+}
+inline CacheUnit<q4> read_unit(KvRows<q4> rows, uint slot, uint unit) {
+  const uint word = ((device const uint*)rows.row(slot))[unit];
+  return {word, rows.row_scales(slot)[unit * 8 / kScaleGroup]};
 }
 
-inline void copy_unit(threadgroup half* to, KvRows<q4> rows, uint slot, uint unit) {
-  const uint word = ((device const uint*)rows.row(slot))[unit];
-  const float scale = float(rows.row_scales(slot)[8 * unit / kScaleGroup]);
+inline void write_unit(threadgroup half* to, CacheUnit<half> unit) {
+  for (uint i = 0; i < 2; ++i) ((threadgroup half4*)to)[i] = unit.numbers[i];
+}
+inline void write_unit(threadgroup half* to, CacheUnit<q8> unit) {
+  const float scale = float(unit.scale);
   for (uint i = 0; i < 2; ++i) {
-    const uint four = word >> 8 * i;
+    ((threadgroup half4*)to)[i] = half4(float4(unit.numbers[i]) * scale);
+  }
+}
+inline void write_unit(threadgroup half* to, CacheUnit<q4> unit) {
+  const float scale = float(unit.scale);
+  for (uint i = 0; i < 2; ++i) {
+    const uint four = unit.word >> 8 * i;
     const half2 low = small_integers(four & 0x000f000fu, 1032.0f);
     const half2 high = small_integers(four & 0x00f000f0u, 1152.0f);  // times 16
     const float4 numbers = float4(float(low.x), float(low.y), float(high.x) * 0.0625f,
@@ -97,26 +123,55 @@ inline SlicePlace slice_place(SequencePages from, constant KvPages& kv, uint fir
   return {uint(from.table[position / kv.page_tokens]), position % kv.page_tokens};
 }
 
+// Reads unit number `i` of the keys (or values) of a slice, row after row; zeros for positions from
+// the end on. All lanes of a SIMD group must call this.
+template <class T, uint D>
+inline CacheUnit<T> read_slice_unit(SequencePages from, constant KvPages& kv, bool values,
+                                    SlicePlace place, uint i) {
+  const ushort token = ushort(i / (D / 8));
+  const uint page = simd_shuffle(place.page, token), slot = simd_shuffle(place.slot, token);
+  if (page == kNoPage) return CacheUnit<T>{};
+  return read_unit(values ? values_of<T>(from.pages, kv, page, from.kv_head)
+                          : keys_of<T>(from.pages, kv, page, from.kv_head), slot, i % (D / 8));
+}
+template <class T, uint D>
+inline void write_slice_unit(threadgroup half* tile, CacheUnit<T> unit, uint i) {
+  write_unit(tile + i / (D / 8) * (D + kRowPad) + i % (D / 8) * 8, unit);
+}
+
 // Copies the keys (or values) of a slice to threadgroup memory, with SIMD group `group` of
-// `groups`; positions from the end on become zeros.
+// `groups`.
 template <class T, uint D, uint tokens>
 inline void load_slice(threadgroup half* tile, SequencePages from, constant KvPages& kv,
                        bool values, SlicePlace place, uint group, uint groups, uint lane) {
-  const uint units = D / 8;
   // All lanes of a SIMD group run the same number of iterations: `tokens` times D is a multiple of
   // 256.
-  for (uint i = group * kLanes + lane; i < tokens * units; i += groups * kLanes) {
-    const uint token = i / units, unit = i % units;
-    const uint page = simd_shuffle(place.page, ushort(token));
-    const uint slot = simd_shuffle(place.slot, ushort(token));
-    threadgroup half* to = tile + token * (D + kRowPad) + unit * 8;
-    if (page != kNoPage) {
-      copy_unit(to, values ? values_of<T>(from.pages, kv, page, from.kv_head)
-                           : keys_of<T>(from.pages, kv, page, from.kv_head), slot, unit);
-    } else {
-      ((threadgroup half4*)to)[0] = half4(half(0));
-      ((threadgroup half4*)to)[1] = half4(half(0));
-    }
+  for (uint i = group * kLanes + lane; i < tokens * D / 8; i += groups * kLanes) {
+    write_slice_unit<T, D>(tile, read_slice_unit<T, D>(from, kv, values, place, i), i);
+  }
+}
+
+// A lane's part of the keys (or values) of a slice that one SIMD group copies.
+template <class T, uint D, uint tokens>
+struct SliceUnits {
+  CONSTANT uint kEach = tokens * D / 8 / kLanes;
+  CacheUnit<T> units[kEach];
+};
+template <class T, uint D, uint tokens>
+inline SliceUnits<T, D, tokens> read_slice(SequencePages from, constant KvPages& kv, bool values,
+                                           SlicePlace place, uint lane) {
+  SliceUnits<T, D, tokens> slice;
+  UNROLL
+  for (uint i = 0; i < SliceUnits<T, D, tokens>::kEach; ++i) {
+    slice.units[i] = read_slice_unit<T, D>(from, kv, values, place, i * kLanes + lane);
+  }
+  return slice;
+}
+template <class T, uint D, uint tokens>
+inline void write_slice(threadgroup half* tile, SliceUnits<T, D, tokens> slice, uint lane) {
+  UNROLL
+  for (uint i = 0; i < SliceUnits<T, D, tokens>::kEach; ++i) {
+    write_slice_unit<T, D>(tile, slice.units[i], i * kLanes + lane);
   }
 }
 

@@ -17,6 +17,9 @@ struct DecodeTile {
   // A slice is a whole number of 8 numbers for each lane.
   CONSTANT uint kTokens = D % 32 == 0 ? 8 : 16;
   CONSTANT uint kGroups = D <= kNarrowHead ? 16 : D <= 128 ? 8 : 4;
+  // Values are requested with their keys, before the scores that they wait for. The sums of wider
+  // heads leave no registers for them.
+  CONSTANT bool kReadsTogether = D <= 128;
   CONSTANT uint kNumbers = kTokens * (D + kRowPad);
   // Threadgroup memory for the slices, and for the SIMD groups' sums.
   CONSTANT uint kFours = kGroups * kNumbers / 4;
@@ -137,12 +140,24 @@ inline void attend_entry(DecodeBuffers b, uint2 at, threadgroup half* memory,
     simdgroup_float8x8 scores[DecodeTile<D>::kTokens / 8];
     simdgroup_half8x8 weights[DecodeTile<D>::kTokens / 8];
     const SlicePlace place = slice_place(from, args.kv, first, end, p.lane);
-    load_slice<T, D, DecodeTile<D>::kTokens>(slice, from, args.kv, false, place, 0, 1, p.lane);
+    SliceUnits<T, D, DecodeTile<D>::kTokens> values;
+    if (DecodeTile<D>::kReadsTogether) {
+      const SliceUnits<T, D, DecodeTile<D>::kTokens> keys =
+          read_slice<T, D, DecodeTile<D>::kTokens>(from, args.kv, false, place, p.lane);
+      values = read_slice<T, D, DecodeTile<D>::kTokens>(from, args.kv, true, place, p.lane);
+      write_slice<T, D>(slice, keys, p.lane);
+    } else {
+      load_slice<T, D, DecodeTile<D>::kTokens>(slice, from, args.kv, false, place, 0, 1, p.lane);
+    }
     simdgroup_barrier(mem_flags::mem_threadgroup);
     multiply_keys<D, DecodeTile<D>::kTokens>(scores, state, slice);
     weigh_scores<D, DecodeTile<D>::kTokens>(weights, scores, state, first, visible, p.lane, args);
     simdgroup_barrier(mem_flags::mem_threadgroup);
-    load_slice<T, D, DecodeTile<D>::kTokens>(slice, from, args.kv, true, place, 0, 1, p.lane);
+    if (DecodeTile<D>::kReadsTogether) {
+      write_slice<T, D>(slice, values, p.lane);
+    } else {
+      load_slice<T, D, DecodeTile<D>::kTokens>(slice, from, args.kv, true, place, 0, 1, p.lane);
+    }
     simdgroup_barrier(mem_flags::mem_threadgroup);
     add_values<D, DecodeTile<D>::kTokens>(state, weights, slice);
     simdgroup_barrier(mem_flags::mem_threadgroup);

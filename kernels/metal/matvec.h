@@ -26,14 +26,6 @@ struct RowsTogether<Blocks<type>> {
   CONSTANT uint value = kMatvecBlocksRows;
 };
 
-// Returns x[k .. k + 3]. Unless rows are `whole` chunks, numbers from `cols` on are zeros.
-template <bool whole>
-inline float4 load_four(device const float* x, uint k, uint cols) {
-  if (whole) return *(device const float4*)(x + k);
-  return float4(k < cols ? x[k] : 0.0f, k + 1 < cols ? x[k + 1] : 0.0f,
-                k + 2 < cols ? x[k + 2] : 0.0f, k + 3 < cols ? x[k + 3] : 0.0f);
-}
-
 // Input of a product. PlainTokens reads x unchanged.
 template <uint tokens>
 struct PlainTokens {

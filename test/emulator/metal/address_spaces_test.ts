@@ -49,8 +49,8 @@ const misuses = [
     misuse: "an address of threadgroup memory is stored in a buffer's pointer",
     file: "gemm.h",
     change: [
-      "simdgroup_load(x[n], tokens + n",
-      "simdgroup_load(x[n], (device const float*)tokens + n",
+      "simdgroup_load(x[n], tokens + 2",
+      "simdgroup_load(x[n], (device const T*)tokens + 2",
     ],
     kernel: "gemm.metal",
   },

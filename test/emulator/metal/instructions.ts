@@ -37,11 +37,41 @@ function longestLoop(body: string): string {
   return longest;
 }
 
-/** Returns the operations of the longest loop of each instance of a kernel. */
-export async function loopOperations(
+/** The block of a loop that multiplies the most matrices. */
+function widestBlock(loop: string): string {
+  const multiplies = (text: string) => text.split("simdgroup_multiply_accumulate").length;
+  return blocksOf(loop).map(({ text }) => text)
+    .reduce((widest, text) => multiplies(text) > multiplies(widest) ? text : widest);
+}
+
+/** Counts operations; products of matrices and of numbers count by the name of their function. */
+function countOperations(text: string): LoopOperations {
+  const counts = new Map<string, number>();
+  for (const line of text.split("\n")) {
+    const match = line.match(/^\s+(?:%\S+ = )?(?:tail )?(\w+)\s+(.*)/);
+    if (match === null) continue;
+    const [, operation = "", operands = ""] = match;
+    const name = operands.match(/simdgroup_(?:load|multiply_accumulate)|fmuladd/)?.[0];
+    const key = operation === "call" && name !== undefined ? name : operation;
+    const width = key.startsWith("simdgroup") ? 1 : operands.match(/<(\d+) x /)?.[1] ?? 1;
+    counts.set(key, (counts.get(key) ?? 0) + Number(width));
+  }
+  return counts;
+}
+
+/** Operations of a kernel. */
+export interface KernelOperations {
+  /** Of its longest loop. */
+  readonly loop: LoopOperations;
+  /** Of the loop's block that multiplies the most matrices. */
+  readonly widest: LoopOperations;
+}
+
+/** Returns the operations of each instance of a kernel. */
+export async function kernelOperations(
   kernel: string,
   instances: readonly string[],
-): Promise<Map<string, LoopOperations>> {
+): Promise<Map<string, KernelOperations>> {
   const folder = join("build", "emulator", "address_spaces", `loops_${kernel}`);
   await Deno.mkdir(resolve(ROOT, folder), { recursive: true });
   for (const { name, text } of kernelFiles()) {
@@ -60,24 +90,35 @@ export async function loopOperations(
   if (functions.length !== instances.length) throw new Error(`${functions.length} functions`);
   // Functions are in the order of their INSTANCE lines.
   return new Map(instances.map((instance, i) => {
-    const counts = new Map<string, number>();
-    const body = functions[i]!.slice(0, functions[i]!.indexOf("\n}"));
-    for (const line of longestLoop(body).split("\n")) {
-      const match = line.match(/^\s+(?:%\S+ = )?(?:tail )?(\w+)\s+(.*)/);
-      if (match === null) continue;
-      const [, operation = "", operands = ""] = match;
-      const width = Number(operands.match(/<(\d+) x /)?.[1] ?? 1);
-      counts.set(operation, (counts.get(operation) ?? 0) + width);
-    }
-    return [instance, counts];
+    const loop = longestLoop(functions[i]!.slice(0, functions[i]!.indexOf("\n}")));
+    return [instance, {
+      loop: countOperations(loop),
+      widest: countOperations(widestBlock(loop)),
+    }];
   }));
 }
 
+function sumOf(operations: LoopOperations, names: readonly string[]): number {
+  return names.reduce((sum, name) => sum + (operations.get(name) ?? 0), 0);
+}
+
+/** Conversions of integers and shifts (P. Turner, "metal-benchmarks"). */
+const QUARTER_RATE = ["uitofp", "sitofp", "fptoui", "fptosi", "shl", "lshr", "ashr"];
 /**
- * Operations that Apple's GPUs perform at a quarter of the rate of others: conversions of integers
- * and shifts (P. Turner, "metal-benchmarks").
+ * Operations at the full rate. Moves and conversions between float and half are part of the
+ * operations that they precede or follow.
  */
+const FULL_RATE = [
+  ...["fadd", "fsub", "fmul", "fneg", "fmuladd", "fcmp"],
+  ...["add", "sub", "mul", "and", "or", "xor", "icmp", "select"],
+];
+
+/** Operations that Apple's GPUs perform at a quarter of the rate of others. */
 export function quarterRate(operations: LoopOperations): number {
-  return ["uitofp", "sitofp", "fptoui", "fptosi", "shl", "lshr", "ashr"]
-    .reduce((sum, operation) => sum + (operations.get(operation) ?? 0), 0);
+  return sumOf(operations, QUARTER_RATE);
+}
+
+/** Time of the operations that are no products of matrices, in operations at the full rate. */
+export function issueSlots(operations: LoopOperations): number {
+  return sumOf(operations, FULL_RATE) + 4 * quarterRate(operations);
 }

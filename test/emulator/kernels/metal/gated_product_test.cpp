@@ -30,6 +30,23 @@ struct Launcher {
   }
 };
 
+// Compares multiply(out, args) that also computes the unit with a product and a unit apart.
+template <class Multiply>
+void check_unit(const Multiply& multiply, const DeviceWeight& weight, u32 split,
+                const Buffer<u32>& n_rows, u32 unit) {
+  const u32 tokens = n_rows[0], width = weight.rows / 2;
+  Buffer<float> product(tokens * weight.rows), expected(tokens * width), out(tokens * width);
+  metal_args::MatvecArgs args = matvec_args(weight, weight.rows, split, {nullptr, nullptr, 1, 0});
+  multiply(product, args);
+  launch<Glu>(tokens, {.out = expected.data(), .x = product.data(), .n_rows = n_rows.data()},
+              {.out_cols = width, .width = width, .unit = unit});
+  args.out_stride = width;
+  args.epilogue.opened = width;
+  args.epilogue.unit = unit;
+  multiply(out, args);
+  for (u32 i = 0; i < out.size(); ++i) EXPECT(out[i] == expected[i]);
+}
+
 void check(const WeightKind& kind, u32 at_once, u32 split, bool normed, u32 unit) {
   Random random(kind.type + at_once);
   const DeviceWeight weight = random_weight(random, kind, 2 * kWidth, kCols);
@@ -39,17 +56,24 @@ void check(const WeightKind& kind, u32 at_once, u32 split, bool normed, u32 unit
                              .at_once = at_once,
                              .split = split,
                              .normed = normed};
-  Buffer<float> product(kTokens * 2 * kWidth), expected(kTokens * kWidth), out(kTokens * kWidth);
-  metal_args::MatvecArgs args = matvec_args(weight, 2 * kWidth, split, {nullptr, nullptr, 1, 0});
-  multiply(product, args);
-  launch<Glu>(kTokens,
-              {.out = expected.data(), .x = product.data(), .n_rows = multiply.n_rows.data()},
-              {.out_cols = kWidth, .width = kWidth, .unit = unit});
-  args.out_stride = kWidth;
-  args.epilogue.opened = kWidth;
-  args.epilogue.unit = unit;
-  multiply(out, args);
-  for (u32 i = 0; i < out.size(); ++i) EXPECT(out[i] == expected[i]);
+  check_unit(multiply, weight, split, multiply.n_rows, unit);
+}
+
+// A prompt, whose rows of weights take two threadgroups.
+void check_prompt(const WeightKind& kind, u32 unit) {
+  constexpr u32 kPromptWidth = 51, kPromptCols = 256, kPrompt = 19;
+  Random random(kind.type);
+  const DeviceWeight weight = random_weight(random, kind, 2 * kPromptWidth, kPromptCols);
+  const auto x = random_floats(random, kPrompt * kPromptCols);
+  const Buffer<u32> n_rows = {kPrompt};
+  const GemmRows rows(weight, x.data(), kPrompt, 1, n_rows.data());
+  const auto multiply = [&](Buffer<float>& out, const metal_args::MatvecArgs& args) {
+    const u32 tiles = blocks_for(weight.rows, metal_args::kGemmRows);
+    launch_metal("gemm<" + weight.format + ">", {{1, tiles}, {128}}, args, out.data(), rows.x(),
+                 rows.factors(), weight.data.data(), kNothing, kNothing, n_rows.data(), kNothing,
+                 kNothing, kNothing, kNothing);
+  };
+  check_unit(multiply, weight, 1, n_rows, unit);
 }
 
 }  // namespace
@@ -59,4 +83,7 @@ TEST(gated_product_of_one_token_at_once) {
 }
 TEST(gated_product_of_split_rows) {
   for (const WeightKind& kind : fast_kinds) check(kind, 8, 2, kind.type % 2 != 0, 4);
+}
+TEST(gated_product_of_a_prompt) {
+  for (const WeightKind& kind : fast_kinds) check_prompt(kind, kind.type % 2 == 0 ? 1 : 4);
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "../../../../kernels/metal/arguments.h"
 #include "../../metal_registry.h"
 #include "../operations.h"
@@ -40,6 +42,21 @@ class WeightPieces {
   const u8* whole_;
   std::vector<Buffer<u8>> pieces_;
   u32 begins_[2];
+};
+
+// Rows as gemm reads them: in F16 with factors, or in F32.
+class GemmRows {
+ public:
+  GemmRows(const DeviceWeight& weight, const float* x, u32 max_rows, u32 pieces,
+           const u32* n_rows, const u32* row_list = nullptr);
+
+  const void* x() const { return rounded_ ? static_cast<const void*>(rounded_->data()) : x_; }
+  const float* factors() const { return factors_ ? factors_->data() : nullptr; }
+
+ private:
+  const float* x_;
+  std::optional<Buffer<u16>> rounded_;
+  std::optional<Buffer<float>> factors_;
 };
 
 // Groups the experts of the tokens of a list, or of the first tokens without a list.

@@ -99,15 +99,30 @@ void launch(const Matvec& op) {
                pieces.data(0), pieces.data(1), pieces.data(2), op.n_rows, kNothing, op.epilogue.bias, op.epilogue.residual, codebooks().data());
 }
 
+GemmRows::GemmRows(const DeviceWeight& weight, const float* x, u32 max_rows, u32 pieces,
+                   const u32* n_rows, const u32* row_list)
+    : x_(x) {
+  const std::string format = weight.format;
+  if (format == "FormatF32" || format == "FormatBF16") return;
+  const u32 cols = weight.cols, all = max_rows * pieces;
+  rounded_.emplace(u64(all) * metal_args::rounded_cols(cols));
+  factors_.emplace(all);
+  launch_metal("round_rows", {{max_rows, pieces}, {256}},
+               metal_args::RoundRowsArgs{cols, pieces, present(row_list)}, rounded_->data(),
+               factors_->data(), x, n_rows, row_list);
+}
+
 void launch(const Gemm& op) {
   const DeviceWeight& w = *op.weight;
   const WeightPieces pieces(w);
+  const GemmRows rows(w, op.x, op.max_rows, 1, op.n_rows);
   launch_metal(instance("gemm", w.format),
                {{blocks_for(op.max_rows, metal_args::kGemmTokens),
                  blocks_for(w.rows, metal_args::kGemmRows)},
                 {128}},
-               pieces.in(matvec_args(w, op.out_stride, 0, op.epilogue)), op.out, op.x,
-               pieces.data(0), pieces.data(1), pieces.data(2), op.n_rows, kNothing, op.epilogue.bias, op.epilogue.residual, codebooks().data());
+               pieces.in(matvec_args(w, op.out_stride, 0, op.epilogue)), op.out, rows.x(),
+               rows.factors(), pieces.data(0), pieces.data(1), pieces.data(2), op.n_rows, kNothing,
+               op.epilogue.bias, op.epilogue.residual, codebooks().data());
 }
 
 void launch_moe_group(const PairGroups& op, const u32* row_list) {
@@ -144,9 +159,10 @@ u32 grouped_gemm_tokens() { return metal_args::kGemmTokens; }
 void launch(const GroupedGemm& op) {
   const GroupedMatvec& p = op.product;
   const DeviceWeight& w = *p.weight;
+  const GemmRows rows(w, p.x, op.max_tokens, p.x_shared ? 1 : p.top_k, op.n_tokens);
   launch_metal(instance("grouped_gemm", w.format),
                {{blocks_for(p.expert_rows, metal_args::kGemmRows), p.max_tiles}, {128}},
-               grouped_args(p), p.out, p.x, w.data.data(), p.tiles, p.n_tiles, p.pairs, p.bias,
+               grouped_args(p), p.out, rows.x(), rows.factors(), w.data.data(), p.tiles, p.n_tiles, p.pairs, p.bias,
                codebooks().data());
 }
 

@@ -56,8 +56,10 @@ TEST(row_list_of_gemm) {
     const auto x = random_floats(random, kRows * 512);
     check(70, Plain{matvec_args(weight, 70, 1, {nullptr, nullptr, 1, 0})}, &Plain::product,
           [&](float* out, const u32* n, const Plain& args, const u32* list) {
+            const GemmRows rows(weight, x.data(), kRows, 1, n, list);
             launch_metal("gemm<" + weight.format + ">", {{1, 2}, {128}}, args.product, out,
-                         x.data(), weight.data.data(), kNothing, kNothing, n, list, kNothing, kNothing, kNothing);
+                         rows.x(), rows.factors(), weight.data.data(), kNothing, kNothing, n, list,
+                         kNothing, kNothing, kNothing);
           });
   }
 }
@@ -92,7 +94,7 @@ TEST(row_list_of_experts) {
         if (matvec) {
           launch(product);
         } else {
-          launch(GroupedGemm{product, n.data(), kRows});
+          launch(GroupedGemm{product, n_rows.data(), kRows});
         }
       };
       multiply(all, n_rows, nullptr);

@@ -1,4 +1,5 @@
-// The kernel by which the host checks the layout of SIMD group matrices.
+// The kernels by which the host checks the layout of SIMD group matrices and measures their
+// products.
 
 #include "launch.h"
 
@@ -17,4 +18,11 @@ TEST(matrix_places_are_those_that_attention_builds_on) {
       EXPECT(own[0] == first && own[1] == first + 1);
     }
   }
+}
+
+TEST(multiply_matrices_of_every_simdgroup) {
+  Buffer<float> sums(metal_args::kMultiplySums);
+  launch_metal("multiply_matrices", {{1}, {metal_args::kMultiplyThreads}},
+               metal_args::MultiplyMatricesArgs{0.5f}, sums.data());
+  for (const float sum : sums) EXPECT(sum == metal_args::kMultiplyRounds * 8 * 0.25f);
 }
