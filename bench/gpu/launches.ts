@@ -1,6 +1,7 @@
 /**
- * Launches and time of a decoded token: operation by operation, fused, and captured into graphs:
- * `launches.ts [--emulated]`. Prints the lines of `lines.ts`.
+ * Launches and time of a decoded token: operation by operation, fused, captured into graphs, and
+ * with weights requested for L2 before their product runs: `launches.ts [--emulated]`. Prints the
+ * lines of `lines.ts`.
  */
 import { join } from "@std/path";
 import { SyntheticModel } from "../../src/bench/synthetic/model.ts";
@@ -17,7 +18,8 @@ const MODEL = "llama-3.2-1b:BF16";
 const WAYS: readonly (readonly [string, Readonly<Record<string, string>>])[] = [
   ["operation by operation", { FORGE_CUDA_FUSION: "0", FORGE_CUDA_GRAPHS: "0" }],
   ["fused", { FORGE_CUDA_GRAPHS: "0" }],
-  ["fused and captured", {}],
+  ["captured, no weights prefetched", { FORGE_CUDA_PREFETCH: "0" }],
+  ["captured, weights prefetched", {}],
 ];
 
 async function main(args: readonly string[]): Promise<void> {

@@ -38,6 +38,7 @@ export interface SpeedLine {
   readonly by:
     | "forge"
     | "forge, SM80"
+    | "forge, no cuBLASLt"
     | "forge, flash"
     | "forge, tiled"
     | "model"

@@ -6,6 +6,7 @@ import type { Backend, Quantizer, Step } from "../../src/backend.ts";
 import { Random } from "../../src/bench/random.ts";
 import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { tensorBytes, type TensorType } from "../../src/formats/tensor_info.ts";
+import type { SpeedLine } from "./lines.ts";
 import {
   gigabytes,
   randomStep,
@@ -27,6 +28,9 @@ interface Sizes {
   readonly types: readonly TensorType[];
   readonly shapes: readonly Shape[];
   readonly tokens: readonly number[];
+  /** Tokens and types of prompts that are computed with cuBLASLt, if it is present, and without. */
+  readonly prompts: readonly number[];
+  readonly promptTypes: readonly TensorType[];
   /** Bytes of different weights: several times the L2 cache. */
   readonly rotation: number;
   /** Bytes of weights that a run reads, large enough to hide its start-up. */
@@ -43,6 +47,8 @@ const FULL: Sizes = {
     { rows: 128256, cols: 4096 },
   ],
   tokens: [1, 8, 16, 64, 512],
+  prompts: [512, 4096],
+  promptTypes: ["BF16", "F16"],
   rotation: 512e6,
   run: 1.5e9,
 };
@@ -51,6 +57,8 @@ const EMULATED: Sizes = {
   types: ["BF16", "Q4_K"],
   shapes: [{ rows: 32, cols: 256 }],
   tokens: [1, 17],
+  prompts: [33],
+  promptTypes: ["BF16"],
   rotation: 1,
   run: 1,
 };
@@ -63,16 +71,35 @@ const POOL = 2 ** 20;
 
 async function main(args: readonly string[]): Promise<void> {
   const sizes = args.includes("--emulated") ? EMULATED : FULL;
-  for (const type of sizes.types) {
-    // Closing the device frees its weights.
-    const backend = openBackend("cuda");
-    try {
-      if (type === sizes.types[0]) sayCopyLimit(backend);
-      const pool = weightPool(backend, type);
-      for (const shape of sizes.shapes) await measure(backend, type, pool, shape, sizes);
-    } finally {
-      backend.close();
-    }
+  for (const type of sizes.types) await measureType(type, sizes, sizes.tokens, "forge");
+  const long = sizes.prompts.filter((tokens) => !sizes.tokens.includes(tokens));
+  for (const type of sizes.promptTypes) await measureType(type, sizes, long, "forge");
+  // The library is searched when a device is opened.
+  Deno.env.set("FORGE_CUBLASLT", "none");
+  for (const type of sizes.promptTypes) {
+    await measureType(type, sizes, sizes.prompts, "forge, no cuBLASLt");
+  }
+}
+
+let saidCopyLimit = false;
+
+async function measureType(
+  type: TensorType,
+  sizes: Sizes,
+  tokens: readonly number[],
+  by: SpeedLine["by"],
+): Promise<void> {
+  // Closing the device frees its weights.
+  const backend = openBackend("cuda");
+  try {
+    if (!saidCopyLimit) sayCopyLimit(backend);
+    saidCopyLimit = true;
+    const pool = weightPool(backend, type);
+    // Results of a long prompt for a whole vocabulary take gigabytes.
+    const shapes = sizes.shapes.filter(({ rows }) => rows * Math.max(...tokens) < 2 ** 28);
+    for (const shape of shapes) await measure(backend, type, pool, shape, sizes, tokens, by);
+  } finally {
+    backend.close();
   }
 }
 
@@ -102,7 +129,9 @@ async function measure(
   type: TensorType,
   pool: Uint8Array,
   { rows, cols }: Shape,
-  { tokens: counts, rotation, run }: Sizes,
+  { rotation, run }: Sizes,
+  counts: readonly number[],
+  by: SpeedLine["by"],
 ): Promise<void> {
   const data = repeatedWeight(pool, type, rows, cols), bytes = data.length;
   const count = Math.max(2, Math.min(MOST_PRODUCTS, Math.ceil(rotation / bytes)));
@@ -128,7 +157,7 @@ async function measure(
       kind: "speed",
       group: "product",
       name: `${type} [${rows}, ${cols}] x ${tokens}`,
-      by: "forge",
+      by,
       microseconds,
       ...(tokens <= 16 ? { gbPerSecond: gigabytes(bytes, microseconds) } : {}),
       ...(tokens > 1 ? { teraflops: teraflops(2 * tokens * rows * cols, microseconds) } : {}),

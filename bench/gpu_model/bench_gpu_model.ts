@@ -2,10 +2,15 @@
 import { ForgeError } from "../../src/errors.ts";
 import type { BenchOptions } from "../bench_options.ts";
 import { KernelCompiler } from "./compiled_kernels.ts";
-import { type FlashPrediction, predictFlash, predictFlashDecode } from "./flash_model.ts";
+import {
+  type FlashDecodePrediction,
+  type FlashPrediction,
+  predictFlash,
+  predictFlashDecode,
+} from "./flash_model.ts";
 import { goalOf } from "./goals.ts";
 import { APPLE_GPUS, type ApplePrediction, predictApple } from "./metal.ts";
-import { type ModelledModel, MODELS, TYPES } from "./models.ts";
+import { type ModelledModel, MODELS, STEPS, TYPES } from "./models.ts";
 import { H100, NVIDIA_GPUS, type NvidiaGpu } from "./nvidia.ts";
 import { type PredictedStep, type Prediction, predictSteps } from "./predictions.ts";
 import { drawRoofline, ridge } from "./roofline.ts";
@@ -26,6 +31,10 @@ interface Subject {
   readonly type: string;
   readonly steps: readonly PredictedStep[];
 }
+
+/** Prompts without cuBLASLt, by the kernels of forge alone. */
+const WITHOUT_CUBLASLT = { flash: true, cublaslt: false };
+const PROMPTS = STEPS.filter(({ tokens }) => tokens > 1);
 
 /** Prints the expected times of all steps, and writes the roofline that `--plot` names. */
 export async function benchGpuModel(options: BenchOptions): Promise<void> {
@@ -88,6 +97,9 @@ async function predictAll(
         const steps = await predictSteps(compiler, gpu, model, type, WITH_LIBRARIES);
         subjects.push({ gpu, model: model.name, type, steps });
       }
+      const own = { ...model, name: `${model.name} own` };
+      const steps = await predictSteps(compiler, gpu, own, "BF16", WITHOUT_CUBLASLT, PROMPTS);
+      subjects.push({ gpu, model: own.name, type: "BF16", steps });
     }
   }
   return subjects;
@@ -113,11 +125,15 @@ function fields(prediction: Prediction): Prediction {
   return { device, model, type, workload, batch, depth, time_us, limit_us, share };
 }
 
-function describeFlash(forward: readonly FlashPrediction[], decode: readonly Prediction[]): string {
+function describeFlash(
+  forward: readonly FlashPrediction[],
+  decode: readonly FlashDecodePrediction[],
+): string {
   return [
-    "libflash_attn, 16,384 tokens, 2,048 columns of heads; FlashAttention-2 and -3 as published",
+    "libflash_attn, 16,384 tokens or one sequence, 2,048 columns of heads; varlen: packed sequences " +
+    "of 128 to 8,192 tokens; pages: of 16 rows; FlashAttention-2 and -3 as published",
     ...forward.map(({ device, model, depth, time_us, teraflops, published }) =>
-      `${device} ${model.padEnd(26)} ${`${depth}`.padStart(7)} ${time(time_us).padStart(10)} ` +
+      `${device} ${model.padEnd(33)} ${`${depth}`.padStart(7)} ${time(time_us).padStart(10)} ` +
       `${teraflops.toFixed(0).padStart(5)} TFLOP/s` +
       (published === undefined
         ? ""
@@ -125,11 +141,16 @@ function describeFlash(forward: readonly FlashPrediction[], decode: readonly Pre
           (100 * teraflops / published.teraflops).toFixed(0)
         }%)`)
     ),
-    ...decode.map(({ model, type, batch, depth, time_us, share }) =>
+    "Decoding; 8, 4, 2 and 1 KV heads are those of a model divided among 1, 2, 4 and 8 GPUs",
+    ...decode.map(({ model, type, batch, depth, time_us, start, keys, combine, ...shares }) =>
       `${model.padEnd(26)} ${type.padEnd(4)} batch ${`${batch}`.padStart(3)} ${
         `${depth}`.padStart(7)
       } ` +
-      `${time(time_us).padStart(10)} ${(100 * share).toFixed(0)}% of the bandwidth`
+      `${time(time_us).padStart(10)}, ${(100 * shares.share).toFixed(0)}% of the bandwidth, ` +
+      `${(100 * shares.readShare).toFixed(0)}% of what can be read; start ${
+        start.toFixed(1)
+      } us, ` +
+      `keys ${keys.toFixed(1)}, combining ${combine.toFixed(1)}`
     ),
     "",
   ].join("\n");
@@ -155,19 +176,27 @@ function describeDivided(predictions: readonly DividedPrediction[]): string {
 }
 
 function describeApple(predictions: readonly ApplePrediction[]): string {
+  const limits = {
+    decode: "the nominal bandwidth",
+    decode_attention: "the nominal bandwidth",
+    prefill: "all lanes",
+    sampling: "the nominal bandwidth",
+  };
   return [
-    "Apple's GPUs, a decoded token",
-    ...predictions.map(({ device, model, type, time_us, share, goal }) =>
-      `${device.padEnd(9)} ${model.padEnd(13)} ${type.padEnd(5)} ${time(time_us).padStart(10)} ` +
-      `${(1e6 / time_us).toFixed(0).padStart(5)} tokens/s, ${(100 * share).toFixed(0)}% of the ` +
-      `nominal bandwidth${goal === undefined ? "" : `, goal ${(100 * goal).toFixed(0)}%`}`
-    ),
+    "Apple's GPUs: a decoded token, its attention alone at a depth of 4,096, a prompt of 512",
+    ...predictions.map(({ device, model, type, workload, depth, time_us, share, goal }) => {
+      const tokens = workload === "prefill" ? depth : 1;
+      return `${device.padEnd(9)} ${model.padEnd(13)} ${type.padEnd(5)} ${workload.padEnd(17)} ` +
+        `${time(time_us).padStart(10)} ${(1e6 * tokens / time_us).toFixed(0).padStart(6)} ` +
+        `tokens/s, ${(100 * share).toFixed(0)}% of ${limits[workload]}` +
+        (goal === undefined ? "" : `, goal ${(100 * goal).toFixed(0)}%`);
+    }),
     "",
   ].join("\n");
 }
 
 const COLUMNS = ["model", "type", "workload", "batch", "depth", "time", "limit", "share", "goal"];
-const WIDTHS = [8, 5, 17, 6, 7, 11, 11, 7, 6];
+const WIDTHS = [11, 5, 17, 6, 7, 11, 11, 7, 6];
 
 function describeGpu(gpu: NvidiaGpu, predictions: readonly Prediction[]): string {
   const rows = predictions.map((prediction) => {

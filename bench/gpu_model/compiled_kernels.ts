@@ -5,7 +5,7 @@
 import { createHash } from "node:crypto";
 import { join } from "@std/path";
 import { disassemble, findNvdisasm } from "../../test/emulator/nvdisasm.ts";
-import { type DeviceSource, deviceSources, Nvrtc } from "../../test/emulator/nvrtc.ts";
+import { type DeviceSource, deviceSources, Nvrtc, targetOf } from "../../test/emulator/nvrtc.ts";
 import { writeWhole } from "../../test/support/make_once.ts";
 import { root } from "../root.ts";
 import { maxThreads } from "./cubin.ts";
@@ -92,7 +92,7 @@ export class KernelCompiler implements Disposable {
   async #compile(file: string, instances: readonly string[], architecture: string) {
     const { cubin, symbols, reports } = await this.#nvrtc.compile(
       this.#source(file),
-      architecture,
+      targetOf(file, architecture) ?? architecture,
       instances,
     );
     const code = await disassemble(this.#nvdisasm, cubin);

@@ -13,6 +13,8 @@ import type { Step } from "./models.ts";
 export interface DryRunRequest {
   readonly spec: ConfigSpec;
   readonly steps: readonly Step[];
+  /** Number of devices that divide every layer; the launches are those of the last one. */
+  readonly ranks: number;
 }
 
 /** A launch and the work of its operation, which its first launch has (`OperationTime`). */
@@ -46,6 +48,7 @@ async function main(request: DryRunRequest): Promise<DryRunStep[]> {
         threads: 1,
         contextLength: Math.max(...steps.map(({ depth, tokens }) => depth + tokens)),
         maxSequences: batch,
+        tensorParallel: request.ranks,
       });
       for (const step of steps) done.set(step, await run(model.runner, step));
     }

@@ -34,7 +34,7 @@ const TOKEN_TILES: readonly (readonly [RegExp, number])[] = [
  * that are read and written once more.
  */
 const PASSES: readonly (readonly [kernel: RegExp, bytes: (cols: number) => number])[] = [
-  [/^convert_rows</, (cols) => 6 * cols],
+  [/^convert_(rows|pairs)</, (cols) => 6 * cols],
   [/^dequantize</, (cols) => 2.6 * Math.min(cols, 4096)],
   [/^epilogue$/, () => 8 * 1024],
 ];
@@ -57,12 +57,14 @@ function columnsOf(matrix: string): number {
  *
  * @param measures of its kernel; none for a library
  * @param flash share of the peak that libflash_attn reaches
+ * @param between microseconds of the launches after the product that requests its weights
  */
 export function launchTime(
   planned: Launch,
   measures: KernelMeasures | undefined,
   gpu: NvidiaGpu,
   flash: number = COSTS.flash,
+  between = 0,
 ): LaunchTime {
   const launch = withPass(planned);
   const { bytes, flops } = launch;
@@ -71,16 +73,18 @@ export function launchTime(
     ? 0
     : Math.max(bytes / gpu.bandwidth / 1e3, flops / gpu.teraflops / 1e6);
   const gap = gpu.architecture.name === "sm_80" ? COSTS.serialLaunch : COSTS.dependentLaunch;
+  const isTiled = /^wgmma_/.test(launch.kernel);
   const parts = measures === undefined ? libraryParts(launch, gpu, flash) : {
-    ...kernelParts(launch, measures, gpu),
-    memory: memoryTime(bytes - earlyBytes(launch, measures, gpu), gpu),
+    ...(isTiled ? tileParts : kernelParts)(launch, measures, gpu),
+    memory: memoryTime(bytes - earlyBytes(launch, measures, gpu, between), gpu),
   };
   const [bound, most] = Object.entries(parts).reduce((a, b) => b[1] > a[1] ? b : a);
   const work = Object.values(parts)
     .reduce((sum, time) => sum + time ** COSTS.norm, 0) ** (1 / COSTS.norm);
   const start = measures === undefined ? COSTS.smallKernel : startTime(measures, gpu);
   return {
-    microseconds: gap + start + work + mergeTime(launch, gpu),
+    microseconds: gap + start + work + mergeTime(launch, gpu) +
+      (isTiled && measures !== undefined ? storeTime(launch, measures, gpu) : 0),
     limit,
     bound: (most < gap + start ? "launch" : bound) as LaunchTime["bound"],
     intensity: bytes === 0 ? 0 : flops / bytes,
@@ -92,16 +96,36 @@ function memoryTime(bytes: number, gpu: NvidiaGpu): number {
 }
 
 /**
- * Bytes that arrive before the first product of a kernel that requests weights before it waits for
- * the previous kernel. Its blocks take the places of those that end, so that memory works from then
- * on.
+ * Bytes that arrive before the first product of a kernel: those that the product before it has
+ * requested for L2, and those that it requests itself before it waits for the previous kernel. Its
+ * blocks take the places of those that end, so that memory works from then on.
+ *
+ * Requested bytes follow the last weights of the product before, or, of products of several tokens,
+ * begin to arrive a latency later. They share memory with what the launches in between read, and
+ * stay in L2: the plan keeps both together below 3/8 of it. That L2 drops no line earlier is an
+ * assumption; PRESERVE (Yüzügüler et al. 2025) prefetches weights during all-reduces in this way on
+ * another accelerator. From L2 they are streamed like all others.
  */
-function earlyBytes({ blocks, bytes }: Launch, measures: KernelMeasures, gpu: NvidiaGpu): number {
+function earlyBytes(
+  { kernel, blocks, bytes, requested, between }: Launch,
+  measures: KernelMeasures,
+  gpu: NvidiaGpu,
+  gap: number,
+): number {
   const early = measures.start?.early ?? 0;
   const resident = Math.min(blocks, gpu.multiprocessors * measures.blocks);
-  const requested = early * resident * measures.warps / measures.blocks;
-  const time = COSTS.dependentLaunch + COSTS.inputs - gpu.latencies.memory / gpu.clock / 1e3;
-  return Math.min(requested, bytes, time * gpu.bandwidth * gpu.readable * 1e3);
+  // Of the rows of the blocks that run first.
+  const prefetched = requested === 0 ? 0 : Math.min(1, requested * blocks / (bytes * resident));
+  const own = (1 - prefetched) * early * resident * measures.warps / measures.blocks;
+  const isDependent = gpu.architecture.name === "sm_90";
+  const launch = isDependent ? COSTS.dependentLaunch : COSTS.serialLaunch;
+  const start = early > 0 || requested === 0 ? COSTS.inputs : startTime(measures, gpu);
+  const follows = requested > 0 && /decode_gemm<.*, 0>$/.test(kernel);
+  const latency = follows ? 0 : gpu.latencies.memory / gpu.clock / 1e3;
+  const rate = gpu.bandwidth * gpu.readable * 1e3;
+  const read = between.reduce((sum, other) => sum + other.bytes, 0);
+  const most = Math.max(0, (gap + launch + start - latency) * rate - read);
+  return Math.min(requested + own, bytes, most);
 }
 
 function libraryParts({ kernel, bytes, flops }: Launch, gpu: NvidiaGpu, flash: number) {
@@ -170,6 +194,79 @@ function kernelParts(
     ),
     latency: microseconds(iterations / resident * wait),
   };
+}
+
+/**
+ * Tiles of the kernels with wgmma (kernels/cuda/wgmma_gemm.cuh): tokens, columns of a step, and
+ * warps that multiply. A product of a warpgroup reads 64 tokens and 128 rows of 16 columns.
+ */
+const WGMMA = { tokens: 128, columns: 64, warps: 8, productBytes: (64 + 128) * 16 * 2 } as const;
+/**
+ * Clocks in which the warps of a block store the sums of a row of a tile: 128 sums, each written to
+ * shared memory, read from it, added to a residual and stored, 32 lanes a clock.
+ */
+const STORE_CLOCKS = 16;
+
+/** The tiles of a kernel with wgmma. */
+interface TileWork {
+  /** Of the multiprocessor with the most tiles. */
+  readonly tiles: number;
+  /** Multiprocessors with a tile. */
+  readonly busy: number;
+  /** Rows of a tile. */
+  readonly rows: number;
+  /** The loop over steps of columns. */
+  readonly loop: LoopMeasures;
+  readonly steps: number;
+}
+
+function tileWork(launch: Launch, { instance, loops }: KernelMeasures, gpu: NvidiaGpu): TileWork {
+  const loop = loops.toSorted((a, b) => b.products - a.products)[0];
+  if (loop === undefined || loop.products === 0) throw new Error(`${instance} has no products`);
+  const rows = loop.products * WGMMA.warps / WGMMA.tokens / WGMMA.columns;
+  const tokens = productTokens(launch), allRows = Number(/^\d+/.exec(launch.matrix)?.[0]);
+  // Half of the last tile of each expert is empty.
+  const tiles = tokens === undefined
+    ? launch.flops / 2 / columnsOf(launch.matrix) / WGMMA.tokens / rows + allRows / rows / 2
+    : Math.ceil(tokens / WGMMA.tokens) * Math.ceil(allRows / rows);
+  return {
+    tiles: Math.ceil(tiles / gpu.multiprocessors),
+    busy: Math.min(tiles, gpu.multiprocessors),
+    rows,
+    loop,
+    steps: Math.ceil(columnsOf(launch.matrix) / WGMMA.columns),
+  };
+}
+
+/**
+ * Microseconds of the tensor cores, at the clock that power allows under their load, of issuing, of
+ * shared memory, which copies write and products read, and of L2.
+ */
+function tileParts(
+  launch: Launch,
+  measures: KernelMeasures,
+  gpu: NvidiaGpu,
+): Partial<Record<Pipe | "L2" | "latency", number>> {
+  const { tiles, busy, rows, loop, steps } = tileWork(launch, measures, gpu);
+  const { rates } = gpu.architecture;
+  const copied = 2 * WGMMA.columns * (WGMMA.tokens + rows);
+  const products = loop.products * WGMMA.warps / (64 * 128 * 16);
+  const powered = gpu.teraflops * 1e3 / (2 * rates.wgmma * gpu.multiprocessors * gpu.clock);
+  const time = (clocks: number) => tiles * steps * clocks / gpu.clock / 1e3;
+  return {
+    tensor: time(WGMMA.warps * loop.pipes.tensor / powered),
+    issue: time(WGMMA.warps * loop.pipes.issue),
+    lsu: time((copied + products * WGMMA.productBytes) / rates.l1Bytes),
+    L2: time(
+      Math.max(copied / COSTS.l2BytesPerMultiprocessor, copied * busy / gpu.bulkBytesPerClock),
+    ),
+  };
+}
+
+/** Microseconds of storing sums, in which a block multiplies nothing. */
+function storeTime(launch: Launch, measures: KernelMeasures, gpu: NvidiaGpu): number {
+  const { tiles, rows } = tileWork(launch, measures, gpu);
+  return tiles * (STORE_CLOCKS * rows + gpu.latencies.memory) / gpu.clock / 1e3;
 }
 
 /** Iterations of a kernel's main loop, over all warps. */

@@ -2,6 +2,7 @@
  * The launches of a step with their work, as the library plans them for a GPU of given size: from a
  * dry run on the stand-in for NVIDIA's driver.
  */
+import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { join } from "@std/path";
 import { findLibrary } from "../../ffi/library.ts";
@@ -27,6 +28,10 @@ export interface Launch extends OperationLaunch {
   /** Dynamic shared memory of a block. */
   readonly shared: number;
   readonly count: number;
+  /** Of a product, the bytes of its weights that the product before it has requested for L2. */
+  readonly requested: number;
+  /** The launches between the two, if there are requested bytes. */
+  readonly between: readonly Launch[];
 }
 
 /** The launches of a step. */
@@ -48,12 +53,17 @@ interface LogLine {
   readonly grid?: readonly [number, number, number];
   readonly block?: number;
   readonly shared?: number;
+  /** Index of the device. */
+  readonly device?: number;
+  /** Parameters as hexadecimal bytes. */
+  readonly arguments?: readonly string[];
 }
 
 /**
  * Returns the launches of steps of a whole model. Models of one and of two layers are planned; the
  * other layers are like the difference.
  *
+ * @param ranks number of GPUs that divide every layer; the launches are those of one
  * @throws {ForgeError} `not_found` without a CUDA library
  */
 export async function planSteps(
@@ -62,9 +72,10 @@ export async function planSteps(
   gpu: NvidiaGpu,
   steps: readonly Step[],
   libraries: Libraries,
+  ranks = 1,
 ): Promise<PlannedStep[]> {
-  const one = await dryRun({ spec: withLayers(model, type, 1), steps }, gpu, libraries);
-  const two = await dryRun({ spec: withLayers(model, type, 2), steps }, gpu, libraries);
+  const one = await dryRun({ spec: withLayers(model, type, 1), steps, ranks }, gpu, libraries);
+  const two = await dryRun({ spec: withLayers(model, type, 2), steps, ranks }, gpu, libraries);
   return steps.map((_, i) => {
     const first = counted(one[i]!.launches), both = counted(two[i]!.launches);
     const launches = [...both].map(([key, launch]) => {
@@ -99,6 +110,8 @@ async function dryRun(
     ...await emulatedGpu({
       architecture: gpu.architecture.name === "sm_80" ? 80 : 90,
       multiprocessors: gpu.multiprocessors,
+      l2_kib: gpu.l2Bytes / 1024,
+      devices: request.ranks,
       // Only addresses are needed, for models of any size.
       memory_mib: 1 << 20,
     }),
@@ -128,7 +141,7 @@ async function dryRun(
     if (!success) throw new Error(`a dry run failed: ${decoder.decode(stderr)}`);
     const logged = Deno.readFileSync(log);
     const steps = (JSON.parse(decoder.decode(stdout)) as DryRunStep[]).map((step) => ({
-      launches: withGrids(step, decoder.decode(logged.slice(...step.log))),
+      launches: withGrids(step, decoder.decode(logged.slice(...step.log)), request.ranks - 1),
       batch: step.batch,
     }));
     Deno.mkdirSync(join(root, "build", "gpu_model"), { recursive: true });
@@ -140,22 +153,86 @@ async function dryRun(
 }
 
 /**
- * Joins the launches of operations with their grids in the log; both are in the order of running.
+ * Joins the launches of operations with their grids in the log, those of one device; both are in
+ * the order of running.
  */
-function withGrids({ launches }: DryRunStep, log: string): Launch[] {
-  const lines = log.split("\n").filter((line) => line !== "")
+function withGrids({ launches }: DryRunStep, log: string, device: number): Launch[] {
+  const all = log.split("\n").filter((line) => line !== "")
     .map((line) => JSON.parse(line) as LogLine)
-    .filter(({ kernel }) => kernel !== undefined);
+    .filter(({ kernel, device: of }) => kernel !== undefined && of === device);
   let at = 0;
-  const joined = launches.map((launch): Launch => {
-    const line = lines[at]?.kernel === launch.kernel ? lines[at++] : undefined;
-    const { grid = [0, 0, 0], block = 0, shared = 0 } = line ?? {};
-    return { ...launch, blocks: grid[0] * grid[1] * grid[2], threads: block, shared, count: 1 };
-  });
-  if (at < lines.length) {
-    throw new Error(`the log has ${lines[at]?.kernel}, which no step launched`);
+  const lines = launches.map(({ kernel }) => all[at]?.kernel === kernel ? all[at++] : undefined);
+  if (at < all.length) {
+    throw new Error(`the log has ${all[at]?.kernel}, which no step launched`);
   }
-  return shareWork(joined);
+  const joined = launches.map((launch, i): Launch => {
+    const { grid = [0, 0, 0], block = 0, shared = 0 } = lines[i] ?? {};
+    const blocks = grid[0] * grid[1] * grid[2];
+    return { ...launch, blocks, threads: block, shared, count: 1, requested: 0, between: [] };
+  });
+  return withRequests(shareWork(joined), lines);
+}
+
+/** Kernels that multiply with a weight. */
+const PRODUCTS = /^(gated_|grouped_|gated_grouped_)?(decode_gemm|matvec)</;
+/** Those that request weights of the next one: their last parameter is a NextWeights. */
+const REQUESTERS = /^(gated_|grouped_)?decode_gemm</;
+
+/**
+ * Adds to each product what the one before it requests. The last one precedes the first one of the
+ * next step.
+ *
+ * @throws {Error} if other memory is requested than the weights of the next product
+ */
+function withRequests(
+  launches: readonly Launch[],
+  lines: readonly (LogLine | undefined)[],
+): Launch[] {
+  const result = [...launches];
+  const products = launches.flatMap(({ kernel }, i) => PRODUCTS.test(kernel) ? [i] : []);
+  products.forEach((from, place) => {
+    const wanted = REQUESTERS.test(launches[from]!.kernel) ? requestOf(lines[from]) : undefined;
+    if (wanted === undefined) return;
+    const to = products[(place + 1) % products.length]!;
+    const { begin, end } = weightsOf(lines[to]);
+    if (wanted.begin !== begin || wanted.end > end) {
+      const names = `${launches[from]!.kernel} requests memory that ${launches[to]!.kernel}`;
+      throw new Error(`${names} does not read: ${wanted.begin} to ${wanted.end}`);
+    }
+    const between = to > from
+      ? launches.slice(from + 1, to)
+      : [...launches.slice(from + 1), ...launches.slice(0, to)];
+    result[to] = { ...launches[to]!, requested: wanted.bytes, between };
+  });
+  return result;
+}
+
+/** A range of memory. */
+interface Range {
+  readonly begin: bigint;
+  readonly end: bigint;
+}
+
+/** Returns what a launch requests, by its NextWeights (kernels/arguments/cuda_arguments.h). */
+function requestOf(line: LogLine | undefined): Range & { readonly bytes: number } | undefined {
+  const view = parameter(line, -1);
+  const number = (at: number) => view.getUint32(at, true);
+  const stride = number(8), bytes = number(12), nPieces = number(16);
+  if (nPieces === 0) return undefined;
+  const begin = view.getBigUint64(0, true);
+  return { begin, end: begin + BigInt((nPieces - 1) * stride + bytes), bytes: nPieces * bytes };
+}
+
+/** Returns the memory of a product's weight, the WeightRows of its ProductOperands. */
+function weightsOf(line: LogLine | undefined): Range {
+  const view = parameter(line, 0), at = 48;
+  const begin = view.getBigUint64(at, true), stride = view.getBigUint64(at + 16, true);
+  return { begin, end: begin + stride * BigInt(view.getUint32(at + 24, true)) };
+}
+
+function parameter(line: LogLine | undefined, index: number): DataView {
+  const bytes = Buffer.from(line?.arguments?.at(index) ?? "", "hex");
+  return new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
 }
 
 /** Kernels that do the work of an operation with several launches. */

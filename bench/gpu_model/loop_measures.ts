@@ -162,6 +162,9 @@ export interface LoopMeasures {
 /** Iterations simulated before and during the measurement of waits. */
 const WARM_UP = 4, MEASURED = 8;
 
+/** The path through a loop that counts: with the most streamed bytes, or the most loads. */
+export type Way = "streams" | "loads";
+
 /**
  * Returns the measures of a loop. Of the paths through its body, that with the most streamed bytes
  * counts, and of those the shortest; in a loop that streams nothing, that with the most loads.
@@ -172,8 +175,9 @@ export function measureLoop(
   loop: Loop,
   architecture: Architecture,
   latencies: Latencies,
+  way: Way = "streams",
 ): LoopMeasures {
-  const path = streamingPath(code, loop);
+  const path = pathThrough(code, loop, way);
   const pipes = Object.fromEntries(PIPES.map((pipe) => [pipe, 0])) as Record<Pipe, number>;
   const counts = new Map<string, number>();
   for (const instruction of path) {
@@ -215,11 +219,11 @@ function better(a: Path | undefined, b: Path): Path {
 }
 
 /** Returns the instructions of an iteration, in the order of execution. */
-function streamingPath(code: MachineCode, loop: Loop): Instruction[] {
+function pathThrough(code: MachineCode, loop: Loop, way: Way): Instruction[] {
   const inside = [...loop.blocks].flatMap((at) => code.blocks[at]!.instructions);
-  const bytes = inside.some((one) => streamedBytes(one) > 0)
-    ? streamedBytes
-    : (one: Instruction) => isGlobal(one) ? bytesPerLane(one) : 0;
+  const loaded = (one: Instruction) => isGlobal(one) ? bytesPerLane(one) : 0;
+  const streams = way === "streams" && inside.some((one) => streamedBytes(one) > 0);
+  const bytes = streams ? streamedBytes : loaded;
   const best = bestPaths(code, loop, bytes);
   const ends = loop.latches.flatMap((latch) => best.get(latch) ?? []);
   const path = ends.reduce<Path | undefined>(better, undefined);
@@ -309,6 +313,21 @@ function earlyBytes(code: MachineCode): number {
     if (wait >= 0) return bytes - sum(instructions.slice(wait).map(streamedBytes));
   }
   return 0;
+}
+
+/**
+ * Returns the instructions after the wait for the previous kernel, on the way with the most global
+ * loads; loops run once. 0 without a wait.
+ */
+export function instructionsAfterWait(code: MachineCode): number {
+  const whole = { header: 0, blocks: new Set(code.blocks.keys()) };
+  const loaded = (one: Instruction) => isGlobal(one) ? bytesPerLane(one) : 0;
+  const ways = [...bestPaths(code, whole, loaded).values()]
+    .map(({ blocks }) => blocks.flatMap((at) => code.blocks[at]!.instructions))
+    .filter((way) => way.at(-1)?.name === "EXIT");
+  const most = ways.toSorted((a, b) => sum(b.map(loaded)) - sum(a.map(loaded)))[0] ?? [];
+  const wait = most.findIndex(({ name }) => name === "ACQBULK");
+  return wait < 0 ? 0 : most.length - 1 - wait;
 }
 
 /** Returns the path with the fewest blocks from the entry to each block. */

@@ -88,8 +88,10 @@ export interface NvidiaGpu {
   readonly readable: number;
   /** Dense 16-bit tensor-core throughput that power allows under load, in 10^12 per second. */
   readonly teraflops: number;
-  /** Bytes per clock from L2 to all multiprocessors. */
+  /** Bytes per clock from L2 to all multiprocessors, by loads and by copies of TMA. */
   readonly l2BytesPerClock: number;
+  readonly bulkBytesPerClock: number;
+  readonly l2Bytes: number;
   readonly latencies: Latencies;
 }
 
@@ -100,6 +102,9 @@ export interface NvidiaGpu {
  * to 280 clocks), Sun et al. 2022 for A100. Memory under load: about 560 ns (FlashInfer's and
  * NVIDIA's tuning guides ask for 32 KB in flight per multiprocessor at 3.35 TB/s).
  * L2: 64 bytes per clock and multiprocessor can be requested; all together about 5.5 TB/s on H100.
+ * Copies of TMA are whole lines in long rows, to all slices at once: they are taken to reach 85% of
+ * the 5,120 bytes a clock that NVIDIA's white paper gives for the L2 of A100, which H100's is
+ * assumed not to fall short of.
  * Tensor cores: 312 and 989 TFLOP/s nominal; long products of random numbers run at lower clocks
  * and reach about 290 and 800 (published cuBLAS results).
  */
@@ -115,6 +120,8 @@ export const A100: NvidiaGpu = {
   readable: 0.92,
   teraflops: 290,
   l2BytesPerClock: 3400,
+  bulkBytesPerClock: 0,
+  l2Bytes: 40 * 2 ** 20,
   latencies: LATENCIES_80,
 };
 export const H100: NvidiaGpu = {
@@ -126,6 +133,8 @@ export const H100: NvidiaGpu = {
   readable: 0.93,
   teraflops: 800,
   l2BytesPerClock: 3200,
+  bulkBytesPerClock: 4350,
+  l2Bytes: 50 * 2 ** 20,
   latencies: LATENCIES_90,
 };
 export const H200: NvidiaGpu = { ...H100, name: "H200", bandwidth: 4800 };

@@ -41,11 +41,24 @@ export interface PredictedStep {
   readonly predictions: readonly Prediction[];
 }
 
+/** GPUs that divide every layer of a model. */
+export interface Division {
+  readonly ranks: number;
+  /** Returns the microseconds in which they add up this many bytes of each. */
+  readonly allReduceTime: (bytes: number) => number;
+}
+
+/** Sums of values over the GPUs that divide a model. */
+export function isAllReduce({ kernel }: Launch): boolean {
+  return kernel === "ncclAllReduce";
+}
+
 /**
  * Predicts the steps of a model.
  *
  * @param stepsOfRun returns the number of steps that the host starts together, given the time of
  * one
+ * @param division the launches are those of one of its GPUs
  * @throws {ForgeError} as {@linkcode planSteps}
  */
 export async function predictSteps(
@@ -56,22 +69,30 @@ export async function predictSteps(
   libraries: Libraries,
   steps: readonly Step[] = STEPS,
   stepsOfRun: (milliseconds: number) => number = pacedSteps,
+  { ranks, allReduceTime }: Division = { ranks: 1, allReduceTime: () => 0 },
 ): Promise<PredictedStep[]> {
   const headDim = Number(model.config.head_dim);
-  const planned = await planSteps(model, type, gpu, steps, libraries);
+  const planned = await planSteps(model, type, gpu, steps, libraries, ranks);
   const names = new Set(planned.flatMap(({ launches }) => launches.map(({ kernel }) => kernel)));
   const compiled = await compileNamed(compiler, names, gpu);
   return await Promise.all(steps.map(async (step, i) => {
     const { launches, batch } = planned[i]!;
     const flash = step.tokens > 1 ? await flashShare(gpu, headDim, step.tokens) : undefined;
-    const timed = launches.map((launch): TimedLaunch => {
+    const timeOf = (launch: Launch): LaunchTime => {
       const kernel = compiled.get(launch.kernel);
       const measures = kernel && measureKernel(kernel, gpu, {
         threads: launch.threads,
         dynamicShared: launch.shared,
       });
-      return { ...launch, ...launchTime(launch, measures, gpu, flash) };
-    });
+      if (isAllReduce(launch)) {
+        // Its bytes are those that it reads and those that it writes.
+        const microseconds = allReduceTime(launch.bytes / 2);
+        return { microseconds, limit: 0, bound: "launch", intensity: 0 };
+      }
+      const between = sum(launch.between.map((other) => timeOf(other).microseconds));
+      return launchTime(launch, measures, gpu, flash, between);
+    };
+    const timed = launches.map((launch): TimedLaunch => ({ ...launch, ...timeOf(launch) }));
     const labels = { device: gpu.name, model: model.name, type, batch };
     return { step, launches: timed, predictions: summarize(step, timed, labels, stepsOfRun) };
   }));

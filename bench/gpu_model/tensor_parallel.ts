@@ -1,14 +1,13 @@
 /**
- * Expected times of decoding on several H100 with every layer divided among them. The time of a
- * GPU's part is that of a model with its share of heads, columns and vocabulary; the all-reduces
- * are added.
+ * Expected times of decoding on several H100 with every layer divided among them: the launches of
+ * one GPU, as the library plans them, with the all-reduces among them.
  */
 import { type ModelShape, SHAPES } from "../../src/bench/synthetic/shapes.ts";
 import type { KernelCompiler } from "./compiled_kernels.ts";
 import type { Libraries } from "./launches.ts";
 import { modelledLlama } from "./models.ts";
 import { H100 } from "./nvidia.ts";
-import { predictSteps } from "./predictions.ts";
+import { type Division, isAllReduce, predictSteps } from "./predictions.ts";
 
 /** Connection of GPUs. */
 export interface Link {
@@ -122,30 +121,29 @@ export async function predictDivided(
   counts: readonly number[] = [1, 2, 4, 8],
 ): Promise<DividedPrediction[]> {
   const result: DividedPrediction[] = [];
+  const model = modelledLlama(name, shape);
+  const steps = BATCHES.map((batch) => ({ batch, tokens: 1, depth: DEPTH }));
   for (const devices of counts) {
-    const part = partOf(shape, devices);
-    const steps = BATCHES.map((batch) => ({ batch, tokens: 1, depth: DEPTH }));
-    const model = modelledLlama(`${name}/${devices}`, part);
-    const predicted = await predictSteps(compiler, H100, model, "BF16", libraries, steps);
-    for (const { step: { batch }, predictions } of predicted) {
-      const { time_us: alone, limit_us } = predictions.find(({ workload }) =>
-        workload === "decode"
-      )!;
-      for (const link of devices === 1 ? [NVLINK] : [NVLINK, PCIE]) {
-        // After the embedding, attention and the feed-forward network; then the logits.
-        const sums = 2 * shape.nLayers + 1;
-        const all_reduce_us = sums * allReduceTime(4 * batch * shape.hiddenSize, devices, link) +
-          allReduceTime(4 * batch * shape.vocabSize, devices, link);
-        const time_us = alone + all_reduce_us;
+    for (const link of devices === 1 ? [NVLINK] : [NVLINK, PCIE]) {
+      const division: Division = {
+        ranks: devices,
+        allReduceTime: (bytes) => allReduceTime(bytes, devices, link),
+      };
+      const predicted = await predictSteps(
+        ...[compiler, H100, model, "BF16", libraries, steps, undefined, division] as const,
+      );
+      for (const { step: { batch }, launches, predictions } of predicted) {
+        const { time_us, share } = predictions.find(({ workload }) => workload === "decode")!;
         result.push({
           model: name,
           devices,
           link: devices === 1 ? "" : link.name,
           batch,
           time_us,
-          all_reduce_us,
-          share: limit_us / time_us,
-          fits: 2 * parametersOf(part) < MEMORY_BYTES,
+          all_reduce_us: launches.filter(isAllReduce)
+            .reduce((sum, { count, microseconds }) => sum + count * microseconds, 0),
+          share,
+          fits: 2 * parametersOf(partOf(shape, devices)) < MEMORY_BYTES,
         });
       }
     }

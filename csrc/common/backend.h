@@ -84,6 +84,8 @@ struct KvShape {
   uint32_t v_head_dim;
   bool values_in_keys = false;  // values are the first v_head_dim elements of the keys
 
+  // True if numbers are stored in groups of 32 with a scale each.
+  bool has_scales() const { return type == WeightType::Q8_0 || type == WeightType::Q4_0; }
   // Number of elements stored for each head: keys, then values unless they are in the keys.
   uint32_t kept_dim() const { return values_in_keys ? k_head_dim : k_head_dim + v_head_dim; }
 };

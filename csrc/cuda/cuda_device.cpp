@@ -31,6 +31,11 @@ CublasLt& CudaDevice::cublaslt() {
   return *cublaslt_;
 }
 
+bool CudaDevice::multiplies_by_wgmma() {
+  return device().properties().architecture == 90 && device().api().encode_tensor_map &&
+         kernels.compiles_wgmma();
+}
+
 const FlashLibrary& CudaDevice::flash() {
   const std::lock_guard lock(libraries_mutex_);
   if (!flash_) {

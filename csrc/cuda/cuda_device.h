@@ -31,6 +31,8 @@ struct CudaDevice {
   const FlashLibrary& flash();
   // cuBLASLt, likewise.
   CublasLt& cublaslt();
+  // True if kernels may use wgmma and tensor maps: on SM90 itself, from CUDA 12 on.
+  bool multiplies_by_wgmma();
 
   std::shared_ptr<DeviceState> state;
   Kernels kernels;

@@ -69,6 +69,8 @@ class Device {
   bool fuses_operations() const { return fuses_operations_; }
   // True if short plans are captured into graphs: unless FORGE_CUDA_GRAPHS=0.
   bool captures_graphs() const { return captures_graphs_; }
+  // True if products request weights of the next one for L2: unless FORGE_CUDA_PREFETCH=0.
+  bool prefetches_weights() const { return prefetches_weights_; }
   // True if each plan and graph is described on stderr: FORGE_CUDA_TRACE=1.
   bool is_traced() const { return is_traced_; }
 
@@ -91,6 +93,7 @@ class Device {
   bool overlaps_kernels_ = false;
   bool fuses_operations_ = true;
   bool captures_graphs_ = true;
+  bool prefetches_weights_ = true;
   mutable std::mutex mutex_;
   mutable std::mutex failure_mutex_;
   mutable std::string failure_;

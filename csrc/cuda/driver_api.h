@@ -83,6 +83,14 @@ struct Copy2D {
   size_t height;
 };
 
+// CUtensorMap: a tensor as the copy engine of SM90 reads it. Drivers before CUDA 13 need 64 bytes.
+struct alignas(128) TensorMap {
+  uint64_t opaque[16];
+};
+constexpr int kTensorBfloat16 = 9;     // CUtensorMapDataType
+constexpr int kSwizzle128Bytes = 3;    // CUtensorMapSwizzle
+constexpr int kPromotion256Bytes = 3;  // CUtensorMapL2promotion
+
 // CUlaunchAttribute, of which forge sets one: a kernel may start while the one before it ends.
 constexpr int kProgrammaticSerialization = 6;
 struct alignas(8) LaunchAttribute {
@@ -164,10 +172,14 @@ struct LaunchConfig {
   F(graph_exec_destroy, cuGraphExecDestroy, (GraphExec executable))                               \
   F(graph_destroy, cuGraphDestroy, (Graph graph))
 
-// Absent from drivers before CUDA 11.8 (cuLaunchKernelEx) and 12.4.
+// Absent from drivers before CUDA 11.8 (cuLaunchKernelEx), 12.0 and 12.4.
 #define FORGE_OPTIONAL_DRIVER_FUNCTIONS(F)                                               \
   F(launch_with, cuLaunchKernelEx,                                                       \
     (const LaunchConfig* config, Function function, void** parameters, void** extra))    \
+  F(encode_tensor_map, cuTensorMapEncodeTiled,                                           \
+    (TensorMap * map, int type, uint32_t dimensions, void* data, const uint64_t* sizes,  \
+     const uint64_t* strides, const uint32_t* box, const uint32_t* steps,                \
+     int interleave, int swizzle, int promotion, int fill))                              \
   F(parameter_info, cuFuncGetParamInfo,                                                  \
     (Function function, size_t index, size_t* offset, size_t* bytes))
 

@@ -43,15 +43,16 @@ void Kernels::load() {
     if (!kernel.function) missing.push_back(&kernel);
   }
   if (missing.empty()) return;
-  const std::string architecture =
-      nvrtc().architecture_option(state_->device.properties().architecture);
+  // Before the threads that use it.
+  nvrtc();
   std::vector<KernelImage> images(missing.size());
-  parallel_for(missing.size(), n_threads_,
-               [&](size_t i) { images[i] = image_of(*missing[i], architecture); });
+  parallel_for(missing.size(), n_threads_, [&](size_t i) { images[i] = image_of(*missing[i]); });
   for (size_t i = 0; i < missing.size(); ++i) load_image(*missing[i], images[i]);
 }
 
-KernelImage Kernels::image_of(const Kernel& kernel, const std::string& architecture) const {
+KernelImage Kernels::image_of(const Kernel& kernel) const {
+  const std::string architecture = nvrtc_->architecture_option(
+      state_->device.properties().architecture, kernel.file.starts_with("wgmma_"));
   const std::vector<std::string> options = {architecture, "--std=c++17", "-default-device"};
   std::vector<std::string> ingredients = options;
   ingredients.insert(ingredients.end(), {nvrtc_->version(), kernel.instance});

@@ -36,11 +36,13 @@ class Kernels {
   // As in "13.0"; opens NVRTC.
   const std::string& compiler_version() { return nvrtc().version(); }
   const std::string& compiler_path() { return nvrtc().path(); }
+  // True if kernels with wgmma, those of files wgmma_*.cu, can be compiled.
+  bool compiles_wgmma() { return nvrtc().knows_wgmma(); }
   const std::string& cache_folder() const { return cache_.folder(); }
 
  private:
   const Nvrtc& nvrtc();
-  KernelImage image_of(const Kernel& kernel, const std::string& architecture) const;
+  KernelImage image_of(const Kernel& kernel) const;
   void load_image(Kernel& kernel, const KernelImage& image);
 
   std::shared_ptr<DeviceState> state_;

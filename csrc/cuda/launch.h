@@ -31,6 +31,15 @@ class Launch {
     (add(parameters), ...);
   }
 
+  // Replaces the value of the last parameter.
+  template <class T>
+  void replace_last(const T& value) {
+    if (sizes_.empty() || sizes_.back() != sizeof(T)) {
+      fail(FORGE_INTERNAL, name(), " has another last parameter");
+    }
+    std::memcpy(storage_.data() + offsets_.back(), &value, sizeof(T));
+  }
+
   // Compares the parameters with those of the loaded kernel, if the driver reports them.
   void verify(const Device& device) const;
   // `follows_kernel`: true if the previous work on the stream is a kernel. Only then may the launch

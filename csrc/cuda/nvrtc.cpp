@@ -45,7 +45,10 @@ Nvrtc::Nvrtc(int driver_version) {
   std::sort(architectures_.begin(), architectures_.end());
 }
 
-std::string Nvrtc::architecture_option(int architecture) const {
+bool Nvrtc::knows_wgmma() const { return std::stoi(version_) >= 12; }
+
+std::string Nvrtc::architecture_option(int architecture, bool uses_wgmma) const {
+  if (uses_wgmma) return "--gpu-architecture=sm_90a";
   int best = 0;
   for (const int known : architectures_) {
     if (known <= architecture) best = known;
@@ -55,7 +58,6 @@ std::string Nvrtc::architecture_option(int architecture) const {
          architecture);
   }
   if (best != architecture) return "--gpu-architecture=compute_" + std::to_string(best);
-  // No kernel uses the instructions of sm_90a (wgmma), which NVRTC 11.8 does not know.
   return "--gpu-architecture=sm_" + std::to_string(best);
 }
 

@@ -25,9 +25,12 @@ class Nvrtc {
   // As in "13.0".
   const std::string& version() const { return version_; }
 
+  // True for CUDA 12 and newer, which know the instructions of sm_90a.
+  bool knows_wgmma() const;
   // Returns the option that compiles for an architecture such as 90: machine code if this NVRTC
-  // supports the architecture, else PTX for the newest one it supports.
-  std::string architecture_option(int architecture) const;
+  // supports the architecture, else PTX for the newest one it supports. Kernels with wgmma are
+  // compiled for sm_90a, which runs on SM90 alone.
+  std::string architecture_option(int architecture, bool uses_wgmma) const;
 
   // Compiles one instance, such as "matvec<FormatQ8_0, 1>", of a kernel in a file of kernels/cuda,
   // which may include the other files. Throws FORGE_INTERNAL with the compiler's log on failure.

@@ -25,14 +25,14 @@ struct DecodeTile {
   uint32_t shared_bytes;
 };
 DecodeTile decode_tile(const KvShape& shape) {
-  const bool is_q8 = shape.type == WeightType::Q8_0, is_q4 = shape.type == WeightType::Q4_0;
-  const uint32_t dim = shape.k_head_dim, n_scales = divide_up(dim, 32);
+  const uint32_t dim = shape.k_head_dim, n_scales = divide_up(dim, kKvScaleGroup);
   const uint32_t warps = dim > kWideHead ? 2 : 4, tokens = dim <= kNarrowHead ? 32 : 16;
   const uint32_t row = (dim + 8) * 2;
   // Of each warp two slices of keys and values; of a cache with scales three or five slices as they
   // are stored, one slice in F16, and scales.
-  const uint32_t stored = is_q4 ? 5 * n_scales * 16 : 3 * dim;
-  const uint32_t slices = is_q8 || is_q4 ? 2 * stored + row + 2 * n_scales * 2 : 2 * 2 * row;
+  const uint32_t n_stored = shape.type == WeightType::Q4_0 ? 5 : 3;
+  const auto stored = static_cast<uint32_t>(n_stored * kv_row_bytes(shape.type, dim));
+  const uint32_t slices = shape.has_scales() ? 2 * stored + row + 2 * n_scales * 2 : 2 * 2 * row;
   // Later the sums of 16 queries.
   const uint32_t sums = warps * kDecodeRows * (dim + 2) * 4;
   return {warps, std::max(kDecodeRows * row + warps * tokens * slices, sums)};
@@ -64,6 +64,17 @@ void PlanBuilder::emit(const AttentionOp& op) {
     emit_naive_attention(op, row_groups(op.out).prefill);
   }
   emit_flash_attention(op, kernels);
+}
+
+uint64_t PlanBuilder::cached_bytes(const AttentionOp& op) const {
+  const kernel_args::KvPages pages = CudaKv::of(op.kv).kernel_pages();
+  const uint64_t row_bytes = pages.page_bytes / pages.page_tokens;
+  uint64_t rows = uint64_t{shape_.decode_work} * kSplitTokens;
+  // Longer splits, of a sequence of any length, are more than 4/5 of the most (split_tokens).
+  const uint64_t most_splits = attention_.policy(program_).most_splits;
+  if (5 * shape_.decode_work >= 4 * most_splits) rows = UINT64_MAX / row_bytes;
+  if (op.window > 0) rows = std::min(rows, uint64_t{shape_.tokens} * (op.window + kDecodeQueries));
+  return rows * row_bytes;
 }
 
 AttentionArgs PlanBuilder::attention_args(const AttentionOp& op) const {
@@ -187,7 +198,7 @@ flash_attn_params PlanBuilder::flash_params(const AttentionOp& op, const RunAddr
   p.k = address(kv.memory());
   p.v = address(kv.memory() + pages.v_offset);
   const bool is_q8 = kv.shape.type == WeightType::Q8_0;
-  const uint32_t element = is_q8 ? 1 : 2;
+  const auto element = static_cast<uint32_t>(kv_row_bytes(kv.shape.type, 1));
   p.k_batch_stride = p.v_batch_stride = static_cast<int64_t>(pages.page_bytes / element);
   p.k_head_stride = p.v_head_stride = pages.head_bytes / element;
   p.k_row_stride = p.v_row_stride = pages.k_dim;

@@ -4,6 +4,7 @@
 // plan_*.cpp hold them by kind.
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "caches.h"
 #include "cuda_weight.h"
 #include "plan_entry.h"
+#include "weight_prefetch.h"
 
 namespace forge::cuda {
 
@@ -35,6 +37,7 @@ struct ProductTile {
   uint32_t token_tiles;  // of eight tokens; 0: a single token
   uint32_t tokens, rows;
   uint32_t splits;        // blocks that divide the columns among themselves
+  uint32_t resident;      // blocks that a multiprocessor runs at once
   uint32_t shared_bytes;  // dynamic
 
   Grid grid(uint64_t n_tokens, uint64_t n_rows) const {
@@ -48,10 +51,16 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
       : SharedOperations(request),
         device_(device),
         gpu_(device.device().properties()),
-        attention_(attention) {}
+        attention_(attention),
+        prefetch_(device.device(), request.shape) {}
 
   LaunchPlan build() {
-    return plan_with([this](const auto& op) { emit(op); });
+    LaunchPlan plan = plan_with([this](const auto& op) {
+      emit(op);
+      prefetch_.add_cached(cached_bytes(op));
+    });
+    prefetch_.finish(plan.entries);
+    return plan;
   }
 
  private:
@@ -121,12 +130,37 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   bool emit_library_product(const Product& product, const RowGroup& rows);
   // The whole product in terms of the library.
   LtShape library_shape(const Product& product, const RowGroup& rows) const;
+  // True if the tensor cores of SM90 multiply weights of a type as they are.
+  bool multiplies_by_wgmma(WeightType type);
+  // The rows of x and the matrices of a weight as these tensor cores read them; nothing if the
+  // driver refuses.
+  struct WgmmaMaps {
+    TensorMap x, weight;
+  };
+  std::optional<WgmmaMaps> wgmma_maps(const ProductOperands& operands, uint64_t x_rows,
+                                      uint64_t matrices, uint32_t tile_rows) const;
+  // Emits such a product; returns false for other weights and devices.
+  bool emit_wgmma_gemm(const Product& product, const RowGroup& rows);
   // Converts rows once for all parts of a weight, that is, until the next call of begin_half_rows.
   // A row of x may be several rows of the product, its `pieces`.
   void begin_half_rows();
   ProductRows half_rows(WeightType type, const ProductRows& x, uint32_t cols,
                         const RowGroup& rows, uint32_t pieces = 1);
   uint32_t matvec_split(uint64_t rows, uint64_t cols) const;
+
+  // The weights of a product whose blocks have tiles of a grid, with tile_rows adjacent rows each,
+  // of `rows` in all.
+  StreamedWeights streamed(const WeightRows& weight, uint64_t rows, uint32_t tile_rows,
+                           const ProductTile& tile, const Grid& grid) const;
+  // Bytes of a cache that an operation reads in this shape, at most.
+  uint64_t cached_bytes(const AttentionOp& op) const;
+  template <class Op>
+  uint64_t cached_bytes(const Op& op) const {
+    if constexpr (requires { op.state; }) {
+      return shape_.slots * device_state(*op.state).stride() * sizeof(float);
+    }
+    return 0;
+  }
 
   // A product of each row with `top_k` of the equal blocks of a weight's rows: those that a
   // routing chose, or, without a routing, all of them in order.
@@ -156,6 +190,7 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   // returns false if they cannot be fused.
   bool emit_gated_grouped_product(const MoeMatmulOp& op, const GroupedProduct& p);
   void emit_grouped_gemm(const GroupedProduct& p, const RowGroup& rows);
+  bool emit_wgmma_grouped_gemm(const GroupedProduct& p, const RowGroup& rows);
 
   AttentionArgs attention_args(const AttentionOp& op) const;
   AttentionOperands attention_operands(const AttentionOp& op) const;
@@ -185,6 +220,7 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   const DeviceProperties& gpu_;
   const AttentionChoice& attention_;
   std::map<std::string, ProductRows> half_rows_;  // by their type
+  WeightPrefetch prefetch_;
 };
 
 // Rows of x in F32.

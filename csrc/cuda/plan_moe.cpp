@@ -58,7 +58,8 @@ void PlanBuilder::emit(const GroupedProduct& p) {
   const auto [all, decode, prefill] = row_groups(p.x);
   if (unified(p.weight).type == WeightType::F32) return emit_grouped_matvec(p, all);
   if (decode.max_rows > 0) emit_grouped_decode_gemm(p, decode);
-  if (prefill.max_rows > 0) emit_grouped_gemm(p, prefill);
+  if (prefill.max_rows == 0 || emit_wgmma_grouped_gemm(p, prefill)) return;
+  emit_grouped_gemm(p, prefill);
 }
 
 ProductOperands PlanBuilder::grouped_operands(const GroupedProduct& p, const RowGroup& rows,
@@ -92,6 +93,7 @@ void PlanBuilder::emit_grouped_matvec(const GroupedProduct& p, const RowGroup& r
   const Grid grid{divide_up(operands.weight.rows, 8 / split * kWarpRows), groups.max_tiles};
   launch("grouped_matvec.cu", "grouped_matvec<" + std::to_string(tokens) + ">", grid, 256, 0,
          operands, expert_pairs(p, groups), split);
+  prefetch_.add_product(plan_.entries, std::nullopt, 0);
 }
 
 void PlanBuilder::emit_grouped_decode_gemm(const GroupedProduct& p, const RowGroup& rows) {
@@ -108,7 +110,9 @@ void PlanBuilder::emit_grouped_decode_gemm(const GroupedProduct& p, const RowGro
   const Grid grid{divide_up(operands.weight.rows, tile.rows),
                   is_sorted ? groups.max_tiles : rows.max_rows * p.top_k};
   launch("grouped_decode_gemm.cu", decode_instance("grouped_decode_gemm", type, tile), grid, 256,
-         tile.shared_bytes, operands, expert_pairs(p, groups));
+         tile.shared_bytes, operands, expert_pairs(p, groups), NextWeights{});
+  // The last blocks of sorted pairs may have no work.
+  prefetch_.add_product(plan_.entries, std::nullopt, is_sorted ? 0 : grid.blocks());
 }
 
 bool PlanBuilder::emit_gated_grouped_product(const MoeMatmulOp& op, const GroupedProduct& p) {
@@ -128,6 +132,7 @@ bool PlanBuilder::emit_gated_grouped_product(const MoeMatmulOp& op, const Groupe
   const Grid grid{divide_up(glu->width, tile.rows / 2), decode.max_rows * p.top_k};
   launch("grouped_decode_gemm.cu", half_instance("gated_grouped_decode_gemm", type), grid, 256,
          tile.shared_bytes, operands, expert_pairs(p, {}), glu->unit);
+  prefetch_.add_product(plan_.entries, std::nullopt, 0);
   ++op_index_;
   return true;
 }

@@ -32,7 +32,11 @@ static const char* half_of(WeightType type) { return multiplies_as_bf16(type) ? 
 //                                         cores in registers, for one token as for 64: arithmetic on
 //                                         two F16 at once takes half of the instructions of F32
 //   prefill rows             cuBLASLt     fastest where it is present and rows are many
-//                            gemm         elsewhere
+//     of F16 and BF16, SM90  wgmma_gemm   the full rate of tensor cores, and no second pass for the
+//                                         epilogue; mma.sync reaches 62% of it
+//     elsewhere              gemm         also with NVRTC or a driver before CUDA 12, and of
+//                                         quantised weights: wgmma would have them unpacked first for
+//                                         any number of rows, which costs more for short prompts
 uint32_t matvec_tokens(uint32_t rows) { return std::min(std::bit_ceil(rows), kMostMatvecTokens); }
 
 // Blocks that divide the columns of a tile of decode_gemm among themselves, so that a weight of few
@@ -86,6 +90,7 @@ ProductTile PlanBuilder::expert_tile(uint32_t tokens, uint64_t cols,
             .tokens = 1,
             .rows = 32,
             .splits = 1,
+            .resident = format.is_generic ? 1u : 2u,
             .shared_bytes = static_cast<uint32_t>(std::max<uint64_t>(row_bytes, 1024))};
   }
   const auto ring = [](uint32_t n) { return n * 8 * 256 * 4 * (n >= 4 ? 2 : 3); };
@@ -95,7 +100,19 @@ ProductTile PlanBuilder::expert_tile(uint32_t tokens, uint64_t cols,
           .tokens = 8 * tiles,
           .rows = tiles >= 4 ? 64u : 32u,
           .splits = 1,
+          .resident = format.is_generic || tiles >= 4 ? 1u : 2u,
           .shared_bytes = ring(tiles)};
+}
+
+StreamedWeights PlanBuilder::streamed(const WeightRows& weight, uint64_t rows, uint32_t tile_rows,
+                                      const ProductTile& tile, const Grid& grid) const {
+  // Blocks with the same rows and other tokens run one after another.
+  const uint32_t first_blocks = tile.resident * gpu_.multiprocessors;
+  return {.data = weight.data,
+          .row_bytes = weight.row_stride,
+          .rows = rows,
+          .tile_rows = tile_rows,
+          .first_tiles = std::max(first_blocks / grid.x, 1u)};
 }
 
 ColumnSplit PlanBuilder::column_split(const ProductTile& tile, const Grid& grid) {
@@ -149,7 +166,8 @@ void PlanBuilder::emit_product(const MatmulOp& op, const RmsNormOp* norm) {
     begin_half_rows();
     for (const Product& p : products) {
       if (p.type == WeightType::F32) continue;
-      if (!emit_library_product(p, prefill)) emit_gemm(p, prefill);
+      if (emit_library_product(p, prefill) || emit_wgmma_gemm(p, prefill)) continue;
+      emit_gemm(p, prefill);
     }
   }
 }
@@ -183,7 +201,9 @@ bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RmsNormOp* norm,
   // A tile has rows of the gate and as many of `up`.
   const Grid grid = tile.grid(rows.max_rows, padded_to(width, tile.rows / 2) * 2);
   launch("gated_decode_gemm.cu", decode_instance("gated_decode_gemm", part.type, tile), grid, 256,
-         tile.shared_bytes, operands, glu->unit, column_split(tile, grid));
+         tile.shared_bytes, operands, glu->unit, column_split(tile, grid), NextWeights{});
+  prefetch_.add_product(plan_.entries, streamed(matrix, width, tile.rows / 2, tile, grid),
+                        grid.blocks());
   ++op_index_;
   return true;
 }
@@ -245,6 +265,12 @@ void PlanBuilder::emit_matvec(const Product& p, const RowGroup& rows) {
   launch("matvec.cu", "matvec<" + std::to_string(tokens) + ">", grid, 256, 0,
          ProductOperands{.out = p.out, .x = p.x, .weight = p.weight, .set = rows.set},
          p.epilogue, split);
+  const StreamedWeights weights = {.data = p.weight.data,
+                                   .row_bytes = p.weight.row_stride,
+                                   .rows = p.weight.rows,
+                                   .tile_rows = 8 / split * kWarpRows,
+                                   .first_tiles = 4 * gpu_.multiprocessors};
+  prefetch_.add_product(plan_.entries, weights, 0);
 }
 
 void PlanBuilder::begin_half_rows() {
@@ -291,7 +317,9 @@ void PlanBuilder::emit_decode_gemm(const Product& p, const RowGroup& rows) {
                                     .set = rows.set};
   const Grid grid = tile.grid(rows.max_rows, p.weight.rows);
   launch("decode_gemm.cu", decode_instance("decode_gemm", p.type, tile), grid, 256,
-         tile.shared_bytes, operands, p.epilogue, column_split(tile, grid));
+         tile.shared_bytes, operands, p.epilogue, column_split(tile, grid), NextWeights{});
+  prefetch_.add_product(plan_.entries,
+                        streamed(p.weight, p.weight.rows, tile.rows, tile, grid), grid.blocks());
 }
 
 void PlanBuilder::emit_gemm(const Product& p, const RowGroup& rows) {

@@ -1,23 +1,18 @@
 // Converts rows of x for products on tensor cores (rounded_rows.cuh), normalized if they have a
-// norm.
+// norm: each once, or those of pairs of a token and an expert, in the order of the pairs.
 //
 //   out is zero beyond cols
-//   grid: (rows, pieces per row); block 256
+//   grid: (rows, pieces per row), or pairs; block 256
 //
-// Pieces are padded so that products need no bounds checks along K.
+// Rows are padded so that products need no bounds checks along K.
 
+#include "moe.cuh"
 #include "rounded_rows.cuh"
-#include "row_set.cuh"
 
 template <class T>
-__global__ void __launch_bounds__(kRowThreads) convert_rows(ConvertRows a) {
-  wait_for_previous_kernel();
-  if (blockIdx.x >= *a.set.count) return;
-  const u64 row = u64(blockIdx.x) * gridDim.y + blockIdx.y;
-  const float* from = a.x + (u64(row_of_set(a.set, blockIdx.x)) * gridDim.y + blockIdx.y) * a.cols;
+DEVICE void convert_row(const ConvertRows& a, const float* from, u64 row) {
   const u32 units = a.padded_cols / 8;
   uint4* to = static_cast<uint4*>(a.out) + row * units;
-
   const RowScale scale = scale_of_row(T{}, from, a.norm, a.cols);
   for (u32 unit = threadIdx.x; unit < units; unit += kRowThreads) {
     to[unit] = rounded_unit(T{}, from, a.norm, unit, a.cols, scale.factor);
@@ -25,5 +20,23 @@ __global__ void __launch_bounds__(kRowThreads) convert_rows(ConvertRows a) {
   if (threadIdx.x == 0) a.scale[row] = scale.product;
 }
 
+template <class T>
+__global__ void __launch_bounds__(kRowThreads) convert_rows(ConvertRows a) {
+  wait_for_previous_kernel();
+  if (blockIdx.x >= *a.set.count) return;
+  const u64 from = u64(row_of_set(a.set, blockIdx.x)) * gridDim.y + blockIdx.y;
+  convert_row<T>(a, a.x + from * a.cols, u64(blockIdx.x) * gridDim.y + blockIdx.y);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kRowThreads) convert_pairs(ConvertRows a, ExpertPairs e) {
+  wait_for_previous_kernel();
+  if (blockIdx.x >= *a.set.count * e.top_k) return;
+  const u64 from = x_row_of_pair(a.set, e, e.pairs[blockIdx.x]);
+  convert_row<T>(a, a.x + from * a.cols, blockIdx.x);
+}
+
 INSTANCE(convert_rows<f16>)
 INSTANCE(convert_rows<bf16>)
+INSTANCE(convert_pairs<f16>)
+INSTANCE(convert_pairs<bf16>)

@@ -12,12 +12,12 @@
 
 template <class F, class T, u32 token_tiles>
 __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
-    decode_gemm(ProductOperands a, Epilogue e, ColumnSplit split) {
+    decode_gemm(ProductOperands a, Epilogue e, ColumnSplit split, NextWeights next) {
   using Tile = DecodeTile<token_tiles>;
   DYNAMIC_SHARED(uint4, memory);
   const u32 first = blockIdx.y * Tile::kRows, rows = a.weight.rows;
   multiply_tile<F, T, Tile>(
-      memory, a, split,
+      memory, a, split, next,
       // Rows beyond the last repeat the last; their results are not stored.
       [&](u32 i) { return min(first + i, rows - 1); }, Tile::kRows,
       [&](u32 i, u32 token, auto sum_of) {

@@ -14,6 +14,10 @@
 // share x, which is in shared memory: all of it for one token, which the block rounds itself, else
 // a ring of spans that are copied asynchronously from rows rounded by convert_rows.
 //
+// The last blocks of the grid request weights of the next product for L2, if the plan names them,
+// after the last of their own, which they would delay: before its data is here for one token, after
+// the loop for several. They arrive while sums are added up and the kernels in between run.
+//
 // Where a weight has too few rows to fill the device, gridDim.z blocks divide the columns of a tile
 // among themselves, and the last one to finish adds up their sums.
 //
@@ -148,6 +152,25 @@ DEVICE float round_row(T type, uint4* to, const float* x, const InputNorm& norm,
   return scale.product;
 }
 
+// The block's place in the order in which blocks start.
+DEVICE u32 block_number() {
+  return (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+}
+
+// True if this warp requests weights of the next product.
+DEVICE bool requests(const NextWeights& next) {
+  return warp_id() == 0 && block_number() >= next.first_block;
+}
+
+// Requests this block's share of the next product's weights.
+DEVICE void request_next(const NextWeights& next) {
+  const u32 block = block_number();
+  const u32 n_blocks = gridDim.x * gridDim.y * gridDim.z - next.first_block;
+  for (u32 i = block - next.first_block; i < next.n_pieces; i += n_blocks) {
+    prefetch_to_l2(next.data + u64(i) * next.stride, next.bytes);
+  }
+}
+
 // The spans of a warp's slice, and those of its block.
 struct SpanRange {
   u32 first, end, most;  // most: spans of the largest slice
@@ -247,7 +270,8 @@ struct DecodeProduct {
   }
 
   // One token, whose row of x is in F32. `memory`: the block's dynamic shared memory.
-  DEVICE_MEMBER TileSums<Tile> multiply_row(void* memory, const float* x, const InputNorm& norm) {
+  DEVICE_MEMBER TileSums<Tile> multiply_row(void* memory, const float* x, const InputNorm& norm,
+                                            const NextWeights& next) {
     uint4* row = static_cast<uint4*>(memory);
     const float scale =
         round_row<F>(T{}, row, x, norm, weights.cols, spans.first_of_block * kSpanUnits,
@@ -255,6 +279,8 @@ struct DecodeProduct {
     __syncthreads();
     float sums[kRowTiles][kTokenTiles][4] = {};
     for (u32 span = spans.first; span < spans.end; span += kAhead) {
+      // From the last round on, no weights of its own are requested.
+      if (span + kAhead >= spans.end && requests(next)) request_next(next);
 #pragma unroll
       for (u32 a = 0; a < kAhead; ++a) {
         if (span + a >= spans.end) break;
@@ -267,7 +293,7 @@ struct DecodeProduct {
   // `count` tokens, whose rows of T are row_of(0), row_of(1), ..., of padded_cols.
   template <class RowOf>
   DEVICE_MEMBER TileSums<Tile> multiply_rows(void* memory, u32 count, u32 padded_cols,
-                                             RowOf row_of) {
+                                             const NextWeights& next, RowOf row_of) {
     constexpr u32 kSlotUnits = Tile::kTokens * kSpanUnits;
     uint4* ring = static_cast<uint4*>(memory) +
                   warp_id() / kRowWarps * Tile::kSlots * kSlotUnits;  // of the slice
@@ -296,6 +322,8 @@ struct DecodeProduct {
       }
     }
     wait_copies<0>();
+    // Not in the loop, which would be slower with many tokens.
+    if (requests(next)) request_next(next);
     return leave(memory, sums, 1.0f);
   }
 
@@ -362,7 +390,7 @@ struct DecodeProduct {
 // the product with row r of the tile. Arguments as in DecodeProduct.
 template <class F, class T, class Tile, class RowOf, class Store>
 DEVICE void multiply_tile(void* memory, const ProductOperands& a, const ColumnSplit& split,
-                          RowOf row_of, u32 outputs, Store store) {
+                          const NextWeights& next, RowOf row_of, u32 outputs, Store store) {
   DecodeProduct<F, T, Tile> product(a.weight, row_of);
   if constexpr (!kDecodedByLoad<F>) product.request();
   wait_for_previous_kernel();
@@ -375,9 +403,9 @@ DEVICE void multiply_tile(void* memory, const ProductOperands& a, const ColumnSp
   if constexpr (Tile::kOne) {
     const float* x = static_cast<const float*>(a.x.data);
     sums = product.multiply_row(memory, x + u64(row_of_set(a.set, first_token)) * a.weight.cols,
-                                a.x.norm);
+                                a.x.norm, next);
   } else {
-    sums = product.multiply_rows(memory, n_tokens, a.x.padded_cols, [&](u32 i) {
+    sums = product.multiply_rows(memory, n_tokens, a.x.padded_cols, next, [&](u32 i) {
       return static_cast<const T*>(a.x.data) + u64(first_token + i) * a.x.padded_cols;
     });
   }

@@ -13,14 +13,14 @@
 
 template <class F, class T, u32 token_tiles>
 __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
-    gated_decode_gemm(ProductOperands a, u32 unit, ColumnSplit split) {
+    gated_decode_gemm(ProductOperands a, u32 unit, ColumnSplit split, NextWeights next) {
   // Gates and `up` have many rows, of which more share x.
   using Tile = DecodeTile<token_tiles, token_tiles == 4 ? 4 : token_tiles == 8 ? 2 : 1>;
   constexpr u32 kOutputs = Tile::kRows / 2;
   DYNAMIC_SHARED(uint4, memory);
   const u32 first = blockIdx.y * kOutputs, width = a.weight.rows / 2;
   multiply_tile<F, T, Tile>(
-      memory, a, split, [&](u32 i) { return gated_row(first, i, width); }, kOutputs,
+      memory, a, split, next, [&](u32 i) { return gated_row(first, i, width); }, kOutputs,
       [&](u32 i, u32 token, auto sum_of) {
         if (first + i >= width) return;
         const u32 gate = gate_in_tile(i);

@@ -53,7 +53,7 @@ struct BlockPairs<true> {
 // expert.
 template <class F, class T, u32 token_tiles, class RowOf, class Store>
 DEVICE void multiply_pairs(void* memory, const ProductOperands& a, const ExpertPairs& e,
-                           RowOf row_of, u32 outputs, Store store) {
+                           const NextWeights& next, RowOf row_of, u32 outputs, Store store) {
   using Tile = DecodeTile<token_tiles>;
   BlockPairs<Tile::kOne> pairs{a.set, e};
   const u32 count = pairs.begin();
@@ -69,9 +69,9 @@ DEVICE void multiply_pairs(void* memory, const ProductOperands& a, const ExpertP
   if constexpr (Tile::kOne) {
     const u64 row = x_row_of_pair(a.set, e, pairs.at(0));
     sums = product.multiply_row(
-        memory, static_cast<const float*>(a.x.data) + row * a.weight.cols, a.x.norm);
+        memory, static_cast<const float*>(a.x.data) + row * a.weight.cols, a.x.norm, next);
   } else {
-    sums = product.multiply_rows(memory, count, a.x.padded_cols, [&](u32 i) {
+    sums = product.multiply_rows(memory, count, a.x.padded_cols, next, [&](u32 i) {
       return static_cast<const T*>(a.x.data) +
              u64(converted_row_of_pair(e, pairs.at(i))) * a.x.padded_cols;
     });
@@ -85,13 +85,13 @@ DEVICE void multiply_pairs(void* memory, const ProductOperands& a, const ExpertP
 
 template <class F, class T, u32 token_tiles>
 __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
-    grouped_decode_gemm(ProductOperands a, ExpertPairs e) {
+    grouped_decode_gemm(ProductOperands a, ExpertPairs e, NextWeights next) {
   wait_for_previous_kernel();
   constexpr u32 kRows = DecodeTile<token_tiles>::kRows;
   DYNAMIC_SHARED(uint4, memory);
   const u32 first = blockIdx.x * kRows, rows = a.weight.rows;
   multiply_pairs<F, T, token_tiles>(
-      memory, a, e, [&](u32 i) { return min(first + i, rows - 1); }, kRows,
+      memory, a, e, next, [&](u32 i) { return min(first + i, rows - 1); }, kRows,
       [&](u32 i, u32 expert, u32 pair, auto product_of) {
         if (first + i >= rows) return;
         store_of_pair(a, e, expert, pair, first + i, product_of(i));
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kThreads, kResident<F, 0>)
   DYNAMIC_SHARED(uint4, memory);
   const u32 first = blockIdx.x * kOutputs, width = a.weight.rows / 2;
   multiply_pairs<F, T, 0>(
-      memory, a, e, [&](u32 i) { return gated_row(first, i, width); }, kOutputs,
+      memory, a, e, NextWeights{}, [&](u32 i) { return gated_row(first, i, width); }, kOutputs,
       [&](u32 i, u32 expert, u32 pair, auto product_of) {
         if (first + i >= width) return;
         const u32 at = gate_in_tile(i);

@@ -6,7 +6,7 @@ import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/
 import { parseBenchOptions } from "../../bench/bench_options.ts";
 import { benchGpuModel } from "../../bench/gpu_model/bench_gpu_model.ts";
 import { KernelCompiler } from "../../bench/gpu_model/compiled_kernels.ts";
-import { planSteps } from "../../bench/gpu_model/launches.ts";
+import { type Launch, planSteps } from "../../bench/gpu_model/launches.ts";
 import { LAUNCH_BUDGETS, SMALL_GRIDS } from "../../bench/gpu_model/limits.ts";
 import { MODELS } from "../../bench/gpu_model/models.ts";
 import { H100, H200 } from "../../bench/gpu_model/nvidia.ts";
@@ -41,6 +41,11 @@ for (const { model: name, today, goal } of LAUNCH_BUDGETS) {
       ).map(({ kernel, matrix }) => `${kernel} ${matrix}`)
         .filter((launch) => !SMALL_GRIDS.some(([pattern]) => pattern.test(launch)));
       assertEquals(small, []);
+      // Each product whose weights are known finds some of them in L2.
+      const alone = launches.filter(({ kernel, requested }) =>
+        /^(gated_)?decode_gemm<|^matvec</.test(kernel) && requested === 0
+      );
+      assertEquals(alone, []);
       // Work is attributed: a token reads all weights of a dense layer.
       const bytes = launches.reduce((sum, launch) => sum + launch.count * launch.bytes, 0);
       const least: Record<string, number> = { "1B": 0.6e9, "8B": 4e9, "30B-A3B": 1.5e9 };
@@ -48,6 +53,32 @@ for (const { model: name, today, goal } of LAUNCH_BUDGETS) {
     },
   });
 }
+
+Deno.test({
+  name: "products of a rank request weights of the next one, before sums as many as L2 may hold",
+  ignore,
+  fn: async () => {
+    const model = MODELS.find((one) => one.name === "1B")!;
+    const steps = [TOKEN, { ...TOKEN, depth: 20_000 }];
+    const [step, far] = await planSteps(model, "BF16", H100, steps, NO_LIBRARIES, 2);
+    const products = step!.launches.filter(({ kernel }) => /decode_gemm</.test(kernel));
+    // Four of a layer and the logits; of the first layer, two follow other launches.
+    assertEquals(products.map(({ count }) => count), [1, 1, 16, 16, 15, 15, 1]);
+    const share = H100.l2Bytes * 3 / 8;
+    for (const { requested, bytes, between, kernel } of products) {
+      assert(requested > 0 && requested <= Math.min(bytes, share), `${kernel}: ${requested}`);
+      const isAfterSum = between.some(({ kernel }) => kernel === "ncclAllReduce");
+      // Of a gated unit, rows of the gate.
+      if (isAfterSum) assert(requested > 0.8 * Math.min(bytes, share), `${kernel}: ${requested}`);
+    }
+    // The keys and values of a long sequence pass through L2 before the product after attention.
+    const isFar = ({ requested, between }: Launch) =>
+      requested > 0 && between.some(({ operation }) => operation === "attention");
+    assert(step!.launches.some(isFar) && !far!.launches.some(isFar));
+    // Gates are multiplied with `up` on every rank.
+    assertEquals(step!.launches.filter(({ kernel }) => kernel === "glu"), []);
+  },
+});
 
 Deno.test({
   name: "products of prompts in BF16 by cuBLASLt need no second pass",
@@ -61,6 +92,27 @@ Deno.test({
         .reduce((sum, launch) => sum + launch.count, 0);
     assertEquals(count("cublasLtMatmul"), 4 * MODELS[0]!.nLayers);
     assertEquals(count("epilogue"), 0);
+  },
+});
+
+Deno.test({
+  name: "products of a prompt without cuBLASLt are expected at 62% of the tensor cores or more",
+  ignore,
+  fn: async () => {
+    const compiler = await KernelCompiler.open();
+    if (typeof compiler === "string") return console.error(`skipping: ${compiler}`);
+    using _ = compiler;
+    const prompt = { batch: 1, tokens: 4096, depth: 0 };
+    const model = MODELS.find(({ name }) => name === "8B")!;
+    const [step] = await predictSteps(compiler, H100, model, "BF16", NO_LIBRARIES, [prompt]);
+    const products = step!.launches.filter(({ kernel }) => kernel.startsWith("wgmma_gemm<"));
+    const sum = (value: (launch: typeof products[number]) => number) =>
+      products.reduce((total, launch) => total + launch.count * value(launch), 0);
+    assertEquals(sum(() => 1), 4 * model.nLayers);
+    const share = sum(({ limit }) => limit) / sum(({ microseconds }) => microseconds);
+    assert(share > 0.62 && share < 0.8, `${share}`);
+    // A block for each multiprocessor.
+    assert(products.every(({ blocks }) => blocks === H100.multiprocessors));
   },
 });
 
@@ -101,12 +153,13 @@ Deno.test({
     const divided = await predictDivided(compiler, NO_LIBRARIES, { name: "tiny", shape }, [3]);
     assertEquals(divided.map(({ link, batch }) => [link, batch]), [
       ["NVLink", 1],
-      ["PCIe", 1],
       ["NVLink", 64],
+      ["PCIe", 1],
       ["PCIe", 64],
     ]);
-    const [fast, slow] = divided.map((one) => one.time_us - one.all_reduce_us);
-    assertEquals(fast!.toFixed(3), slow!.toFixed(3));
+    // Longer sums leave more time for weights to arrive.
+    const [fast, , slow] = divided.map((one) => one.time_us - one.all_reduce_us);
+    assert(slow! < 1.01 * fast! && slow! > 0.9 * fast!, `${slow} and ${fast}`);
     for (const { time_us, all_reduce_us, share, link } of divided) {
       // 61 of the hidden states, one of the best tokens.
       const least = 62 * allReduceTime(0, 3, link === "PCIe" ? PCIE : NVLINK);

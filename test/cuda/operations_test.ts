@@ -1,5 +1,5 @@
 /** The tests of operations on an emulated GPU, in a separate process. */
-import { assertStringIncludes } from "@std/assert";
+import { assert, assertMatch, assertStringIncludes } from "@std/assert";
 import { operationTests } from "../support/emulated_operations.ts";
 import {
   emulatedCublasLt,
@@ -69,5 +69,24 @@ Deno.test({
     // With the weights of the file, and with unpacked weights.
     assertStringIncludes(output, "1xconvert_rows<bf16> 1xcublasLtMatmul");
     assertStringIncludes(output, "1xdequantize<FormatQ8_0, f16>");
+  },
+});
+
+Deno.test({
+  name: "products of prompts by wgmma agree with the reference on an emulated SM90",
+  ignore: emulatedGpuUnavailable() !== undefined,
+  fn: async () => {
+    const files = ["concatenated_weights", "matmul", "moe", "head_matmul"]
+      .map((name) => `test/ops/${name}_test.ts`);
+    const args = ["test", "-A", "--quiet", "--no-check", ...files];
+    const run = (options: string) =>
+      runOnEmulatedGpu(args, { FORGE_FAKE_CUDA: options, FORGE_CUDA_TRACE: "1" });
+    const output = await run("architecture=90,early_only=1");
+    assertMatch(output, /1xwgmma_gemm<bf16, [12]>/);
+    assertMatch(output, /1xwgmma_gemm<f16, [12]>/);
+    assertMatch(output, /xwgmma_grouped_gemm<b?f16, [12]>/);
+    assert(!/x(grouped_)?gemm<Format(BF16|F16)/.test(output));
+    // A driver that describes no tensors.
+    assertMatch(await run("architecture=90,refuse_tensor_maps=1"), /1xgemm<FormatBF16, bf16>/);
   },
 });

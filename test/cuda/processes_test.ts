@@ -127,10 +127,8 @@ Deno.test({
     for (
       const [count, ranks, stages] of [[2, 2, 1], [2, 1, 2], [4, 2, 2]] as const
     ) {
-      // Stages take adapters.
-      const lora = ranks === 1 ? ["--lora", fixture.adapter] : [];
       const division = ["--tensor-parallel", `${ranks}`, "--pipeline-parallel", `${stages}`];
-      const flags = [...division, ...lora];
+      const flags = [...division, "--lora", fixture.adapter];
       const args = fixture.batch("--ordered", ...flags);
       const devices = ranks * stages;
       const expected = await alone(args, { devices });
@@ -282,6 +280,15 @@ Deno.test({
       const [{ code, stderr }] = await processes.outcomes() as [Outcome];
       assertEquals(code, 1);
       assertMatch(stderr, /process 1 \(127\.0\.0\.1\) has the model "\w+", process 0 has "\w+"/);
+    }
+    for (const variable of ["FORGE_CUDA_GRAPHS", "NCCL_ALGO"]) {
+      const alike = (index: number) => ({ [variable]: index === 0 ? "0" : "1" });
+      const differing = await Processes.start(2, fixture.prompt(), {}, alike);
+      for (const { code, stderr } of await differing.outcomes()) {
+        assertEquals(code, 1);
+        const values = `has the value of ${variable} "1", process 0 has "0"; all processes need`;
+        assertStringIncludes(stderr, values);
+      }
     }
     const cpu = await Processes.start(2, fixture.prompt("--device", "cpu"), {});
     for (const { code, stderr } of await cpu.outcomes()) {

@@ -12,7 +12,7 @@ import {
   type SpeedMeasures,
   speedMeasures,
 } from "../../bench/gpu_model/limits.ts";
-import { H100 } from "../../bench/gpu_model/nvidia.ts";
+import { A100, H100 } from "../../bench/gpu_model/nvidia.ts";
 import { deviceSources } from "../emulator/nvrtc.ts";
 
 const problem = await (async () => {
@@ -69,6 +69,29 @@ Deno.test({
       const requested = start!.early * threads / 32;
       // Little's law (GOALS): 14 KB a multiprocessor keep memory busy.
       assert(early ? requested >= 14 * 1024 : requested === 0, `${instance}: ${requested} bytes`);
+    }
+  },
+});
+
+/** The instructions that request memory for L2. */
+const PREFETCH = { sm_90: /\bUBLKPF\.L2\b/g, sm_80: /\bCCTL\.E\.PF2\b/g };
+
+Deno.test({
+  name: "speed gates: products request weights of the next one after their loops",
+  ignore: problem !== undefined,
+  fn: async () => {
+    using compiler = await opened();
+    for (const gpu of [H100, A100]) {
+      const { name } = gpu.architecture;
+      const compiled = await compiler.compile(FIRST_REQUESTS, name);
+      for (const { instance } of FIRST_REQUESTS) {
+        const kernel = compiled.get(instance)!;
+        const requests = kernel.code.match(PREFETCH[name]) ?? [];
+        // One instruction for a piece, or for each of its lines, which a loop requests.
+        assert(name === "sm_90" ? requests.length === 1 : requests.length > 0, `${instance}`);
+        const { mix } = measureKernel(kernel, gpu).stream!;
+        assert(mix.every(([opcode]) => !/^(UBLKPF|CCTL)$/.test(opcode)), `${instance}: ${mix}`);
+      }
     }
   },
 });

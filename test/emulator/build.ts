@@ -40,7 +40,10 @@ const kernelFlags = [
   "-Werror",
   "-Wno-unknown-pragmas",
   "-DFORGE_EMULATOR",
+  "-DFLASH_ATTN_EMULATED",
   "-Itest/emulator",
+  "-Itest/flash_attn/emulated",
+  ...["csrc/flash_attn", "csrc/flash_attn/device"].map((folder) => `-I${folder}`),
   "-x",
   "c++",
 ];
@@ -245,7 +248,12 @@ export async function buildKernels(options: EmulatorOptions = {}): Promise<strin
       path,
       flags: [...sanitize, ...kernelFlags, `-I${kernels}`, "-Ikernels/arguments"],
     }));
-  const deviceHeaders = text([...list(kernels, ".cuh"), ...list("kernels/arguments", ".h")]);
+  const deviceHeaders = text([
+    ...list(kernels, ".cuh"),
+    ...list("kernels/arguments", ".h"),
+    ...list("csrc/flash_attn/device", ".h", ".cuh"),
+    ...list("test/flash_attn/emulated", "twins.h", "twins_sm90.h"),
+  ]);
   const headers = [...own, ...numbers, ...deviceHeaders];
   const objects = [
     ...await buildRuntime(mode === "traced" ? ["-DFORGE_TRACED"] : []),

@@ -6,7 +6,12 @@ import { assert, assertEquals } from "@std/assert";
 import { buildEmulator, emulatorUnavailable } from "./build.ts";
 import { listKernels } from "./kernel_program.ts";
 import { disassemble, findNvdisasm } from "./nvdisasm.ts";
-import { type CompiledSource, deviceSources, Nvrtc } from "./nvrtc.ts";
+import {
+  instructionsOf,
+  instructionsPerProduct,
+  touchedInFlight,
+} from "../flash_attn/kernel_code.ts";
+import { type CompiledSource, deviceSources, Nvrtc, targetOf } from "./nvrtc.ts";
 
 const compiler = await Nvrtc.install();
 const noCompiler = typeof compiler === "string";
@@ -42,7 +47,9 @@ const occupancies: readonly (readonly [RegExp, threads: number, blocks: number])
   [/^prefill_attention</, 128, 4],
   [/^latent_attention</, 256, 2],
   [/^dequantize</, 128, 4],
-  [/^convert_rows</, 256, 4],
+  [/^convert_(rows|pairs)</, 256, 4],
+  // At launch; its warpgroups then divide the registers among themselves.
+  [/^wgmma_/, 384, 1],
   // All other kernels may be launched with the largest blocks.
   [/./, 1024, 1],
 ];
@@ -70,8 +77,10 @@ const compiled = new Map<string, CompiledSource>();
  */
 async function compileAll(nvrtc: Nvrtc, architecture: string) {
   const jobs = sources.map(async (source) => {
+    const target = targetOf(source.name, architecture);
+    if (target === undefined) return;
     const names = source.instances.filter(representative);
-    const result = await nvrtc.compile(source, architecture, names);
+    const result = await nvrtc.compile(source, target, names);
     compiled.set(`${architecture} ${source.name}`, result);
   });
   await Promise.all(jobs);
@@ -117,7 +126,9 @@ Deno.test({
     if (typeof compiler === "string") return;
     const known = compiler.architectures();
     for (const architecture of ["sm_89", "sm_100"].filter((name) => known.includes(name))) {
-      await Promise.all([...sources, ...instructions].map(async (source) => {
+      const all = [...sources, ...instructions];
+      const compilable = all.filter(({ name }) => targetOf(name, architecture) !== undefined);
+      await Promise.all(compilable.map(async (source) => {
         const { reports } = await compiler.compile(source, architecture, [
           source.instances[0] ?? "",
         ]);
@@ -162,6 +173,11 @@ const asynchronous = /\bLDGSTS\.E\.BYPASS\.128/;
 const mergedLoads = /(\bLDG\.E\.128(?:(?!\bBRA\b)[^])*?){8}/;
 
 const expectations: readonly Expectation[] = [
+  ...["wgmma_gemm.cu", "wgmma_grouped_gemm.cu"].map((file) => ({
+    file,
+    instance: /./,
+    has: [/\bHGMMA\.64x128x16\.F32/, /\bUTMALDG\.4D\b/, /\bUSETMAXREG\b/],
+  })),
   ...["matvec.cu", "grouped_matvec.cu"].map((file) => ({ file, instance: /./, has: [loads128] })),
   ...["decode_gemm.cu", "gated_decode_gemm.cu", "grouped_decode_gemm.cu"].flatMap((file) => [
     { file, instance: /Format/, has: [loads128, tensorCores] },
@@ -272,5 +288,33 @@ Deno.test({
     }
     assert(checked >= 100, `only ${checked} kernels were looked at`);
     assertEquals(problems, []);
+  },
+});
+
+Deno.test({
+  name: "products of wgmma follow each other, and nothing touches their sums meanwhile",
+  ignore: noCompiler,
+  fn: async () => {
+    const nvdisasm = await findNvdisasm();
+    if (nvdisasm === undefined) return;
+    let checked = 0;
+    for (const source of sources.filter(({ name }) => name.startsWith("wgmma_"))) {
+      const result = compiled.get(`sm_90 ${source.name}`);
+      if (result === undefined) continue;
+      // Remarks on products that wait for each other, and on an ignored setmaxnreg.
+      assert(!/serialized|C75\d\d|setmaxnreg/.test(result.log), result.log);
+      const code = await disassemble(nvdisasm, result.cubin);
+      for (const [name, symbol] of result.symbols) {
+        const kernel = instructionsOf(code.get(symbol) ?? "");
+        assertEquals(touchedInFlight(kernel).map(({ operands }) => operands), [], name);
+        // One loop over columns. The tensor cores take 64 clocks for a product of a warpgroup, in
+        // which each of its warps could issue as many instructions.
+        const others = instructionsPerProduct(kernel);
+        assertEquals(others.length, 1, name);
+        assert(others[0]! <= 8, `${name}: ${others[0]} instructions a product`);
+        checked++;
+      }
+    }
+    assert(checked >= 8, `only ${checked} kernels were looked at`);
   },
 });

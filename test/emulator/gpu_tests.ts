@@ -26,6 +26,7 @@ export async function buildGpuTests(): Promise<string> {
   const kernels = [
     ...list("kernels/arguments", ".h"),
     ...list("kernels/cuda", ".cu", ".cuh"),
+    ...list("csrc/flash_attn/device", ".h", ".cuh"),
     ...list(join(tests, "cuda"), ".cu"),
   ].map((path) => ({ name: basename(path), text: text([path])[0] ?? "" }));
   const embedded = join(folder, "embedded_kernels.cpp");

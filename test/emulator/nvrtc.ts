@@ -45,6 +45,8 @@ export interface CompiledSource {
   /** The mangled name of each name expression. */
   readonly symbols: ReadonlyMap<string, string>;
   readonly reports: readonly KernelReport[];
+  /** Of the compiler, with ptxas's remarks. */
+  readonly log: string;
 }
 
 /** A source with its headers, included by bare name. */
@@ -182,7 +184,7 @@ export class Nvrtc {
       if (status !== 0) throw new Error(`${source.name} for ${architecture}:\n${log}`);
       const cubin = this.#bytes(program, api.nvrtcGetCUBINSize, api.nvrtcGetCUBIN);
       const lowered = names.map((name) => [name, this.#loweredName(program, name)] as const);
-      return { cubin, symbols: new Map(lowered), reports: parseReports(log) };
+      return { cubin, symbols: new Map(lowered), reports: parseReports(log), log };
     } finally {
       api.nvrtcDestroyProgram(handle);
     }
@@ -220,17 +222,28 @@ export class Nvrtc {
   }
 }
 
+/**
+ * Returns the target of a kernel's file on an architecture such as `sm_90`: `sm_90a` with wgmma,
+ * and undefined where there is no wgmma.
+ */
+export function targetOf(file: string, architecture: string): string | undefined {
+  if (!file.startsWith("wgmma_")) return architecture;
+  return architecture === "sm_90" ? "sm_90a" : undefined;
+}
+
 /** The kernels' sources: each file with the instances of its INSTANCE lines. */
 export function deviceSources(folder = "kernels/cuda") {
   const path = resolve(ROOT, folder);
   const names = Array.from(Deno.readDirSync(path), (entry) => entry.name).sort();
   const read = (name: string) => Deno.readTextFileSync(join(path, name));
-  const shared = join(ROOT, "kernels", "arguments");
+  const shared = ["kernels/arguments", "csrc/flash_attn/device"].map((name) => join(ROOT, name));
   const headers = new Map([
     ...names.filter((name) => name.endsWith(".cuh")).map((name) => [name, read(name)] as const),
-    ...Array.from(
-      Deno.readDirSync(shared),
-      ({ name }) => [name, Deno.readTextFileSync(join(shared, name))] as const,
+    ...shared.flatMap((folder) =>
+      Array.from(
+        Deno.readDirSync(folder),
+        ({ name }) => [name, Deno.readTextFileSync(join(folder, name))] as const,
+      )
     ),
   ]);
   return names.filter((name) => name.endsWith(".cu")).map((name) => {

@@ -39,7 +39,7 @@ struct NamedBarrier {
   std::vector<uint32_t> waiting;
 };
 
-/// State of the running block.
+// State of the running block.
 struct BlockState {
   uint64_t serial = 0;
   std::deque<BoxCopy> copies;
@@ -200,16 +200,18 @@ struct Operand {
   }
 };
 
-float load(const Product& product, const Operand& operand, int i, int k, bool transposed) {
+// The numbers of 16 bits of an operand.
+void load(float* to, const Product& product, const Operand& operand, int i, int k,
+          bool transposed) {
   uint16_t bits;
   const uint32_t address = operand.at(i, k, transposed);
   require_fenced(address, sizeof bits, "a product");
   std::memcpy(&bits, shared_at(address, 2), sizeof bits);
-  return product.value_of(bits, 0);
+  for (int e = 0; e < product.each; ++e) to[k * product.each + e] = product.value_of(bits, e);
 }
 
 void check_same(const Product& a, const Product& b) {
-  if (a.columns != b.columns || a.a_descriptor != b.a_descriptor ||
+  if (a.columns != b.columns || a.each != b.each || a.a_descriptor != b.a_descriptor ||
       a.b_descriptor != b.b_descriptor || (a.a == nullptr) != (b.a == nullptr)) {
     fail("lanes of a warp issue different products");
   }
@@ -218,18 +220,19 @@ void check_same(const Product& a, const Product& b) {
 // One product for the 16 rows of a warp. Fragments have the layout of mma.m16n8k16.
 void perform_product(const std::vector<const Product*>& lanes, int first_row) {
   const Product& first = *lanes[0];
-  static float a[16][16], b[256][16];
+  static float a[16][32], b[256][32];
+  const int each = first.each;
   for (const Product* lane : lanes) check_same(first, *lane);
   if (first.a == nullptr) {
     const Operand operand(first.a_descriptor);
     for (int i = 0; i < 16; ++i) {
-      for (int k = 0; k < 16; ++k) a[i][k] = load(first, operand, first_row + i, k, false);
+      for (int k = 0; k < 16; ++k) load(a[i], first, operand, first_row + i, k, false);
     }
   } else {
     for (int lane = 0; lane < 32; ++lane) {
       for (int i = 0; i < 4; ++i) {
-        for (int e = 0; e < 2; ++e) {
-          a[lane / 4 + 8 * (i % 2)][lane % 4 * 2 + e + 8 * (i / 2)] =
+        for (int e = 0; e < 2 * each; ++e) {
+          a[lane / 4 + 8 * (i % 2)][lane % 4 * 2 * each + e + 8 * each * (i / 2)] =
               first.value_of(lanes[static_cast<size_t>(lane)]->a[i], e);
         }
       }
@@ -237,14 +240,14 @@ void perform_product(const std::vector<const Product*>& lanes, int first_row) {
   }
   const Operand operand(first.b_descriptor);
   for (int n = 0; n < first.columns; ++n) {
-    for (int k = 0; k < 16; ++k) b[n][k] = load(first, operand, n, k, first.b_transposed);
+    for (int k = 0; k < 16; ++k) load(b[n], first, operand, n, k, first.b_transposed);
   }
   for (int lane = 0; lane < 32; ++lane) {
     const Product& own = *lanes[static_cast<size_t>(lane)];
     for (int i = 0; i < first.columns / 2; ++i) {
       const int row = lane / 4 + 8 * (i % 4 / 2), column = i / 4 * 8 + lane % 4 * 2 + i % 2;
       float sum = 0;
-      for (int k = 0; k < 16; ++k) sum += a[row][k] * b[column][k];
+      for (int k = 0; k < 16 * each; ++k) sum += a[row][k] * b[column][k];
       own.c[i] = own.accumulate ? own.c[i] + sum : sum;
     }
   }
@@ -363,6 +366,23 @@ void named_barrier(int number, int threads, bool waits) {
     park("a named barrier");
   }
   if (waits) races::acquire(&barrier);
+}
+
+bool describe_box(TensorBox& box, const void* data, const uint64_t (&sizes)[4],
+                  const uint64_t (&strides)[3], int32_t columns, int32_t rows) {
+  for (const uint64_t size : sizes) {
+    if (size < 1 || size > uint64_t{1} << 32) return false;
+  }
+  for (const uint64_t stride : strides) {
+    if (stride == 0 || stride % 16 != 0 || stride >= uint64_t{1} << 40) return false;
+  }
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  if (address == 0 || address % 16 != 0) return false;
+  if (rows < 1 || rows > 256 || (columns != 64 && columns != 32)) return false;
+  box = {static_cast<const char*>(data), {}, {2}, {columns, rows}, columns * 2};
+  for (int i = 0; i < 4; ++i) box.size[i] = static_cast<int64_t>(sizes[i]);
+  for (int i = 0; i < 3; ++i) box.stride[i + 1] = static_cast<int64_t>(strides[i]);
+  return true;
 }
 
 void copy_box(void* shared, const TensorBox& tensor, uint64_t* barrier, const int (&at)[4]) {

@@ -35,11 +35,18 @@ struct TensorBox {
   int32_t swizzle_bytes;
 };
 
+// Describes a tensor and a box of it if cuTensorMapEncodeTiled would: sizes from 1 to 2^32, strides
+// that are multiples of 16 below 2^40, data aligned to 16 bytes, and a box of at most 256 rows of
+// one swizzle's width. Drivers accept a stride of zero, but the function's documentation requires
+// rows that do not overlap.
+bool describe_box(TensorBox& box, const void* data, const uint64_t (&sizes)[4],
+                  const uint64_t (&strides)[3], int32_t columns, int32_t rows);
+
 void copy_box(void* shared, const TensorBox& tensor, uint64_t* barrier, const int (&at)[4]);
 
-// wgmma.mma_async of m64nNk16: c (of this thread) += or = a b. `a` is in registers, or null and in
-// shared memory at `a_descriptor`. b is in shared memory at `b_descriptor`, with contiguous depth,
-// or contiguous columns if `b_transposed`.
+// wgmma.mma_async of m64nNk16, or k32 with numbers of eight bits: c (of this thread) += or = a b.
+// `a` is in registers, or null and in shared memory at `a_descriptor`. b is in shared memory at
+// `b_descriptor`, with contiguous depth, or contiguous columns if `b_transposed`.
 struct Product {
   float* c;
   int columns;
@@ -49,6 +56,7 @@ struct Product {
   uint64_t b_descriptor;
   bool b_transposed;
   float (*value_of)(uint32_t word, int element);
+  int each = 1;  // numbers in 16 bits
 };
 
 // Registers that products use may be changed by the thread only before a fence (wgmma.fence): a

@@ -63,6 +63,12 @@ SAME_VALUE(kHostAllocPortable, CU_MEMHOSTALLOC_PORTABLE);
 SAME_VALUE(kMemoryTypeHost, CU_MEMORYTYPE_HOST);
 SAME_VALUE(kMemoryTypeDevice, CU_MEMORYTYPE_DEVICE);
 
+SAME_VALUE(kTensorBfloat16, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16);
+SAME_VALUE(kSwizzle128Bytes, CU_TENSOR_MAP_SWIZZLE_128B);
+SAME_VALUE(kPromotion256Bytes, CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
+static_assert(sizeof(cuda::TensorMap) == sizeof(CUtensorMap));
+static_assert(alignof(cuda::TensorMap) >= alignof(CUtensorMap));
+
 #define SAME_MEMBER(ours, theirs)                                                     \
   static_assert(offsetof(cuda::Copy2D, ours) == offsetof(CUDA_MEMCPY2D, theirs) &&     \
                     sizeof(cuda::Copy2D::ours) == sizeof(CUDA_MEMCPY2D::theirs),       \

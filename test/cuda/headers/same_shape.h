@@ -1,8 +1,8 @@
 #pragma once
 
 // True if two types are equivalent in a compiled call: numbers of the same size and sign, pointers
-// to equivalent types, structs of the same size. Tags of opaque structs may differ, and enums match
-// their integers.
+// to equivalent types, structs of the same size, whose alignment the first may exceed. Tags of
+// opaque structs may differ, and enums match their integers.
 
 #include <cstddef>
 #include <type_traits>
@@ -56,7 +56,7 @@ constexpr bool same_shape() {
   } else if constexpr (std::is_class_v<X> && std::is_class_v<Y>) {
     // Opaque on either side: only the library accesses the contents.
     if constexpr (is_complete<X> && is_complete<Y>) {
-      return sizeof(X) == sizeof(Y) && alignof(X) == alignof(Y);
+      return sizeof(X) == sizeof(Y) && alignof(X) >= alignof(Y);
     } else {
       return true;
     }

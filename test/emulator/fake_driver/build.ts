@@ -43,6 +43,7 @@ export async function buildFakeDriver(options: EmulatorOptions = {}): Promise<Fa
     ...list(sources, ".h"),
     "test/emulator/access_trace.h",
     "test/emulator/emulator.h",
+    "test/emulator/sm90.h",
     "test/emulator/fake_options.h",
     "csrc/cuda/driver_api.h",
     "csrc/cuda/cublaslt_api.h",

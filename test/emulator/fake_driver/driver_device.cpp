@@ -119,7 +119,7 @@ Result cuDeviceGetAttribute(int* value, DeviceAttribute attribute, DeviceOrdinal
       *value = static_cast<int>(options().multiprocessors);
       return kSuccess;
     case DeviceAttribute::l2_cache_bytes:
-      *value = 256 << 10;
+      *value = static_cast<int>(options().l2_kib << 10);
       return kSuccess;
     case DeviceAttribute::max_shared_per_block_optin:
       *value = static_cast<int>(options().max_shared_bytes());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "../access_trace.h"
+#include "../sm90.h"
 #include "access_guard.h"
 #include "exports.h"
 #include "launch_log.h"
@@ -36,15 +37,17 @@ std::string image_text(const void* image) {
   return std::strstr(begin, ".version") ? begin : "";
 }
 
-// True if the device can run an image of the fake compiler: PTX for an older device or itself, or
-// code for one of its own generation.
+// True if the device can run an image of the fake compiler: PTX for an older device or itself, code
+// for one of its own generation, or code with instructions of the device alone (sm_90a).
 bool has_code_for(const std::string& image) {
   int known = 0;
   const auto architecture = static_cast<int>(options().architecture);
   if (std::sscanf(image.c_str(), "forge emulated kernel compute_%d", &known) == 1) {
     return known <= architecture;
   }
-  if (std::sscanf(image.c_str(), "forge emulated kernel sm_%d", &known) != 1) return true;
+  char feature = ' ';
+  if (std::sscanf(image.c_str(), "forge emulated kernel sm_%d%c", &known, &feature) < 1) return true;
+  if (feature == 'a') return known == architecture;
   return known / 10 == architecture / 10 && known <= architecture;
 }
 
@@ -64,15 +67,25 @@ void run_kernel(ContextState& context, const emulator::Kernel& kernel,
                 const emulator::Launch& launch, bool is_early,
                 const std::vector<std::string>& arguments) {
   if (context.failure != kSuccess) return;
-  if (is_dry_run()) return log_kernel(kernel, launch, is_early, arguments);
+  if (is_dry_run()) {
+    const auto device = static_cast<size_t>(&context - state().contexts.data());
+    return log_kernel(device, kernel, launch, is_early, arguments);
+  }
   ++context.kernels_run;
   if (is_failing(context, context.kernels_run, options().illegal_address)) {
     context.failure = kIllegalAddress;
     return;
   }
+  // Kernels find parameters at addresses of any alignment that their types require.
+  struct alignas(TensorMap) Unit {
+    char bytes[alignof(TensorMap)];
+  };
+  std::vector<std::vector<Unit>> aligned;
   std::vector<void*> parameters;
   for (const std::string& argument : arguments) {
-    parameters.push_back(const_cast<char*>(argument.data()));
+    aligned.emplace_back(argument.size() / sizeof(Unit) + 1);
+    std::memcpy(aligned.back().data(), argument.data(), argument.size());
+    parameters.push_back(aligned.back().data());
   }
   const AccessGuard guard(context, kernel.name.c_str());
   static ContextState* traced = nullptr;
@@ -226,4 +239,30 @@ Result cuLaunchKernelEx(const LaunchConfig* config, Function function, void** pa
     }
   }
   return launch(*config, function, parameters, extra);
+}
+
+Result cuTensorMapEncodeTiled(TensorMap* map, int type, uint32_t dimensions, void* data,
+                              const uint64_t* sizes, const uint64_t* strides, const uint32_t* box,
+                              const uint32_t* steps, int interleave, int swizzle, int,
+                              int fill) {
+  if (options().refuse_tensor_maps != 0) return kInvalidValue;
+  if (reinterpret_cast<uintptr_t>(map) % alignof(TensorMap) != 0) misuse("a misaligned tensor map");
+  if (type != kTensorBfloat16 || dimensions != 4 || interleave != 0 || fill != 0 ||
+      swizzle != kSwizzle128Bytes) {
+    misuse("a tensor map that the emulator lacks");
+  }
+  for (int i = 0; i < 4; ++i) {
+    if (steps[i] != 1) misuse("a tensor map that skips elements");
+  }
+  emulator::sm90::TensorBox described;
+  if (box[2] != 1 || box[3] != 1 ||
+      !emulator::sm90::describe_box(described, data, {sizes[0], sizes[1], sizes[2], sizes[3]},
+                                    {strides[0], strides[1], strides[2]},
+                                    static_cast<int32_t>(box[0]), static_cast<int32_t>(box[1]))) {
+    return kInvalidValue;
+  }
+  static_assert(sizeof described <= sizeof *map);
+  std::memset(map->opaque, 0, sizeof map->opaque);
+  std::memcpy(map->opaque, &described, sizeof described);
+  return kSuccess;
 }

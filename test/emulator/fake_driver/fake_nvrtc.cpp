@@ -17,7 +17,7 @@ struct Program {
   std::string source;
   std::set<std::string> headers;
   std::string name;
-  std::string target;  // sm_80, or compute_80 for PTX
+  std::string target;  // sm_80, sm_90a, or compute_80 for PTX
   std::string log;
 
   std::string image() const { return "forge emulated kernel " + target + " " + name; }
@@ -46,6 +46,7 @@ std::string target_of(int n_options, const char* const* options) {
         if (option == name + kind + std::to_string(known)) target = option.substr(name.size());
       }
     }
+    if (option == name + "sm_90a") target = "sm_90a";
     if (target.empty()) return "";
   }
   return target;
@@ -114,6 +115,10 @@ EXPORT int nvrtcCompileProgram(Program* program, int n_options, const char* cons
   }
   if (program->source.find("INSTANCE(" + program->name + ")") == std::string::npos) {
     program->log = "the source has no INSTANCE(" + program->name + ")";
+    return kCompilation;
+  }
+  if (program->name.rfind("wgmma_", 0) == 0 && program->target != "sm_90a") {
+    program->log = "wgmma is not supported on " + program->target;
     return kCompilation;
   }
   return kOk;

@@ -21,13 +21,14 @@ std::FILE* log_file() {
 
 bool is_dry_run() { return log_file() != nullptr; }
 
-void log_kernel(const emulator::Kernel& kernel, const emulator::Launch& launch, bool is_early,
-                const std::vector<std::string>& arguments) {
+void log_kernel(size_t device, const emulator::Kernel& kernel, const emulator::Launch& launch,
+                bool is_early, const std::vector<std::string>& arguments) {
   const auto& [x, y, z] = launch.grid;
   std::fprintf(log_file(),
-               "{\"kernel\":\"%s\",\"grid\":[%u,%u,%u],\"block\":%u,\"shared\":%zu,\"early\":%s,"
-               "\"arguments\":[",
-               kernel.name.c_str(), x, y, z, launch.block.x * launch.block.y * launch.block.z,
+               "{\"device\":%zu,\"kernel\":\"%s\",\"grid\":[%u,%u,%u],\"block\":%u,\"shared\":%zu,"
+               "\"early\":%s,\"arguments\":[",
+               device, kernel.name.c_str(), x, y, z,
+               launch.block.x * launch.block.y * launch.block.z,
                launch.dynamic_shared, is_early ? "true" : "false");
   for (size_t i = 0; i < arguments.size(); ++i) {
     std::fputs(i == 0 ? "\"" : ",\"", log_file());

@@ -12,11 +12,13 @@ struct Options {
   uint64_t memory_mib = 8192;  // per device
   uint64_t architecture = 80;
   uint64_t multiprocessors = 2;  // few, so that grids are small
+  uint64_t l2_kib = 256;
   uint64_t version = 13000;     // CUDA version returned by cuDriverGetVersion
   uint64_t fail_init = 0;       // result of cuInit
   uint64_t fail_allocation = 0;  // the n-th allocation of device memory, from 1, fails
   uint64_t fail_launch = 0;      // the n-th launch fails
   uint64_t illegal_address = 0;  // the n-th kernel that runs ends in an illegal access
+  uint64_t refuse_tensor_maps = 0;  // 1: cuTensorMapEncodeTiled fails
   uint64_t early_only = 0;  // 1: a kernel after a kernel must be launched with early start allowed
   uint64_t lost = 0;             // after the n-th kernel the device is lost
   uint64_t lost_in_turn = 0;     // 1: device i is lost with the i-th result that ends a context

@@ -37,7 +37,7 @@ void require_own_memory(const ContextState& context, const char* kernel,
       uint64_t address = 0;
       std::memcpy(&address, argument.data() + at, sizeof address);
       // A small number, and padding that still holds half of an address.
-      if (static_cast<uint32_t>(address) < 4096) continue;
+      if (static_cast<uint32_t>(address) < 1u << 20) continue;
       for (const ContextState& other : contexts) {
         if (&other == &context || !other.memory.holds(address)) continue;
         misuse("%s on device %zu is given memory of device %zu", kernel,

@@ -1,10 +1,12 @@
 #include <sys/mman.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <new>
 
 #include "../fiber.h"
+#include "../sm90.h"
 #include "support.h"
 
 namespace kernel_test {
@@ -47,6 +49,17 @@ void run_kernel(const std::string& name, const emulator::Launch& shape,
   if (!kernel) fail_test("there is no kernel %s", name.c_str());
   if (param_bytes != kernel->param_bytes) fail_test("%s takes other parameters", name.c_str());
   kernel->launch(shape, params);
+}
+
+bool describe_tensor(TensorMap& map, const void* data, const uint64_t (&sizes)[4],
+                     const uint64_t (&strides)[3], uint32_t box_rows) {
+  emulator::sm90::TensorBox box;
+  if (!emulator::sm90::describe_box(box, data, sizes, strides, 64, static_cast<int>(box_rows))) {
+    fail_test("a tensor map is refused");
+  }
+  static_assert(sizeof box <= sizeof map.opaque);
+  std::memcpy(map.opaque, &box, sizeof box);
+  return true;
 }
 
 void prepare_kernels() {}

@@ -5,19 +5,20 @@
 #include "../../../csrc/common/quant/weight_type.h"
 #include "grouped_products.h"
 
-namespace {
+namespace kernel_test {
 
-void check(const WeightKind& kind, const GroupedShape& s, u32 n_used, bool has_bias = true) {
+void check_grouped_gemm(const WeightKind& kind, const GroupedShape& s, u32 n_used, bool has_bias,
+                        u32 tile_tokens, void (*multiply)(const GroupedGemm&)) {
   Random random(kind.type + s.rows + s.tokens);
   GroupedInputs in(random, kind, s, n_used);
   // The last row of x is beyond the range of F16.
   for (u32 i = 1; i <= s.cols; ++i) in.x[in.x.size() - i] *= 1e6f;
   const Buffer<u32> count = {s.tokens};
   const u32 max_tokens = s.tokens + 3;
-  Groups groups(s, max_tokens, grouped_gemm_tokens());
-  launch(groups.operation(s, in.routes, count.data(), grouped_gemm_tokens()));
+  Groups groups(s, max_tokens, tile_tokens);
+  launch(groups.operation(s, in.routes, count.data(), tile_tokens));
   Buffer<float> out(s.tokens * s.top_k * s.rows);
-  launch(GroupedGemm{in.product(out, groups, has_bias), count.data(), max_tokens});
+  multiply(GroupedGemm{in.product(out, groups, has_bias), count.data(), max_tokens});
   const double rounding = product_rounding(kind);
   for (u32 pair = 0; pair < s.tokens * s.top_k; ++pair) {
     const u32 first = expert_of(in.routes, pair / s.top_k, pair % s.top_k, s.top_k) * s.rows;
@@ -31,6 +32,16 @@ void check(const WeightKind& kind, const GroupedShape& s, u32 n_used, bool has_b
     expect_near("grouped_gemm", out.data() + u64(pair) * s.rows, expected.data(), s.rows,
                 24 * rounding * size, rounding);
   }
+}
+
+}  // namespace kernel_test
+
+namespace {
+
+void multiply(const GroupedGemm& op) { launch(op); }
+
+void check(const WeightKind& kind, const GroupedShape& s, u32 n_used, bool has_bias = true) {
+  check_grouped_gemm(kind, s, n_used, has_bias, grouped_gemm_tokens(), multiply);
 }
 
 void check_random(Random& random) {

@@ -36,4 +36,8 @@ struct GroupedInputs {
   GroupedMatvec product(Buffer<float>& out, const Groups& groups, bool has_bias) const;
 };
 
+// Compares a product by `multiply`, whose tiles have up to tile_tokens pairs, with plain loops.
+void check_grouped_gemm(const WeightKind& kind, const GroupedShape& shape, u32 n_used,
+                        bool has_bias, u32 tile_tokens, void (*multiply)(const GroupedGemm&));
+
 }  // namespace kernel_test

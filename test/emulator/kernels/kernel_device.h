@@ -3,6 +3,7 @@
 // The device of the tests' kernels: the emulator (emulated_device.cpp), or a GPU through the driver
 // (cuda_device.cpp).
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,15 @@ void* reserve(size_t bytes);
 // parameters have other sizes, or if it fails.
 void run_kernel(const std::string& name, const emulator::Launch& shape,
                 const std::vector<size_t>& param_bytes, void** params);
+
+// A tensor as the copy engine of SM90 reads it (csrc/cuda/driver_api.h).
+struct alignas(64) TensorMap {
+  uint64_t opaque[16];
+};
+// Describes a tensor of 16-bit numbers, its innermost size first and strides in bytes, in boxes of
+// 64 columns and `box_rows` rows. False if the device is not of SM90.
+bool describe_tensor(TensorMap& map, const void* data, const uint64_t (&sizes)[4],
+                     const uint64_t (&strides)[3], uint32_t box_rows);
 
 // Compiles all kernels now; by default each is compiled at its first run.
 void prepare_kernels();

@@ -24,10 +24,13 @@ class Gpu {
       const std::string text = source.text;
       for (size_t at = text.find(opening); at != std::string::npos; at = text.find(opening, at)) {
         at += opening.size();
+        if (std::string(source.name).starts_with("wgmma_") && !has_wgmma()) continue;
         files_.emplace(text.substr(at, text.find(")\n", at) - at), source.name);
       }
     }
   }
+
+  bool has_wgmma() const { return device().properties().architecture == 90; }
 
   const std::map<std::string, const char*>& files() const { return files_; }
   const Device& device() const { return state_->device; }
@@ -103,6 +106,20 @@ void run_kernel(const std::string& name, const emulator::Launch& shape,
                                    params, nullptr),
                "launching ", name);
   device.synchronize("running " + name);
+}
+
+bool describe_tensor(TensorMap& map, const void* data, const uint64_t (&sizes)[4],
+                     const uint64_t (&strides)[3], uint32_t box_rows) {
+  if (!gpu().has_wgmma()) return false;
+  const uint32_t box[] = {64, box_rows, 1, 1}, steps[] = {1, 1, 1, 1};
+  const Device& device = gpu().device();
+  forge::cuda::TensorMap encoded;
+  device.check(device.api().encode_tensor_map(&encoded, kTensorBfloat16, 4, const_cast<void*>(data),
+                                              sizes, strides, box, steps, 0, kSwizzle128Bytes,
+                                              kPromotion256Bytes, 0),
+               "cuTensorMapEncodeTiled");
+  std::memcpy(map.opaque, encoded.opaque, sizeof map.opaque);
+  return true;
 }
 
 void prepare_kernels() { gpu().load_all(); }

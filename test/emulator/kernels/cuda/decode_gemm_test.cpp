@@ -21,6 +21,20 @@ void multiply(const Gemm& op) {
                      {op.n_rows, nullptr});
 }
 using Multiply = void (*)(const Gemm&);
+
+// A product without bias and residual, of which two blocks share the columns.
+Matvec plain_product(Buffer<float>& out, const Buffer<float>& x, const DeviceWeight& weight,
+                     const Buffer<u32>& n_rows, u32 max_rows, u32 at_once) {
+  return {.out = out.data(),
+          .x = x.data(),
+          .weight = &weight,
+          .n_rows = n_rows.data(),
+          .max_rows = max_rows,
+          .out_stride = weight.rows,
+          .epilogue = {nullptr, nullptr, 1, 0},
+          .at_once = at_once,
+          .split = 2};
+}
 constexpr Multiply kTiles[][2] = {{multiply<1>, multiply<1, 3>},
                                   {multiply<2>, multiply<2, 3>},
                                   {multiply<4>, multiply<4, 3>},
@@ -88,15 +102,7 @@ TEST(decode_gemm_with_a_norm) {
       std::vector<float> first;
       for (const u32 at_once : {1u, 2u, 4u}) {
         Buffer<float> out(tokens * rows);
-        launch_decode_gemm({.out = out.data(),
-                            .x = x.data(),
-                            .weight = &weight,
-                            .n_rows = n_rows.data(),
-                            .max_rows = tokens,
-                            .out_stride = rows,
-                            .epilogue = {nullptr, nullptr, 1, 0},
-                            .at_once = at_once,
-                            .split = 2},
+        launch_decode_gemm(plain_product(out, x, weight, n_rows, tokens, at_once),
                            {n_rows.data(), nullptr}, norm);
         expect_near("decode_gemm with a norm", out, expected,
                     40 * product_rounding(half_kinds[k]), product_rounding(half_kinds[k]));
@@ -104,6 +110,31 @@ TEST(decode_gemm_with_a_norm) {
         if (first.empty()) first.assign(out.begin(), out.end());
         EXPECT(std::equal(first.begin(), first.end(), out.data()));
       }
+    }
+  }
+}
+
+// The weights of the next product, to their last byte, and from whichever blocks run last.
+TEST(decode_gemm_requests_the_next_weights) {
+  const u32 rows = 70, cols = 512, tokens = 11;
+  Random random(3);
+  const DeviceWeight weight = random_weight(random, half_kinds[0], rows, cols);
+  const auto x = random_floats(random, tokens * cols);
+  const Buffer<u32> n_rows = {tokens};
+  const Buffer<u8> other(u64(5) * 352);
+  std::vector<float> expected;
+  for (const u32 first_block : {~0u, 0u, 2u, 5u}) {
+    const NextWeights next = {.data = other.data(),
+                              .stride = 352,
+                              .bytes = first_block == 0 ? 352u : 16u,
+                              .n_pieces = first_block == ~0u ? 0u : 5u,
+                              .first_block = first_block};
+    for (const u32 at_once : {1u, 4u}) {
+      Buffer<float> out(tokens * rows);
+      launch_decode_gemm(plain_product(out, x, weight, n_rows, tokens, at_once),
+                         {n_rows.data(), nullptr}, {}, next);
+      if (expected.empty()) expected.assign(out.begin(), out.end());
+      EXPECT(std::equal(expected.begin(), expected.end(), out.data()));
     }
   }
 }
@@ -118,25 +149,14 @@ TEST(decode_gemm_of_a_token_is_the_same_in_any_company) {
     for (u32 i = 0; i < cols; ++i) x[cols * (tokens - 2) + i] *= 3e5f;
     const Buffer<u32> all = {tokens};
     Buffer<float> expected(tokens * rows);
-    const auto product = [&](float* out, u32 at_once, const RowSet& set, u32 max_rows) {
-      launch_decode_gemm({.out = out,
-                          .x = x.data(),
-                          .weight = &weight,
-                          .n_rows = all.data(),
-                          .max_rows = max_rows,
-                          .out_stride = rows,
-                          .epilogue = {nullptr, nullptr, 1, 0},
-                          .at_once = at_once,
-                          .split = 2},
-                         set);
-    };
-    product(expected.data(), 8, {all.data(), nullptr}, tokens);
+    launch_decode_gemm(plain_product(expected, x, weight, all, tokens, 8), {all.data(), nullptr});
     // The last tokens, in each tile.
     for (const u32 at_once : {1u, 2u, 4u}) {
       const Buffer<u32> three = {3};
       Buffer<u32> last = {tokens - 1, tokens - 2, 0};
       Buffer<float> out(tokens * rows);
-      product(out.data(), at_once, {three.data(), last.data()}, 3);
+      launch_decode_gemm(plain_product(out, x, weight, all, 3, at_once),
+                         {three.data(), last.data()});
       for (const u32 token : last) {
         for (u32 i = token * rows; i < (token + 1) * rows; ++i) EXPECT(out[i] == expected[i]);
       }

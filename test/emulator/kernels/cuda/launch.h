@@ -33,6 +33,11 @@ std::string half_of(const DeviceWeight& weight);
 // Launches convert_rows and a product of a prompt on tensor cores for the rows of a set.
 void launch_gemm(const Gemm& op, const RowSet& set);
 
+// The same by wgmma, in tiles of 128 or 2 * 128 rows that `blocks` blocks share. False if the
+// device is not of SM90.
+bool launch_wgmma_gemm(const Gemm& op, const RowSet& set, u32 products, u32 blocks);
+
+using NextWeights = cuda_args::NextWeights<const void*>;
 using ColumnSplit = cuda_args::ColumnSplit<const void*>;
 // The tile of decode products, for one token if at_once is 1, else for 8 (2), 32 (4) or 64 (8);
 // `split` blocks share its columns.
@@ -56,7 +61,8 @@ void with_split(const DecodeTile& tile, u32 tokens, u32 rows, const Run& run) {
 std::string decode_instance(const char* kernel, const DeviceWeight& w, const DecodeTile& tile);
 // Launches a product of decoded tokens, whose columns op.split blocks share, and convert_rows
 // before it for more than one.
-void launch_decode_gemm(const Matvec& op, const RowSet& set, const InputNorm& norm = {});
+void launch_decode_gemm(const Matvec& op, const RowSet& set, const InputNorm& norm = {},
+                        const NextWeights& next = {});
 
 // Groups the experts of the tokens of a set; ignores op's n_tokens.
 void launch_moe_group(const PairGroups& op, const RowSet& set, u32 warps);
@@ -64,6 +70,8 @@ void launch_moe_group(const PairGroups& op, const RowSet& set, u32 warps);
 // that is not 1, for decoded tokens; 64 for gemm.
 void launch_grouped_matvec(const GroupedMatvec& op, const RowSet& set);
 void launch_grouped_gemm(const GroupedMatvec& op, const RowSet& set, u32 max_tokens);
+// The same of all tokens by wgmma, in tiles of 128 pairs.
+bool launch_wgmma_grouped_gemm(const GroupedGemm& op, u32 products, u32 blocks);
 // The gated unit of such a product, of one pair a block.
 void launch_gated_grouped(const GroupedMatvec& op, const RowSet& set, u32 unit);
 

@@ -123,7 +123,8 @@ std::string decode_instance(const char* kernel, const DeviceWeight& w, const Dec
          ">";
 }
 
-void launch_decode_gemm(const Matvec& op, const RowSet& set, const InputNorm& norm) {
+void launch_decode_gemm(const Matvec& op, const RowSet& set, const InputNorm& norm,
+                        const NextWeights& next) {
   const DeviceWeight& w = *op.weight;
   const DecodeTile tile = decode_tile(w, op.at_once, op.split);
   const HalfRows half = convert_rows(w, op.x, set, op.max_rows, 1, norm);
@@ -134,7 +135,7 @@ void launch_decode_gemm(const Matvec& op, const RowSet& set, const InputNorm& no
       .set = set};
   with_split(tile, op.max_rows, w.rows, [&](emulator::Dim3 grid, ColumnSplit split) {
     launch(decode_instance("decode_gemm", w, tile), {grid, {256}, tile.shared}, operands,
-           epilogue(op.epilogue, op.out_stride), split);
+           epilogue(op.epilogue, op.out_stride), split, next);
   });
 }
 
@@ -165,6 +166,45 @@ void launch_gemm(const Gemm& op, const RowSet& set) {
          ProductOperands{
              .out = op.out, .x = half.rows(), .weight = weight_rows(w, w.rows), .set = set},
          epilogue(op.epilogue, op.out_stride));
+}
+
+namespace {
+
+// The tensors of a product by wgmma, in tiles of 128 or 2 * 128 rows.
+struct WgmmaTensors {
+  TensorMap x, weight;
+  bool are_described;
+  emulator::Launch shape;
+
+  WgmmaTensors(const HalfRows& half, u64 x_rows, const DeviceWeight& w, u64 matrices, u32 products,
+               u32 blocks)
+      : shape{{blocks}, {384}, products == 1 ? 165952u : 231488u} {
+    const u64 x_row = 2 * u64(half.padded_cols), rows = w.rows / matrices;
+    are_described =
+        describe_tensor(x, half.data.data(), {half.padded_cols, x_rows, 1, 1},
+                        {x_row, x_rows * x_row, x_rows * x_row}, 128) &&
+        describe_tensor(weight, w.data.data(), {w.cols, rows, matrices, 1},
+                        {w.row_stride, rows * w.row_stride, w.rows * w.row_stride},
+                        128 * products);
+  }
+};
+
+std::string wgmma_instance(const char* kernel, const DeviceWeight& w, u32 products) {
+  return kernel + ("<" + half_of(w)) + ", " + std::to_string(products) + ">";
+}
+
+}  // namespace
+
+bool launch_wgmma_gemm(const Gemm& op, const RowSet& set, u32 products, u32 blocks) {
+  const DeviceWeight& w = *op.weight;
+  const HalfRows half = convert_rows(w, op.x, set, op.max_rows, 1);
+  const WgmmaTensors tensors(half, op.max_rows, w, 1, products, blocks);
+  if (!tensors.are_described) return false;
+  launch(wgmma_instance("wgmma_gemm", w, products), tensors.shape,
+         ProductOperands{
+             .out = op.out, .x = half.rows(), .weight = weight_rows(w, w.rows), .set = set},
+         epilogue(op.epilogue, op.out_stride), tensors.x, tensors.weight);
+  return true;
 }
 
 void launch(const Gemm& op) { launch_gemm(op, {op.n_rows, nullptr}); }
@@ -204,7 +244,7 @@ void launch_grouped_matvec(const GroupedMatvec& op, const RowSet& set) {
   launch(decode_instance("grouped_decode_gemm", w, tile),
          {{blocks_for(op.expert_rows, tile.rows), op.max_tiles}, {256}, tile.shared},
          operands(op, is_one ? float_rows(op.x) : half.rows(), {count.data(), set.list}),
-         expert_pairs(op));
+         expert_pairs(op), NextWeights{});
 }
 
 void launch_gated_grouped(const GroupedMatvec& op, const RowSet& set, u32 unit) {
@@ -224,6 +264,28 @@ void launch_grouped_gemm(const GroupedMatvec& op, const RowSet& set, u32 max_tok
   launch("grouped_gemm<" + w.format + ", " + half_of(w) + ">",
          {{blocks_for(op.expert_rows, 128), op.max_tiles}, {256}, 55296},
          operands(op, half.rows(), set), expert_pairs(op));
+}
+
+bool launch_wgmma_grouped_gemm(const GroupedGemm& op, u32 products, u32 blocks) {
+  const GroupedMatvec& product = op.product;
+  const DeviceWeight& w = *product.weight;
+  const u32 pairs = op.max_tokens * product.top_k, padded = blocks_for(w.cols, 64) * 64;
+  HalfRows half = {Buffer<u16>(u64(pairs) * padded), Buffer<float>(pairs), padded};
+  const WgmmaTensors tensors(half, pairs, w, w.rows / product.expert_rows, products, blocks);
+  if (!tensors.are_described) return false;
+  const RowSet set = {op.n_tokens, nullptr};
+  launch("convert_pairs<" + half_of(w) + ">", {{pairs}, {256}},
+         cuda_args::ConvertRows<const void*>{.out = half.data.data(),
+                                             .scale = half.scale.data(),
+                                             .x = product.x,
+                                             .norm = {},
+                                             .set = set,
+                                             .cols = w.cols,
+                                             .padded_cols = padded},
+         expert_pairs(product));
+  launch(wgmma_instance("wgmma_grouped_gemm", w, products), tensors.shape,
+         operands(product, half.rows(), set), expert_pairs(product), tensors.x, tensors.weight);
+  return true;
 }
 
 u32 grouped_gemm_tokens() { return 64; }
