@@ -1,3 +1,5 @@
+#pragma once
+
 // Conversions between float32 and the two 16-bit float formats, in portable integer arithmetic.
 //
 //   f16   IEEE 754 binary16: 1 sign, 5 exponent (bias 15), 10 fraction bits
@@ -6,15 +8,13 @@
 // Narrowing rounds to nearest, ties to even, through subnormals and overflow to infinity. A NaN
 // stays a NaN of the same sign. These are the results of the conversion instructions of x86 (F16C)
 // and ARM (FCVT), so code that uses the instructions agrees with code that uses these functions.
-#ifndef FORGE_COMMON_FLOAT16_H
-#define FORGE_COMMON_FLOAT16_H
 
 #include <bit>
 #include <cstdint>
 
 namespace forge {
 
-/// `value` / 2^`shift`, rounded to nearest, ties to even. `shift` is 1 to 31.
+// `value` / 2^`shift`, rounded to nearest, ties to even. `shift` is 1 to 31.
 constexpr uint32_t shift_right_to_even(uint32_t value, uint32_t shift) {
   const uint32_t quotient = value >> shift;
   const uint32_t remainder = value & ((1u << shift) - 1);
@@ -23,7 +23,7 @@ constexpr uint32_t shift_right_to_even(uint32_t value, uint32_t shift) {
   return quotient + (up ? 1 : 0);
 }
 
-/// The float32 equal to an f16; every f16 has one.
+// The float32 equal to an f16; every f16 has one.
 constexpr float f16_to_f32(uint16_t half) {
   const uint32_t sign = uint32_t{half & 0x8000u} << 16;
   const uint32_t exponent = (half >> 10) & 0x1f;
@@ -39,7 +39,7 @@ constexpr float f16_to_f32(uint16_t half) {
   return std::bit_cast<float>(sign | (exponent + (127 - 15)) << 23 | fraction << 13);
 }
 
-/// The f16 nearest to `value`.
+// The f16 nearest to `value`.
 constexpr uint16_t f32_to_f16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (bits >> 16) & 0x8000;
@@ -60,12 +60,12 @@ constexpr uint16_t f32_to_f16(float value) {
   return static_cast<uint16_t>(sign | half);
 }
 
-/// The float32 equal to a bf16; every bf16 has one.
+// The float32 equal to a bf16; every bf16 has one.
 constexpr float bf16_to_f32(uint16_t brain) {
   return std::bit_cast<float>(uint32_t{brain} << 16);
 }
 
-/// The bf16 nearest to `value`.
+// The bf16 nearest to `value`.
 constexpr uint16_t f32_to_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
@@ -73,5 +73,3 @@ constexpr uint16_t f32_to_bf16(float value) {
 }
 
 }  // namespace forge
-
-#endif

@@ -35,10 +35,16 @@ ScratchPlan plan_scratch(const Program& program, uint64_t alignment) {
           }
         },
         program.ops[i]);
-    // GPUs compute a norm in the product that reads it.
-    const auto* product = std::get_if<MatmulOp>(&program.ops[i]);
-    const auto* norm = i > 0 ? std::get_if<RmsNormOp>(&program.ops[i - 1]) : nullptr;
-    if (product && norm && product->x == norm->out) last_use[norm->x - 1] = i;
+    // GPUs compute a norm in the product that reads it, and a gated unit in the product before it.
+    const auto* glu = std::get_if<GluOp>(&program.ops[i]);
+    const size_t at = glu && i > 0 ? i - 1 : i;
+    const auto* product = std::get_if<MatmulOp>(&program.ops[at]);
+    const auto* experts = std::get_if<MoeMatmulOp>(&program.ops[at]);
+    if (experts && glu && glu->x == experts->out) last_use[experts->x - 1] = i;
+    if (!product || (glu && glu->x != product->out)) continue;
+    last_use[product->x - 1] = i;
+    const auto* norm = at > 0 ? std::get_if<RmsNormOp>(&program.ops[at - 1]) : nullptr;
+    if (norm && product->x == norm->out) last_use[norm->x - 1] = i;
   }
   for (size_t v = 0; v < n_values; ++v) {
     if (program.values[v].keep) last_use[v] = program.ops.size();

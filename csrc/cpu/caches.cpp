@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "../common/error.h"
 #include "../common/float16.h"
@@ -60,8 +61,8 @@ uint64_t n_panels(uint32_t cols) { return (uint64_t{cols} + kStateColumns - 1) /
 
 }  // namespace
 
-CpuKv::CpuKv(const KvShape& cache_shape, const KernelTable& kernels, MemoryBound& memory)
-    : kernels_(kernels), element_bytes_(element_bytes(cache_shape.type)) {
+CpuKv::CpuKv(const KvShape& cache_shape, CpuDevice& device)
+    : kernels_(device.kernels), element_bytes_(element_bytes(cache_shape.type)) {
   shape = cache_shape;
   const uint64_t tokens = shape.page_tokens;
   const uint32_t k_dim = shape.values_in_keys ? 0 : shape.k_head_dim;
@@ -71,7 +72,7 @@ CpuKv::CpuKv(const KvShape& cache_shape, const KernelTable& kernels, MemoryBound
     k_bytes_ = tokens * ((k_dim + 1) / 2);
     v_bytes_ = tokens * q4_row_bytes(row_dim());
   }
-  if (shape.type == WeightType::Q8_0 || shape.type == WeightType::Q4_0) {
+  if (shape.has_scales()) {
     k_scale_bytes_ = tokens * blocks(k_dim) * 2;
     v_scale_bytes_ = tokens * blocks(row_dim()) * 2;
   }
@@ -80,25 +81,57 @@ CpuKv::CpuKv(const KvShape& cache_shape, const KernelTable& kernels, MemoryBound
   if (page_bytes > (UINT64_MAX >> 1) / shape.n_pages) {
     fail(FORGE_OUT_OF_MEMORY, "a KV cache of ", shape.n_pages, " pages of ", page_bytes, " bytes");
   }
-  memory_ = Memory(page_bytes * shape.n_pages + kSlack);
-  taken_ = memory.take(memory_.bytes());
+  const ThreadPool& pool = device.pool;
+  for (uint32_t node = 0; node < pool.n_nodes(); ++node) {
+    const auto first = static_cast<uint32_t>(pool.first_of(node, shape.n_kv_heads));
+    const auto end = static_cast<uint32_t>(pool.first_of(node + 1, shape.n_kv_heads));
+    const uint64_t bytes = (end - first) * head_bytes_;
+    nodes_.push_back({first, end, bytes, Memory(bytes * shape.n_pages + kSlack)});
+  }
+  is_placed_.resize(shape.n_pages);
+  taken_ = device.memory->take(page_bytes * shape.n_pages);
+}
+
+void CpuKv::place(std::span<const uint32_t> pages, ThreadPool& pool) {
+  std::vector<uint32_t> missing;
+  for (const uint32_t page : pages) {
+    if (!is_placed_[page]) missing.push_back(page);
+    is_placed_[page] = true;
+  }
+  if (missing.empty()) return;
+  std::vector<uint32_t> ends(nodes_.size());
+  std::iota(ends.begin(), ends.end(), 1);
+  pool.run_at_home(ends, [&](uint32_t node, uint32_t) {
+    for (const uint32_t page : missing) {
+      std::memset(nodes_[node].page(page), 0, nodes_[node].page_bytes);
+    }
+  });
+}
+
+uint32_t CpuKv::node_of(uint32_t kv_head) const {
+  uint32_t node = 0;
+  while (kv_head >= nodes_[node].end_head) ++node;
+  return node;
 }
 
 KvHead CpuKv::head(uint32_t kv_head) const {
-  const uint8_t* k = memory_.data() + kv_head * head_bytes_;
+  const NodeHeads& node = nodes_[node_of(kv_head)];
+  const uint8_t* k = node.memory.data() + (kv_head - node.first_head) * head_bytes_;
   const uint8_t* v = k + k_bytes_ + k_scale_bytes_;
-  return {k, k + k_bytes_, v, v + v_bytes_, page_bytes};
+  return {k, k + k_bytes_, v, v + v_bytes_, node.page_bytes};
 }
 
 void CpuKv::store(uint32_t page_index, uint32_t slot, const float* k, const float* v) {
-  for (uint32_t i = 0; i < shape.n_kv_heads; ++i) {
-    uint8_t* head = page(page_index) + i * head_bytes_;
-    const float* keys = k + uint64_t{i} * shape.k_head_dim;
-    if (shape.values_in_keys) {
-      store_row(head, slot, keys);
-    } else {
-      store_k(head, slot, keys);
-      store_row(head + k_bytes_ + k_scale_bytes_, slot, v + uint64_t{i} * shape.v_head_dim);
+  for (const NodeHeads& node : nodes_) {
+    uint8_t* head = node.page(page_index);
+    for (uint32_t i = node.first_head; i < node.end_head; ++i, head += head_bytes_) {
+      const float* keys = k + uint64_t{i} * shape.k_head_dim;
+      if (shape.values_in_keys) {
+        store_row(head, slot, keys);
+      } else {
+        store_k(head, slot, keys);
+        store_row(head + k_bytes_ + k_scale_bytes_, slot, v + uint64_t{i} * shape.v_head_dim);
+      }
     }
   }
 }
@@ -106,7 +139,9 @@ void CpuKv::store(uint32_t page_index, uint32_t slot, const float* k, const floa
 void CpuKv::read_keys(uint32_t page_index, uint32_t slot, float* k) const {
   const uint32_t n = shape.k_head_dim;
   for (uint32_t head = 0; head < shape.n_kv_heads; ++head, k += n) {
-    const uint8_t* row = page(page_index) + head * head_bytes_ + slot * n * element_bytes_;
+    const NodeHeads& node = nodes_[node_of(head)];
+    const uint8_t* row = node.page(page_index) + (head - node.first_head) * head_bytes_ +
+                         slot * n * element_bytes_;
     if (shape.type == WeightType::F32) {
       std::memcpy(k, row, n * sizeof(float));
       continue;
@@ -175,15 +210,25 @@ void CpuKv::to_half(const float* from, uint32_t n, uint8_t* to) const {
 }
 
 void CpuKv::copy(uint32_t from, uint32_t to) {
-  std::memcpy(page(to), page(from), page_bytes);
+  is_placed_[to] = true;
+  for (const NodeHeads& node : nodes_) {
+    std::memcpy(node.page(to), node.page(from), node.page_bytes);
+  }
 }
 
 void CpuKv::read(uint32_t index, uint8_t* data) const {
-  std::memcpy(data, page(index), page_bytes);
+  for (const NodeHeads& node : nodes_) {
+    std::memcpy(data, node.page(index), node.page_bytes);
+    data += node.page_bytes;
+  }
 }
 
 void CpuKv::write(uint32_t index, const uint8_t* data) {
-  std::memcpy(page(index), data, page_bytes);
+  is_placed_[index] = true;
+  for (const NodeHeads& node : nodes_) {
+    std::memcpy(node.page(index), data, node.page_bytes);
+    data += node.page_bytes;
+  }
 }
 
 CpuState::CpuState(const StateShape& cache_shape, MemoryBound& memory) {

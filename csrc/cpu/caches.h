@@ -1,5 +1,9 @@
 #pragma once
 
+#include <memory>
+#include <span>
+#include <vector>
+
 #include "../common/backend.h"
 #include "host/cpu_device.h"
 #include "host/memory.h"
@@ -7,17 +11,23 @@
 
 namespace forge::cpu {
 
-// Pages of layout [page][kv head](k: [k_head_dim][page_tokens] | v: [page_tokens][v_head_dim]), in
+// The heads of a cache are divided among the NUMA nodes of a device, each with memory of its own:
+// pages of layout [page][kv head](k: [k_head_dim][page_tokens] | v: [page_tokens][v_head_dim]), in
 // the order in which attention reads them: keys of neighbouring positions are adjacent, and so is
 // all data of a head. In Q8_0 and Q4_0, scales follow k and v: see KvHead. If values are in the
 // keys, a head is [page_tokens][k_head_dim] only.
 class CpuKv : public KvCache {
  public:
-  CpuKv(const KvShape& cache_shape, const KernelTable& kernels, MemoryBound& memory);
+  CpuKv(const KvShape& cache_shape, CpuDevice& device);
 
   void copy(uint32_t from, uint32_t to) override;
   void read(uint32_t page, uint8_t* data) const override;
   void write(uint32_t page, const uint8_t* data) override;
+
+  // Has the threads of each node be the first to write to its heads of these pages, which gives
+  // them memory of the node, unless the pages have been here before. The caller holds the mutex of
+  // the device, which has several nodes.
+  void place(std::span<const uint32_t> pages, ThreadPool& pool);
 
   // Stores k and v of all heads of one token at `slot` of a page.
   void store(uint32_t page, uint32_t slot, const float* k, const float* v);
@@ -28,8 +38,20 @@ class CpuKv : public KvCache {
   // Returns the addresses of a head in page 0.
   KvHead head(uint32_t kv_head) const;
 
+  // The node with the memory of a head.
+  uint32_t node_of(uint32_t kv_head) const;
+
  private:
-  uint8_t* page(uint32_t page) const { return memory_.data() + page * page_bytes; }
+  // The heads of a NUMA node, which may be none.
+  struct NodeHeads {
+    uint32_t first_head;
+    uint32_t end_head;
+    uint64_t page_bytes;
+    Memory memory;
+
+    uint8_t* page(uint32_t index) const { return memory.data() + index * page_bytes; }
+  };
+
   // Stores the k of one head into its keys in a page.
   void store_k(uint8_t* keys, uint32_t slot, const float* k);
   // Stores a row of a page: the v of one head, or its k if values are in the keys.
@@ -47,7 +69,8 @@ class CpuKv : public KvCache {
   uint64_t v_bytes_;
   uint64_t v_scale_bytes_ = 0;
   uint64_t head_bytes_;
-  Memory memory_;
+  std::vector<NodeHeads> nodes_;
+  std::vector<uint8_t> is_placed_;  // of each page; bytes, as others may be copied meanwhile
   std::shared_ptr<const void> taken_;
 };
 

@@ -44,8 +44,10 @@ class CpuBackend : public HostBackend {
   }
 
   void set_nodes(uint32_t nodes) override {
-    // The panels of weights are divided among the nodes.
-    if (has_steps_) fail(FORGE_INVALID_ARGUMENT, "NUMA nodes are chosen before the first step");
+    // The panels of weights and the heads of caches are divided among the nodes.
+    if (has_steps_ || has_caches_) {
+      fail(FORGE_INVALID_ARGUMENT, "NUMA nodes are chosen before the first cache and step");
+    }
     const std::vector<NodeThreads> divided =
         divide_threads(nodes == 0 ? numa_nodes() : std::vector<NumaNode>(nodes, {0, 1, {}}),
                        device_->pool.n_threads());
@@ -83,7 +85,8 @@ class CpuBackend : public HostBackend {
   }
 
   std::shared_ptr<KvCache> create_kv(const KvShape& shape) override {
-    return std::make_shared<CpuKv>(shape, device_->kernels, *device_->memory);
+    has_caches_ = true;
+    return std::make_shared<CpuKv>(shape, *device_);
   }
 
   std::shared_ptr<StateCache> create_state(const StateShape& shape) override {
@@ -97,6 +100,7 @@ class CpuBackend : public HostBackend {
 
  private:
   std::shared_ptr<CpuDevice> device_;
+  bool has_caches_ = false;
   bool has_steps_ = false;
 };
 

@@ -27,9 +27,8 @@ class CpuExecutor : public HostExecutor {
  private:
   // Returns the rows of a value stored as blocks, or null for other values.
   ActivationBlock* blocks_of(ValueId id) const;
-  // Returns the rows that a product multiplies, as signed bytes, or null if its weight needs floats
-  // only.
-  const ActivationBlock* quantized(const PackedWeight& weight, ValueId x);
+  // Returns a value as rows of `cols` that a product multiplies.
+  Activations activations(const PackedWeight& weight, ValueId x, uint64_t cols);
   // Calls compute(row t of a value) and stores the row as floats or as blocks.
   template <class Compute>
   void write_row(ValueId id, uint64_t t, uint32_t thread, Compute&& compute) {
@@ -77,6 +76,9 @@ class CpuExecutor : public HostExecutor {
 #define FORGE_DECLARE(AnyOp) void execute(const AnyOp& op);
   FORGE_OPERATIONS(FORGE_DECLARE)
 #undef FORGE_DECLARE
+
+  // Gives the pages that tokens are stored in memory of the NUMA nodes.
+  void place_pages(CpuKv& kv, uint64_t n_tokens);
 
   // Calls body(row, thread) for each row, in pieces large enough to amortise waking a thread.
   template <class Body>

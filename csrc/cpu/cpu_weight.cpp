@@ -107,6 +107,12 @@ uint64_t PackedWeight::file_bytes() const {
   return bytes;
 }
 
+bool PackedWeight::rounds(const KernelTable& kernels) const {
+  return kernels.rounds && std::ranges::any_of(runs_, [&](const PanelRun& run) {
+    return kernels.rounds(run.block.type);
+  });
+}
+
 uint64_t PackedWeight::panel_bytes_of(uint64_t group, uint32_t node) const {
   uint64_t bytes = 0;
   for (const PanelRun& run : this->group(group)) {

@@ -11,11 +11,9 @@
 #include "../common/step_inputs.h"
 #include "host/cpu_device.h"
 #include "host/memory.h"
+#include "operations/division.h"
 
 namespace forge::cpu {
-
-// Rows are divided among NUMA nodes, and into tasks with few tokens, in multiples of this.
-constexpr uint32_t kRowsTogether = 32;
 
 // Consecutive rows of one type, one group and one NUMA node. If the type has no panels, `block`
 // points to the rows in the file. The fields of `block` that depend on a call are empty.
@@ -73,6 +71,8 @@ class PackedWeight {
   uint64_t group_rows() const { return group_rows_; }
   // True if any rows are multiplied with activations as signed bytes.
   bool quantized() const { return quantized_; }
+  // True if any rows are multiplied with activations rounded to BF16.
+  bool rounds(const KernelTable& kernels) const;
   std::span<const PanelRun> group(uint64_t index) const {
     return {runs_.data() + first_[index], runs_.data() + first_[index + 1]};
   }

@@ -27,9 +27,18 @@ constexpr size_t kMatmulScratch = kMatmulTileBytes + (kMatmulTokens + 8) * 64 * 
 struct MatmulToken {
   const float* x;
   const ActivationBlock* blocks;  // x as signed bytes; null for weights of floats only
+  const uint8_t* halves;          // x rounded to BF16, in chunks; may be null
+  uint64_t halves_stride;         // bytes from one chunk to the next
   float* out;
   const float* residual;
 };
+
+// Columns and bytes of a chunk of activations that are rounded to BF16: [chunk][row][column], so
+// that products read the rows of a chunk one after another.
+constexpr uint64_t kRoundedCols = 256;
+constexpr uint64_t kRoundedBytes = 2 * kRoundedCols;
+// Rows after the last one that kernels may read, whatever they hold.
+constexpr uint64_t kRoundedSlack = 16;
 
 // out[token][first_row + r] = residual + alpha activation(x . weight row r + bias)
 struct MatmulBlock {
@@ -192,6 +201,10 @@ struct KernelTable {
 #define KERNEL(Result, kernel, parameters) Result(*kernel) parameters;
 #include "kernel_list.h"
 #undef KERNEL
+  // True if weights of a type are multiplied with activations rounded to BF16; null if none are.
+  bool (*rounds)(WeightType type) = nullptr;
+  // Rounds up to kRoundedCols columns of a row. NaN and infinity stay.
+  void (*round)(const float* x, uint64_t n, uint8_t* out) = nullptr;
 };
 
 const KernelTable& kernels_portable();

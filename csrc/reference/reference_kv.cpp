@@ -48,7 +48,7 @@ std::vector<float> rounded(const float* from, uint32_t cols, uint32_t head_dim, 
 ReferenceKv::ReferenceKv(const KvShape& cache_shape) {
   shape = cache_shape;
   if (shape.type != WeightType::F32 && shape.type != WeightType::F16 &&
-      shape.type != WeightType::BF16 && !is_quantized()) {
+      shape.type != WeightType::BF16 && !shape.has_scales()) {
     fail(FORGE_UNSUPPORTED, "KV cache type ", static_cast<uint32_t>(shape.type),
          " is not supported by the reference device; valid are F32, F16, BF16, Q8_0 and Q4_0");
   }
@@ -64,7 +64,7 @@ uint64_t ReferenceKv::index(uint32_t page, uint32_t slot, uint32_t i) const {
 }
 
 void ReferenceKv::store(uint32_t page, uint32_t slot, const float* k, const float* v) {
-  if (is_quantized()) {
+  if (shape.has_scales()) {
     const std::vector<float> keys = rounded(k, k_cols(), shape.k_head_dim, shape.type);
     const std::vector<float> values = rounded(v, v_cols(), shape.v_head_dim, shape.type);
     for (uint32_t i = 0; i < k_cols(); ++i) store_one(page, slot, i, keys[i]);

@@ -35,9 +35,6 @@ class ReferenceKv : public KvCache {
   }
 
  private:
-  bool is_quantized() const {
-    return shape.type == WeightType::Q8_0 || shape.type == WeightType::Q4_0;
-  }
   uint64_t index(uint32_t page, uint32_t slot, uint32_t i) const;
   void store_one(uint32_t page, uint32_t slot, uint32_t i, float value);
   float load(uint32_t page, uint32_t slot, uint32_t i) const;

@@ -26,7 +26,8 @@ uint32_t job_of(uint32_t state) { return state / kJob; }
 // steps of a model, much shorter than a time slice of the system.
 constexpr std::chrono::microseconds kSpin{100};
 
-// Times kSpin that a run waits for a node's own threads to take the node's share.
+// Times kSpin that a run waits for a node's own threads to take the node's share, and no others
+// may; otherwise once.
 constexpr int kPatience = 1000;
 
 void pause() {
@@ -66,7 +67,6 @@ ThreadPool::ThreadPool(std::vector<NodeThreads> nodes)
     : nodes_(std::move(nodes)), shares_(new Share[nodes_.size()]) {
   uint32_t thread = 0;
   for (uint32_t node = 0; node < n_nodes(); ++node) {
-    shares_[node].first_thread = thread;
     for (uint32_t i = 0; i < nodes_[node].n_threads; ++i, ++thread) {
       if (thread == 0) continue;  // the caller
       workers_.emplace_back([this, node, thread] {
@@ -103,8 +103,9 @@ void ThreadPool::run_job() {
     const auto all_taken = [&each = shares_[node]] {
       return each.next.load(std::memory_order_relaxed) >= each.end;
     };
-    for (int i = 0; i < kPatience && !spin(all_taken); ++i) std::this_thread::yield();
-    take(node, 0);
+    const int patience = helps_ ? 1 : kPatience;
+    for (int i = 0; i < patience && !spin(all_taken); ++i) std::this_thread::yield();
+    take(node, 0, 0);
     std::atomic<uint32_t>& state = shares_[node].state;
     state.fetch_and(~kOpen, std::memory_order_acq_rel);
     const auto all_left = [&state] {
@@ -117,13 +118,21 @@ void ThreadPool::run_job() {
 }
 
 void ThreadPool::work(uint32_t home, uint32_t thread) noexcept {
-  for (uint32_t i = 0; i < (helps_ ? n_nodes() : 1); ++i) take((home + i) % n_nodes(), thread);
+  take(home, thread, 0);
+  if (!helps_) return;
+  for (uint32_t i = 1; i < n_nodes(); ++i) {
+    const uint32_t node = (home + i) % n_nodes();
+    take(node, thread, nodes_[node].n_threads);
+  }
 }
 
-void ThreadPool::take(uint32_t from, uint32_t thread) noexcept {
+void ThreadPool::take(uint32_t from, uint32_t thread, uint32_t n_left) noexcept {
   Share& share = shares_[from];
   try {
     for (;;) {
+      // Many threads may read a word at once; an increment takes it from all others.
+      const uint32_t next = share.next.load(std::memory_order_relaxed);
+      if (next >= share.end || share.end - next <= n_left) return;
       const uint32_t index = share.next.fetch_add(1, std::memory_order_relaxed);
       if (index >= share.end) return;
       call_(context_, index, thread);

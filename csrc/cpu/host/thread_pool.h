@@ -58,11 +58,9 @@ class ThreadPool {
   uint32_t n_nodes() const { return static_cast<uint32_t>(nodes_.size()); }
   const std::vector<NodeThreads>& nodes() const { return nodes_; }
 
-  // Returns the first of `count` things that belongs to a node, if each node has a share of them in
-  // proportion to its threads; `count` for n_nodes().
+  // See first_of in topology.h.
   uint64_t first_of(uint32_t node, uint64_t count) const {
-    if (node == n_nodes()) return count;
-    return count * shares_[node].first_thread / n_threads();
+    return cpu::first_of(nodes_, node, count);
   }
 
   // Calls body(index, thread) once for each index below `count`, and `thread` is below n_threads().
@@ -96,7 +94,6 @@ class ThreadPool {
  private:
   // The share of a node in the job. Threads of different nodes share no words until they help.
   struct Share {
-    uint32_t first_thread = 0;
     uint32_t end = 0;
     // The number of the latest job, a bit that is set while workers can join it, and the number of
     // the node's workers in it (see the masks in thread_pool.cpp). A worker that wakes too late
@@ -127,10 +124,11 @@ class ThreadPool {
   }
 
   void run_job();
-  // Computes the share of a node, then helps the others.
+  // Computes the share of a node, then helps the others, unless each of their threads takes one of
+  // the indices that are left: it reads its memory faster.
   void work(uint32_t home, uint32_t thread) noexcept;
-  // Computes what is left of a node's share.
-  void take(uint32_t node, uint32_t thread) noexcept;
+  // Computes indices of a node's share until at most `n_left` are left.
+  void take(uint32_t node, uint32_t thread, uint32_t n_left) noexcept;
   void worker_loop(uint32_t node, uint32_t thread);
 
   // The job, written while no worker can be in it.

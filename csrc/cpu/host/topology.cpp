@@ -147,6 +147,15 @@ std::vector<NodeThreads> divide_threads(const std::vector<NumaNode>& nodes, uint
   return divided;
 }
 
+uint64_t first_of(const std::vector<NodeThreads>& nodes, uint32_t node, uint64_t count) {
+  uint64_t before = 0, all = 0;
+  for (uint32_t i = 0; i < nodes.size(); ++i) {
+    if (i < node) before += nodes[i].n_threads;
+    all += nodes[i].n_threads;
+  }
+  return count * before / all;
+}
+
 std::string describe_nodes(const std::vector<NodeThreads>& nodes) {
   if (nodes.size() == 1) return "1 NUMA node";
   std::string text = std::to_string(nodes.size());

@@ -35,6 +35,10 @@ std::vector<NumaNode> numa_nodes();
 // Nodes without a thread are left out.
 std::vector<NodeThreads> divide_threads(const std::vector<NumaNode>& nodes, uint32_t n_threads);
 
+// Returns the first of `count` things that belongs to a node, if each node has a share of them in
+// proportion to its threads; `count` for the node after the last.
+uint64_t first_of(const std::vector<NodeThreads>& nodes, uint32_t node, uint64_t count);
+
 // Describes the threads of nodes in one line, for people.
 std::string describe_nodes(const std::vector<NodeThreads>& nodes);
 

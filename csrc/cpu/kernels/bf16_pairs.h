@@ -10,6 +10,7 @@ namespace forge::cpu::FORGE_TARGET {
 
 struct PairPanels {
   static constexpr uint64_t kColumns = 2;
+  static constexpr bool kReadsRounded = true;
 
   // Writes whole vectors of 32 numbers, the last one filled with zeros.
   static void round(const float* x, uint64_t n, uint8_t* out) {
@@ -24,6 +25,10 @@ struct PairPanels {
 
   static void round_token(const float* x, uint64_t n, uint32_t t, uint8_t* out) {
     round(x, n, out + t * kChunk * 2);
+  }
+
+  static void copy_token(const uint8_t* x, uint64_t n, uint32_t t, uint8_t* out) {
+    memcpy(out + t * kRoundedBytes, x, 2 * ((n + 1) / 2 * 2));
   }
 
   static uint64_t pack_whole(const uint8_t* const (&rows)[kPanelRows], uint64_t n, uint8_t* out) {

@@ -9,9 +9,12 @@
 //   base(), finish            the other kernels, and their end of products (product_kernels.h)
 //   set_attention(table)      sets the kernels of attention that differ from those of base()
 //   Scope                     constructed before the products of a call and destroyed after them
-//   round(x, n, out)          rounds n <= kChunk floats; NaN and infinity stay
-//   round_token(x, n, t, out) the same for token t of a chunk, as `tile` reads it, then zeros up to
-//                             a multiple of kColumns
+//   round(x, n, out)          rounds n floats; NaN and infinity stay
+//   round_token(x, n, t, out) the same for token t of a chunk of n <= kChunk, as `tile` reads it,
+//                             then zeros up to a multiple of kColumns
+//   copy_token(x, n, t, out)  the same for numbers that round() has written
+//   kReadsRounded             true if `tile` reads numbers as round() has written them, in rows of
+//                             kRoundedBytes, at most kRoundedSlack of them too many
 //   pack_whole                packs as many of n groups of columns as it can; returns their number
 //   tile<n_tokens, n_panels>(panels, panel_stride, n_groups, x, from_memory, sums)
 //                             sums[t][16 p + row] += the product of n_groups groups of columns of
@@ -25,7 +28,7 @@
 
 namespace forge::cpu::FORGE_TARGET {
 
-constexpr uint64_t kChunk = 256;
+constexpr uint64_t kChunk = kRoundedCols;
 constexpr uint32_t kProductPanels = 4;  // their columns of a chunk fit the first-level cache
 constexpr uint32_t kProductRows = kProductPanels * kPanelRows;
 
@@ -37,6 +40,25 @@ struct Bf16Products {
 
   static uint64_t groups_of(uint64_t cols) { return (cols + Unit::kColumns - 1) / Unit::kColumns; }
 
+  // True if tokens are rounded, and follow each other.
+  static bool are_rounded(const MatmulToken* tokens, uint32_t n) {
+    if (!tokens->halves) return false;
+    for (uint32_t i = 1; i < n; ++i) {
+      if (tokens[i].halves != tokens->halves + i * kRoundedBytes) return false;
+    }
+    return true;
+  }
+
+  // Writes a chunk of a token as `tile` reads it.
+  static void place_token(const MatmulToken& token, uint64_t col, uint64_t n_cols, uint32_t t,
+                          uint8_t* x) {
+    if (token.halves) {
+      Unit::copy_token(token.halves + col / kChunk * token.halves_stride, n_cols, t, x);
+    } else {
+      Unit::round_token(token.x + col, n_cols, t, x);
+    }
+  }
+
   // Multiplies all tokens with n_panels panels from row `row` on.
   template <int n_panels>
   static void multiply_rows(const MatmulBlock& block, uint32_t row, uint8_t* scratch) {
@@ -46,15 +68,20 @@ struct Bf16Products {
     memset(sums, 0, block.n_tokens * kProductRows * sizeof(float));
     for (uint64_t col = 0; col < block.cols; col += kChunk) {
       const uint64_t n_cols = smaller(kChunk, block.cols - col);
-      for (uint32_t t = 0; t < block.n_tokens; ++t) {
-        Unit::round_token(block.tokens[t].x + col, n_cols, t, x);
-      }
       for (uint32_t t = 0; t < block.n_tokens; t += Unit::kTileTokens) {
         const uint32_t left = block.n_tokens - t;
+        const MatmulToken* tokens = block.tokens + t;
+        const uint32_t n = left < Unit::kTileTokens ? left : Unit::kTileTokens;
+        const uint8_t* from = x + t * kRoundedBytes;
+        if (Unit::kReadsRounded && are_rounded(tokens, n)) {
+          from = tokens->halves + col / kChunk * tokens->halves_stride;
+        } else {
+          for (uint32_t i = 0; i < n; ++i) place_token(tokens[i], col, n_cols, t + i, x);
+        }
         with_tile_tokens<Unit::kTileTokens>(left, [&]<int n_tokens>() FORGE_ALWAYS_INLINE {
           Unit::template tile<n_tokens, n_panels>(
               panels + col / Unit::kColumns * kGroup, block.panel_bytes, groups_of(n_cols),
-              x + t * kChunk * 2, t == 0, sums + t * kProductRows);
+              from, t == 0, sums + t * kProductRows);
         });
       }
     }
@@ -112,7 +139,7 @@ struct Bf16Products {
 
   // True if weights of a type have panels of BF16.
   template <bool with_f16>
-  static constexpr bool has_panels(WeightType type) {
+  static bool has_panels(WeightType type) {
     return type == WeightType::BF16 || (with_f16 && type == WeightType::F16);
   }
 
@@ -142,6 +169,8 @@ struct Bf16Products {
       made.name = name;
       made.matmul = multiply<with_f16>;
       made.pack = pack_weight<with_f16>;
+      made.rounds = has_panels<with_f16>;
+      made.round = Unit::round;
       Unit::set_attention(made);
       return made;
     }();

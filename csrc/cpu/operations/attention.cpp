@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "division.h"
+
 namespace forge::cpu {
 
 namespace {
@@ -73,38 +75,50 @@ void Attention::plan_tasks(const AttentionJob& job) {
   }
 }
 
-// Schedules whole tasks first, the longest first, then the splits of tasks longer than a quarter of
-// a thread's share, so that no thread ends with a long piece alone.
 void Attention::plan(const AttentionJob& job) {
   plan_tasks(job);
-  const uint32_t n_threads = device_.pool.n_threads();
-  uint32_t n_splits = 0;
-  for (const Task& task : tasks_) n_splits += task.n_splits;
-  const uint32_t most = n_threads == 1 ? n_splits : std::max(1u, n_splits / (4 * n_threads));
   units_.clear();
+  ends_.clear();
+  n_partials_ = 0;
+  n_divided_ = 0;
+  for (uint32_t node = 0; node < device_.pool.n_nodes(); ++node) {
+    plan_node(job, node);
+    ends_.push_back(static_cast<uint32_t>(units_.size()));
+  }
+  const uint64_t bytes = n_partials_ * partial_floats(job.kv.shape.v_head_dim) * sizeof(float);
+  if (partials_.bytes() < bytes) partials_ = Memory(2 * bytes);
+}
+
+// Schedules whole tasks first, the longest first, then the splits of tasks longer than a quarter of
+// a thread's share, so that no thread ends with a long piece alone.
+void Attention::plan_node(const AttentionJob& job, uint32_t node) {
+  const auto is_here = [&](const Task& task) { return job.kv.node_of(task.kv_head) == node; };
+  uint32_t n_splits = 0;
+  for (const Task& task : tasks_) n_splits += is_here(task) ? task.n_splits : 0;
+  const uint32_t n_threads = device_.pool.nodes()[node].n_threads;
+  const bool is_alone = device_.pool.n_threads() == 1;
+  const uint32_t most = is_alone ? n_splits : most_whole_splits(n_splits, n_threads);
+  const auto first_unit = static_cast<ptrdiff_t>(units_.size());
   for (uint32_t t = 0; t < tasks_.size(); ++t) {
-    if (tasks_[t].n_splits <= most) units_.push_back({t, kWhole});
+    if (is_here(tasks_[t]) && tasks_[t].n_splits <= most) units_.push_back({t, kWhole});
   }
   const auto cost = [this](const Unit& unit) {
     return uint64_t{tasks_[unit.task].n_splits} * tasks_[unit.task].n_tokens;
   };
-  std::sort(units_.begin(), units_.end(), [&](const Unit& a, const Unit& b) {
+  std::sort(units_.begin() + first_unit, units_.end(), [&](const Unit& a, const Unit& b) {
     return cost(a) != cost(b) ? cost(a) > cost(b) : a.task < b.task;
   });
-  uint32_t n_partials = 0, n_divided = 0;
   for (uint32_t t = 0; t < tasks_.size(); ++t) {
     Task& task = tasks_[t];
-    if (task.n_splits <= most) continue;
-    task.first_partial = n_partials;
-    task.left = n_divided++;
+    if (!is_here(task) || task.n_splits <= most) continue;
+    task.first_partial = n_partials_;
+    task.left = n_divided_++;
     // left_ has room for all divided tasks: each has more splits than a quarter of a thread's
     // share, so there are fewer than 4 for each thread.
     left_[task.left].store(task.n_splits, std::memory_order_relaxed);
-    n_partials += task.n_splits;
+    n_partials_ += task.n_splits;
     for (uint32_t i = 0; i < task.n_splits; ++i) units_.push_back({t, i});
   }
-  const uint64_t bytes = n_partials * partial_floats(job.kv.shape.v_head_dim) * sizeof(float);
-  if (partials_.bytes() < bytes) partials_ = Memory(2 * bytes);
 }
 
 AttentionRows Attention::rows_of(const AttentionJob& job, const Task& task) const {
@@ -198,7 +212,7 @@ void Attention::run_split(const AttentionJob& job, const Task& task, uint32_t sp
 
 void Attention::run(const AttentionJob& job, const StopFlag& stop) {
   plan(job);
-  device_.pool.run(static_cast<uint32_t>(units_.size()), [&](uint32_t index, uint32_t thread) {
+  device_.pool.run_divided(ends_, [&](uint32_t index, uint32_t thread) {
     if (stop.raised()) return;
     const Unit& unit = units_[index];
     if (unit.split == kWhole) {

@@ -24,7 +24,7 @@ struct AttentionJob {
 // Divides attention among threads. A task is a run of tokens of one sequence times the query heads
 // that share a KV head (or some of them if there are many), so that keys and values are read once
 // for all of them. The positions of a task are divided into splits. If there are too few tasks to
-// keep all threads busy, as with few heads and one long sequence, the splits of a task are
+// keep all threads of a NUMA node busy, as with few heads and one long sequence, its splits are
 // scheduled one by one, and the thread that finishes the last one merges them. Splits are always
 // merged in the order of positions, so that a result depends neither on the number of threads nor
 // on the rest of the batch.
@@ -62,6 +62,8 @@ class Attention {
 
   void plan(const AttentionJob& job);
   void plan_tasks(const AttentionJob& job);
+  // Schedules the tasks whose keys and values a NUMA node has.
+  void plan_node(const AttentionJob& job, uint32_t node);
   AttentionRows rows_of(const AttentionJob& job, const Task& task) const;
   void finish(const AttentionJob& job, const Task& task, const AttentionPartial& partial,
               uint32_t thread) const;
@@ -82,8 +84,11 @@ class Attention {
   std::vector<Visible> visible_;
   std::vector<Task> tasks_;
   std::vector<Unit> units_;
+  std::vector<uint32_t> ends_;  // of the units of each NUMA node
 
   // Of divided tasks: partial results, and the number of unfinished splits of each task.
+  uint32_t n_partials_ = 0;
+  uint32_t n_divided_ = 0;
   Memory partials_;
   std::vector<std::atomic<uint32_t>> left_;
 };

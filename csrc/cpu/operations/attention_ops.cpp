@@ -32,9 +32,20 @@ void CpuExecutor::prepare(const RopeAppendOp& op) {
   reserve_row(uint64_t{op.kv->shape.n_kv_heads} * op.kv->shape.k_head_dim);
 }
 
+void CpuExecutor::place_pages(CpuKv& kv, uint64_t n_tokens) {
+  if (device_->pool.n_nodes() == 1) return;
+  std::vector<uint32_t> pages;
+  for (uint32_t t = 0; t < n_tokens; ++t) {
+    for_places(*inputs_, t, kv.shape.page_tokens,
+               [&](uint32_t page, uint32_t) { pages.push_back(page); });
+  }
+  kv.place(pages, device_->pool);
+}
+
 void CpuExecutor::execute(const RopeAppendOp& op) {
   const Matrix qkv = matrix(op.qkv), rope = matrix(op.rope), out = matrix(op.out);
   auto& kv = static_cast<CpuKv&>(*op.kv);
+  place_pages(kv, qkv.rows);
   const KvShape& shape = kv.shape;
   const uint64_t k_cols = uint64_t{shape.n_kv_heads} * shape.k_head_dim;
 
@@ -78,6 +89,7 @@ void CpuExecutor::execute(const PreviousRowsOp& op) {
   };
   const auto position_of = [&](uint64_t t) { return static_cast<uint32_t>(inputs_->positions[t]); };
   if (x.data) {
+    place_pages(kv, x.rows);
     for_rows(x.rows, x.cols, [&](uint64_t t, uint32_t) {
       for_places(*inputs_, static_cast<uint32_t>(t), page_tokens,
                  [&](uint32_t page, uint32_t slot) { kv.store(page, slot, x.row(t), nullptr); });

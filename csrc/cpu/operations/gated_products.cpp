@@ -11,13 +11,9 @@ namespace {
 
 // Rows of each part per task with many tokens: as many as kernels unpack at once.
 constexpr uint32_t kManyRows = 64;
-// Maximum rows of each part per task with few tokens.
-constexpr uint32_t kMostRows = 1024;
-// Minimum bytes of each part per task: shorter reads do not reach the bandwidth of memory.
-constexpr uint64_t kLeastBytes = 16 << 10;
 
 // Number of results quantised at a time.
-constexpr uint32_t kUnitFloats = kMostRows;
+constexpr uint32_t kUnitFloats = kMostGatedRows;
 
 // Returns the run that a row of a group belongs to.
 const PanelRun& run_at(std::span<const PanelRun> runs, uint64_t row) {
@@ -28,7 +24,7 @@ const PanelRun& run_at(std::span<const PanelRun> runs, uint64_t row) {
 }
 
 constexpr uint64_t kGatedFloats =
-    2 * std::max<uint64_t>(uint64_t{kMatmulTokens} * kManyRows, uint64_t{kFewTokens} * kMostRows);
+    2 * std::max<uint64_t>(uint64_t{kMatmulTokens} * kManyRows, uint64_t{kFewTokens} * kMostGatedRows);
 
 }  // namespace
 
@@ -52,8 +48,6 @@ void Products::plan_gated(const PackedWeight& weight, const GatedProduct& produc
   }
   std::ranges::sort(ends);
   const uint64_t row_bytes = runs[0].block.row_bytes;
-  const auto least = static_cast<uint32_t>(
-      std::min<uint64_t>(kMostRows, (kLeastBytes / row_bytes / kRowsTogether + 1) * kRowsTogether));
   for (uint32_t node = 0; node < device_.pool.n_nodes(); ++node) {
     const auto is_here = [&](uint32_t row) { return run_at(runs, row).node == node; };
     uint32_t left = 0;
@@ -66,10 +60,7 @@ void Products::plan_gated(const PackedWeight& weight, const GatedProduct& produc
       while (row < end) {
         uint32_t n = kManyRows;
         if (n_tokens <= kFewTokens) {
-          // Large pieces first, as starting one is slow; small ones last, so that threads end
-          // together.
-          n = left / (kShares * device_.pool.nodes()[node].n_threads) / kRowsTogether * kRowsTogether;
-          n = std::clamp(n, least, kMostRows);
+          n = gated_task_rows(left, row_bytes, device_.pool.nodes()[node].n_threads);
         }
         n = std::min(n, end - row);
         for (uint32_t token = 0; token < n_tokens; token += kMatmulTokens) {

@@ -165,13 +165,12 @@ void CpuExecutor::execute(const MoeMatmulOp& op) {
   }
   PackedWeight& weight = *packed_[op_index_];
   if (weight.is_streamed()) bring_experts(weight, op.route);
-  const ActivationBlock* blocks = quantized(weight, op.x);
+  const Activations rows = activations(weight, op.x, cols);
   for (uint64_t t = 0; t < route.rows; ++t) {
     for (uint64_t k = 0; k < top_k; ++k) {
       const uint64_t input = shared_input ? t : t * top_k + k;  // of rows of `cols`
-      *next[static_cast<size_t>(route.row(t)[k])]++ = {x.data + input * cols,
-                                                       blocks_at(blocks, input, cols),
-                                                       out.row(t) + k * expert_rows, nullptr};
+      *next[static_cast<size_t>(route.row(t)[k])]++ =
+          rows.token(input, out.row(t) + k * expert_rows, nullptr);
     }
   }
   products_.run(weight, groups_, {floats_of(op.bias)}, *stop_);

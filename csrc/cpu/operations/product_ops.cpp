@@ -10,14 +10,17 @@ namespace forge::cpu {
 void CpuExecutor::prepare_product(const Weight& weight, uint64_t group_rows, ValueId x) {
   PackedWeight& packed = static_cast<const CpuWeight&>(weight).packed(group_rows, device_->pool);
   packed_[op_index_] = &packed;
-  if (!packed.quantized() || is_blocks_[x - 1]) return;
-  products_.reserve(program_->max_rows(x), program_->value(x).cols);
+  const uint64_t rows = program_->max_rows(x) * (program_->value(x).cols / weight.cols);
+  if (packed.rounds(kernels_)) products_.reserve_rounded(rows, weight.cols);
+  if (packed.quantized() && !is_blocks_[x - 1]) products_.reserve(rows, weight.cols);
 }
 
-const ActivationBlock* CpuExecutor::quantized(const PackedWeight& weight, ValueId x) {
-  if (const ActivationBlock* blocks = blocks_of(x)) return blocks;
-  const Matrix rows = matrix(x);
-  return products_.quantize(weight, rows.data, rows.rows, rows.cols);
+Activations CpuExecutor::activations(const PackedWeight& weight, ValueId x, uint64_t cols) {
+  const Matrix all = matrix(x);
+  const uint64_t rows = all.rows * (all.cols / cols);
+  const ActivationBlock* blocks = blocks_of(x);
+  if (!blocks) blocks = products_.quantize(weight, all.data, rows, cols);
+  return {all.data, blocks, products_.round(weight, all.data, rows, cols), rows, cols};
 }
 
 void CpuExecutor::prepare(const MatmulOp& op) {
@@ -32,10 +35,10 @@ void CpuExecutor::execute(const MatmulOp& op) {
                out = matrix(unit ? unit->out : op.out);
   const PackedWeight& weight = *packed_[op_index_];
   read_ahead_->reach(op_index_);
-  const ActivationBlock* blocks = quantized(weight, op.x);
+  const Activations rows = activations(weight, op.x, x.cols);
   tokens_.clear();
   for (uint64_t t = 0; t < x.rows; ++t) {
-    tokens_.push_back({x.row(t), blocks_at(blocks, t, x.cols), out.row(t), residual.row(t)});
+    tokens_.push_back(rows.token(t, out.row(t), residual.row(t)));
   }
   if (unit) {
     return products_.run_gated(weight, tokens_, {unit->width, unit->unit, blocks_of(unit->out)},
@@ -54,12 +57,11 @@ void CpuExecutor::execute(const HeadMatmulOp& op) {
   const Matrix x = matrix(op.x), out = matrix(op.out);
   const uint64_t cols = op.weight->cols, head_rows = op.weight->rows / op.n_heads;
   const PackedWeight& weight = *packed_[op_index_];
-  const ActivationBlock* blocks = quantized(weight, op.x);
+  const Activations rows = activations(weight, op.x, cols);
   tokens_.clear();
   for (uint64_t head = 0; head < op.n_heads; ++head) {
     for (uint64_t t = 0; t < x.rows; ++t) {
-      tokens_.push_back({x.row(t) + head * cols, blocks_at(blocks, t * op.n_heads + head, cols),
-                         out.row(t) + head * head_rows, nullptr});
+      tokens_.push_back(rows.token(t * op.n_heads + head, out.row(t) + head * head_rows, nullptr));
     }
   }
   groups_.clear();

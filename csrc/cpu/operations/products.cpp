@@ -8,7 +8,6 @@ namespace {
 
 // Number of rows that kernels unpack at once.
 constexpr uint32_t kUnpackedRows = 64;
-constexpr uint64_t kLeastTaskBytes = 16 << 10;
 // Number of activations quantised in less time than it takes to wake a thread.
 constexpr uint64_t kQuantizedAlone = 16384;
 
@@ -44,6 +43,28 @@ const ActivationBlock* Products::quantize(const PackedWeight& weight, const floa
   return blocks;
 }
 
+void Products::reserve_rounded(uint64_t rows, uint64_t cols) {
+  if (rows <= kFewTokens) return;
+  const uint64_t bytes = (rows * divide_up(cols, kRoundedCols) + kRoundedSlack) * kRoundedBytes;
+  if (bytes > rounded_.bytes()) rounded_ = Memory(bytes);
+}
+
+const uint8_t* Products::round(const PackedWeight& weight, const float* x, uint64_t rows,
+                               uint64_t cols) {
+  if (rows <= kFewTokens || !weight.rounds(device_.kernels)) return nullptr;
+  const uint64_t step = divide_up(kQuantizedAlone, cols);
+  device_.pool.run(static_cast<uint32_t>(divide_up(rows, step)), [&](uint32_t index, uint32_t) {
+    const uint64_t end = std::min(rows, (index + 1) * step);
+    for (uint64_t row = index * step; row < end; ++row) {
+      for (uint64_t col = 0; col < cols; col += kRoundedCols) {
+        device_.kernels.round(x + row * cols + col, std::min(kRoundedCols, cols - col),
+                              rounded_.data() + (col / kRoundedCols * rows + row) * kRoundedBytes);
+      }
+    }
+  });
+  return rounded_.data();
+}
+
 void Products::plan(const PackedWeight& weight, const std::vector<ProductGroup>& groups) {
   tasks_.clear();
   ends_.clear();
@@ -69,11 +90,7 @@ void Products::plan_node(const PackedWeight& weight, const std::vector<ProductGr
       for (uint64_t row = 0; row < run.block.n_rows;) {
         uint64_t step = kUnpackedRows;
         if (group.n_tokens <= kFewTokens) {
-          // Large pieces first, as starting one is slow; small ones last, so that threads end
-          // together.
-          const uint64_t piece =
-              std::max(kLeastTaskBytes, bytes / (kShares * device_.pool.nodes()[node].n_threads));
-          step = divide_up(piece, run.block.row_bytes * kRowsTogether) * kRowsTogether;
+          step = task_rows(bytes, run.block.row_bytes, device_.pool.nodes()[node].n_threads);
         }
         const uint64_t n_rows = std::min(step, run.block.n_rows - row);
         for (uint64_t token = 0; token < group.n_tokens; token += kMatmulTokens) {

@@ -10,9 +10,6 @@
 
 namespace forge::cpu {
 
-// With few tokens, a task is 1 / kShares of a thread's share of the remaining rows.
-constexpr uint32_t kShares = 3;
-
 // The tokens multiplied with one group (expert) of the rows of a weight.
 struct ProductGroup {
   uint64_t group;
@@ -39,6 +36,24 @@ inline const ActivationBlock* blocks_at(const ActivationBlock* all, uint64_t row
   return all ? all + row * (cols / kBlockCols) : nullptr;
 }
 
+// Rows of activations of `cols`, as a product multiplies them; null where it needs floats.
+struct Activations {
+  const float* x;
+  const ActivationBlock* blocks;
+  const uint8_t* halves;
+  uint64_t rows;
+  uint64_t cols;
+
+  MatmulToken token(uint64_t row, float* out, const float* residual) const {
+    return {x + row * cols,
+            blocks_at(blocks, row, cols),
+            halves ? halves + row * kRoundedBytes : nullptr,
+            rows * kRoundedBytes,
+            out,
+            residual};
+  }
+};
+
 // Divides products among threads: a task is some panels times a block of tokens.
 class Products {
  public:
@@ -46,11 +61,17 @@ class Products {
 
   // Allocates memory for quantised activations of this size.
   void reserve(uint64_t rows, uint64_t cols);
+  // Allocates memory for rounded ones.
+  void reserve_rounded(uint64_t rows, uint64_t cols);
 
   // Returns the rows of x as signed bytes, cols / kBlockCols blocks a row, valid until the next
   // call; null if the weight needs floats only.
   const ActivationBlock* quantize(const PackedWeight& weight, const float* x, uint64_t rows,
                                   uint64_t cols);
+
+  // Returns the rows of x rounded to BF16, valid until the next call; null if the weight does not
+  // need them, or for so few rows that products round them as quickly.
+  const uint8_t* round(const PackedWeight& weight, const float* x, uint64_t rows, uint64_t cols);
 
   // Throws FORGE_CANCELLED if the flag is raised during the call.
   void run(const PackedWeight& weight, const std::vector<ProductGroup>& groups,
@@ -65,7 +86,7 @@ class Products {
                  const GatedProduct& product, const StopFlag& stop);
 
   uint64_t scratch_bytes() const {
-    return scratch_.bytes() + activations_.bytes() + gated_.bytes();
+    return scratch_.bytes() + activations_.bytes() + rounded_.bytes() + gated_.bytes();
   }
 
  private:
@@ -100,6 +121,7 @@ class Products {
   CpuDevice& device_;
   Memory scratch_;
   Memory activations_;
+  Memory rounded_;
   std::vector<Task> tasks_;
   std::vector<uint32_t> ends_;  // of the tasks of each NUMA node
 

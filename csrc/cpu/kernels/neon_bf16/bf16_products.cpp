@@ -29,6 +29,7 @@ bfloat16x8_t load_pair(const uint8_t* at) {
 
 struct Quads {
   static constexpr uint64_t kColumns = 4;
+  static constexpr bool kReadsRounded = false;
   // 24 accumulators, 3 pairs of tokens and a pair of rows of 32 registers.
   static constexpr uint32_t kTileTokens = 6;
   static constexpr auto base = kernels_neon_i8mm;
@@ -49,6 +50,11 @@ struct Quads {
   // The partner of a last token without one is undefined; those sums are not used.
   static void round_token(const float* x, uint64_t n, uint32_t t, uint8_t* out) {
     round_groups(x, n, out + t / 2 * kChunk * 4 + t % 2 * 8, kPairBytes);
+  }
+
+  static void copy_token(const uint8_t* x, uint64_t n, uint32_t t, uint8_t* out) {
+    uint8_t* to = out + t / 2 * kChunk * 4 + t % 2 * 8;
+    for (uint64_t i = 0; i < n; i += 4) memcpy(to + i / 4 * kPairBytes, x + 2 * i, 8);
   }
 
   static uint64_t pack_whole(const uint8_t* const (&rows)[kPanelRows], uint64_t n, uint8_t* out) {
