@@ -1,10 +1,10 @@
+#pragma once
+
 // Shared by all block formats: little-endian fields at any address, and the loop over the blocks of
 // a tensor.
 //
 // A block is a struct of bytes and byte-wise fields only. Its alignment is therefore 1 and its size
 // the sum of its fields, so a block of a mapped file can be read in place at any offset.
-#ifndef FORGE_COMMON_QUANT_BLOCK_H
-#define FORGE_COMMON_QUANT_BLOCK_H
 
 #include <cstdint>
 
@@ -12,7 +12,7 @@
 
 namespace forge {
 
-/// A little-endian 16-bit integer at any address.
+// A little-endian 16-bit integer at any address.
 struct PackedU16 {
   uint8_t bytes[2];
 
@@ -22,7 +22,7 @@ struct PackedU16 {
   }
 };
 
-/// A little-endian 32-bit integer at any address.
+// A little-endian 32-bit integer at any address.
 struct PackedU32 {
   uint8_t bytes[4];
 
@@ -36,7 +36,7 @@ struct PackedU32 {
   }
 };
 
-/// An f16 at any address.
+// An f16 at any address.
 struct PackedF16 {
   PackedU16 bits;
 
@@ -44,13 +44,13 @@ struct PackedF16 {
   static constexpr PackedF16 from(float value) { return {PackedU16::from(f32_to_f16(value))}; }
 };
 
-/// The low four bits of `byte` when `index` is even, the high four when it is odd.
+// The low four bits of `byte` when `index` is even, the high four when it is odd.
 constexpr uint32_t nibble(uint8_t byte, uint32_t index) {
   return (byte >> (4 * (index % 2))) & 0xf;
 }
 
-/// Dequantises `n_elements` weights, a multiple of `Block::elements`, with the overload of
-/// `dequantize_block` for `Block`. Reads exactly n_elements / elements blocks.
+// Dequantises `n_elements` weights, a multiple of `Block::elements`, with the overload of
+// `dequantize_block` for `Block`. Reads exactly n_elements / elements blocks.
 template <typename Block>
 void dequantize_blocks(const uint8_t* blocks, float* out, uint64_t n_elements) {
   static_assert(alignof(Block) == 1);
@@ -61,5 +61,3 @@ void dequantize_blocks(const uint8_t* blocks, float* out, uint64_t n_elements) {
 }
 
 }  // namespace forge
-
-#endif

@@ -12,10 +12,10 @@ namespace {
 
 constexpr uint32_t kMostWeights = 32;
 
-/// The tried steps would span the weights with this many levels more or fewer than exist.
+// The tried steps would span the weights with this many levels more or fewer than exist.
 constexpr float kDeviations[] = {0.0f, -0.9f, -0.6f, -0.3f, 0.3f, 0.6f, 0.9f, 1.2f};
 
-/// Number of partial sums, which compilers turn into vectors. Counts are multiples of it.
+// Number of partial sums, which compilers turn into vectors. Counts are multiples of it.
 constexpr uint32_t kLanes = 4;
 
 struct Sum {

@@ -1,6 +1,6 @@
+#pragma once
+
 // The unquantised formats, as blocks of one weight.
-#ifndef FORGE_COMMON_QUANT_FLOATS_H
-#define FORGE_COMMON_QUANT_FLOATS_H
 
 #include <bit>
 #include <cstdint>
@@ -35,5 +35,3 @@ inline void dequantize_block(const BlockBF16& block, float* out) {
 }
 
 }  // namespace forge
-
-#endif

@@ -1,11 +1,11 @@
+#pragma once
+
 // Four-bit floats (E2M1: one sign, two exponent and one fraction bit) under two kinds of scales:
 // MXFP4 of the OCP Microscaling specification 1.0, and FP4, which matrices in NVIDIA's NVFP4
 // convert to without loss.
 //
 // Fields are stored in halves, per 32 weights: byte i holds weight i in its low and weight i + 16
 // in its high four bits.
-#ifndef FORGE_COMMON_QUANT_FP4_H
-#define FORGE_COMMON_QUANT_FP4_H
 
 #include <bit>
 #include <cstdint>
@@ -15,11 +15,11 @@
 
 namespace forge {
 
-/// The sixteen E2M1 values, doubled so that they are integers.
+// The sixteen E2M1 values, doubled so that they are integers.
 inline constexpr int8_t e2m1_levels[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                            0, -1, -2, -3, -4, -6, -8, -12};
 
-/// weight = mxfp4_half_scale(e) * level[q].
+// weight = mxfp4_half_scale(e) * level[q].
 struct BlockMXFP4 {
   static constexpr uint32_t elements = 32;
   uint8_t e;       // exponent of the scale
@@ -27,8 +27,8 @@ struct BlockMXFP4 {
 };
 static_assert(sizeof(BlockMXFP4) == 17);
 
-/// weight = d / 2 * e4m3(scale) * level[q]; 4 sub-blocks of 16 with a scale each. The NaN of E4M3
-/// is 480 here; a block with a NaN has NaN as d.
+// weight = d / 2 * e4m3(scale) * level[q]; 4 sub-blocks of 16 with a scale each. The NaN of E4M3
+// is 480 here; a block with a NaN has NaN as d.
 struct BlockFP4 {
   static constexpr uint32_t elements = 64;
   PackedU32 d;        // scale of the matrix, a float32
@@ -37,7 +37,7 @@ struct BlockFP4 {
 };
 static_assert(sizeof(BlockFP4) == 40);
 
-/// 2^(e - 128): half the scale 2^(e - 127), since the levels are doubled. 255 is NaN.
+// 2^(e - 128): half the scale 2^(e - 127), since the levels are doubled. 255 is NaN.
 constexpr float mxfp4_half_scale(uint8_t e) {
   // Exponents 0 and 1 are below float32's smallest normal number, 2^-126.
   const uint32_t number = e < 2 ? 0x00200000u << e : uint32_t{e - 1u} << 23;
@@ -60,5 +60,3 @@ inline void dequantize_block(const BlockFP4& block, float* out) {
 }
 
 }  // namespace forge
-
-#endif

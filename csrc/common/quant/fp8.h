@@ -1,8 +1,8 @@
+#pragma once
+
 // FP8: 32 weights of E4M3 (Micikevicius et al., "FP8 Formats for Deep Learning", arXiv:2209.05433)
 // under one float32 scale. GGUF has no such type; matrices of safetensors convert to it
 // without loss, for any grouping of their scales.
-#ifndef FORGE_COMMON_QUANT_FP8_H
-#define FORGE_COMMON_QUANT_FP8_H
 
 #include <bit>
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace forge {
 
-/// The code whose magnitude is NaN in files. In blocks it is 480, the number that its exponent and
-/// fraction stand for, and a block with a NaN has NaN as its scale.
+// The code whose magnitude is NaN in files. In blocks it is 480, the number that its exponent and
+// fraction stand for, and a block with a NaN has NaN as its scale.
 inline constexpr uint8_t e4m3_nan = 0x7f;
 
-/// A sign, four bits of exponent with a bias of 7, three of fraction: moved into the place of a
-/// float16's, whose bias is 15, they are the number times 2^-8, subnormal ones included.
+// A sign, four bits of exponent with a bias of 7, three of fraction: moved into the place of a
+// float16's, whose bias is 15, they are the number times 2^-8, subnormal ones included.
 constexpr float e4m3_to_f32(uint8_t code) {
   return f16_to_f32(static_cast<uint16_t>((code & 0x80) << 8 | (code & 0x7f) << 7)) * 256.0f;
 }
 
-/// weight = d * e4m3(q).
+// weight = d * e4m3(q).
 struct BlockFP8 {
   static constexpr uint32_t elements = 32;
   PackedU32 d;     // scale, a float32
@@ -35,5 +35,3 @@ inline void dequantize_block(const BlockFP8& block, float* out) {
 }
 
 }  // namespace forge
-
-#endif

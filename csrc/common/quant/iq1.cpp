@@ -3,7 +3,7 @@
 namespace forge {
 namespace {
 
-/// out[i] = scale * (value i of `codeword` ± 1/8), for eight values.
+// out[i] = scale * (value i of `codeword` ± 1/8), for eight values.
 void dequantize_ternary(uint64_t codeword, bool shifted_down, float scale, float* out) {
   const float shift = shifted_down ? -0.125f : 0.125f;
   for (uint32_t i = 0; i < 8; ++i) {

@@ -1,9 +1,9 @@
+#pragma once
+
 // Codebook formats below two bits: 256 weights; a field stands for eight ternary values, all of
 // them shifted by one eighth up or down.
 //
 // weight = d * (1 + 2 * scale) * (value ± 1/8); value is -1, 0 or 1.
-#ifndef FORGE_COMMON_QUANT_IQ1_H
-#define FORGE_COMMON_QUANT_IQ1_H
 
 #include <array>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace forge {
 
-/// 8 sub-blocks of 32, each with one scale and one shift.
+// 8 sub-blocks of 32, each with one scale and one shift.
 struct BlockIQ1_S {
   static constexpr uint32_t elements = 256;
   PackedF16 d;
@@ -22,7 +22,7 @@ struct BlockIQ1_S {
 };
 static_assert(sizeof(BlockIQ1_S) == 50);
 
-/// 16 sub-blocks of 16 with one scale each; eight weights share a shift.
+// 16 sub-blocks of 16 with one scale each; eight weights share a shift.
 struct BlockIQ1_M {
   static constexpr uint32_t elements = 256;
   uint8_t qs[32];       // byte k = bits 0..7 of the index in iq1_grid of weights 8k..8k+7
@@ -33,12 +33,10 @@ struct BlockIQ1_M {
 };
 static_assert(sizeof(BlockIQ1_M) == 56);
 
-/// The ternary values of eight weights, one signed byte each, the first in the lowest byte.
+// The ternary values of eight weights, one signed byte each, the first in the lowest byte.
 extern const std::array<uint64_t, 2048> iq1_grid;
 
 void dequantize_block(const BlockIQ1_S& block, float* out);
 void dequantize_block(const BlockIQ1_M& block, float* out);
 
 }  // namespace forge
-
-#endif

@@ -5,7 +5,7 @@
 namespace forge {
 namespace {
 
-/// The factor of the magnitudes of a sub-block with the integer scale `scale`.
+// The factor of the magnitudes of a sub-block with the integer scale `scale`.
 float step(float d, uint32_t scale) { return d * (0.5f + static_cast<float>(scale)) * 0.25f; }
 
 }  // namespace

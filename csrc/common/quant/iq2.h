@@ -1,9 +1,9 @@
+#pragma once
+
 // Two-bit codebook formats: 256 weights; a field stands for eight magnitudes.
 //
 // weight = ± d * (0.5 + scale) / 4 * magnitude. The sign bits of IQ2_XXS and IQ2_XS are those of
 // `even_signs` in codebook.h.
-#ifndef FORGE_COMMON_QUANT_IQ2_H
-#define FORGE_COMMON_QUANT_IQ2_H
 
 #include <array>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace forge {
 
-/// 8 sub-blocks of 32, each a scale, four codewords and their signs in 64 bits.
+// 8 sub-blocks of 32, each a scale, four codewords and their signs in 64 bits.
 struct BlockIQ2_XXS {
   static constexpr uint32_t elements = 256;
   struct SubBlock {
@@ -25,7 +25,7 @@ struct BlockIQ2_XXS {
 };
 static_assert(sizeof(BlockIQ2_XXS) == 66);
 
-/// 16 sub-blocks of 16.
+// 16 sub-blocks of 16.
 struct BlockIQ2_XS {
   static constexpr uint32_t elements = 256;
   PackedF16 d;
@@ -35,7 +35,7 @@ struct BlockIQ2_XS {
 };
 static_assert(sizeof(BlockIQ2_XS) == 74);
 
-/// 16 sub-blocks of 16.
+// 16 sub-blocks of 16.
 struct BlockIQ2_S {
   static constexpr uint32_t elements = 256;
   PackedF16 d;
@@ -46,7 +46,7 @@ struct BlockIQ2_S {
 };
 static_assert(sizeof(BlockIQ2_S) == 82);
 
-/// The magnitudes of eight weights, one byte each, the first in the lowest byte.
+// The magnitudes of eight weights, one byte each, the first in the lowest byte.
 extern const std::array<uint64_t, 256> iq2_xxs_grid;
 extern const std::array<uint64_t, 512> iq2_xs_grid;
 extern const std::array<uint64_t, 1024> iq2_s_grid;
@@ -56,5 +56,3 @@ void dequantize_block(const BlockIQ2_XS& block, float* out);
 void dequantize_block(const BlockIQ2_S& block, float* out);
 
 }  // namespace forge
-
-#endif

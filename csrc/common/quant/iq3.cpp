@@ -5,7 +5,7 @@
 namespace forge {
 namespace {
 
-/// The index of weights 4 * group .. 4 * group + 3 in iq3_s_grid.
+// The index of weights 4 * group .. 4 * group + 3 in iq3_s_grid.
 uint32_t iq3_s_index(const BlockIQ3_S& block, uint32_t group) {
   return block.qs[group] | ((block.qh[group / 8] >> (group % 8)) & 1u) << 8;
 }

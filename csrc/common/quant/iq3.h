@@ -1,7 +1,7 @@
+#pragma once
+
 // Three-bit codebook formats: 256 weights in 8 sub-blocks of 32; a field stands for four
 // magnitudes. The sign bits of IQ3_XXS are those of `even_signs` in codebook.h.
-#ifndef FORGE_COMMON_QUANT_IQ3_H
-#define FORGE_COMMON_QUANT_IQ3_H
 
 #include <array>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace forge {
 
-/// weight = ± d * (0.5 + scale) / 2 * magnitude.
+// weight = ± d * (0.5 + scale) / 2 * magnitude.
 struct BlockIQ3_XXS {
   static constexpr uint32_t elements = 256;
   PackedF16 d;
@@ -20,7 +20,7 @@ struct BlockIQ3_XXS {
 };
 static_assert(sizeof(BlockIQ3_XXS) == 98);
 
-/// weight = ± d * (1 + 2 * scale) * magnitude.
+// weight = ± d * (1 + 2 * scale) * magnitude.
 struct BlockIQ3_S {
   static constexpr uint32_t elements = 256;
   PackedF16 d;
@@ -31,7 +31,7 @@ struct BlockIQ3_S {
 };
 static_assert(sizeof(BlockIQ3_S) == 110);
 
-/// The magnitudes of four weights, one byte each, the first in the lowest byte.
+// The magnitudes of four weights, one byte each, the first in the lowest byte.
 extern const std::array<uint32_t, 256> iq3_xxs_grid;
 extern const std::array<uint32_t, 512> iq3_s_grid;
 
@@ -39,5 +39,3 @@ void dequantize_block(const BlockIQ3_XXS& block, float* out);
 void dequantize_block(const BlockIQ3_S& block, float* out);
 
 }  // namespace forge
-
-#endif

@@ -3,7 +3,7 @@
 namespace forge {
 namespace {
 
-/// out[32] = scale * level of each of the 32 fields in qs[16].
+// out[32] = scale * level of each of the 32 fields in qs[16].
 void dequantize_levels(const uint8_t* qs, float scale, float* out) {
   for (uint32_t i = 0; i < 32; ++i) {
     out[i] = scale * static_cast<float>(iq4_levels[nibble(qs[i % 16], i / 16)]);

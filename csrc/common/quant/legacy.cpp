@@ -3,12 +3,12 @@
 namespace forge {
 namespace {
 
-/// The four-bit field of weight `i`.
+// The four-bit field of weight `i`.
 int low_bits(const uint8_t (&qs)[16], uint32_t i) {
   return static_cast<int>(nibble(qs[i % 16], i / 16));
 }
 
-/// The five-bit field of weight `i`.
+// The five-bit field of weight `i`.
 int five_bits(const uint8_t (&qs)[16], uint32_t qh, uint32_t i) {
   return low_bits(qs, i) | static_cast<int>((qh >> i) & 1) << 4;
 }

@@ -1,3 +1,5 @@
+#pragma once
+
 // The first generation of GGUF block formats: 32 weights under one scale.
 //
 // Four-bit fields are stored in halves: byte i holds weight i in its low and weight i + 16 in its
@@ -5,8 +7,6 @@
 //
 // Every product is exact in float32 (an f16 has 11 significant bits, a field at most 8), so a
 // result has at most the one rounding of its addition, with or without a fused multiply-add.
-#ifndef FORGE_COMMON_QUANT_LEGACY_H
-#define FORGE_COMMON_QUANT_LEGACY_H
 
 #include <cstdint>
 
@@ -14,7 +14,7 @@
 
 namespace forge {
 
-/// weight = d * (q - 8); q has 4 bits.
+// weight = d * (q - 8); q has 4 bits.
 struct BlockQ4_0 {
   static constexpr uint32_t elements = 32;
   PackedF16 d;     // scale
@@ -22,7 +22,7 @@ struct BlockQ4_0 {
 };
 static_assert(sizeof(BlockQ4_0) == 18);
 
-/// weight = d * q + m; q has 4 bits.
+// weight = d * q + m; q has 4 bits.
 struct BlockQ4_1 {
   static constexpr uint32_t elements = 32;
   PackedF16 d;     // scale
@@ -31,7 +31,7 @@ struct BlockQ4_1 {
 };
 static_assert(sizeof(BlockQ4_1) == 20);
 
-/// weight = d * (q - 16); q has 5 bits.
+// weight = d * (q - 16); q has 5 bits.
 struct BlockQ5_0 {
   static constexpr uint32_t elements = 32;
   PackedF16 d;     // scale
@@ -40,7 +40,7 @@ struct BlockQ5_0 {
 };
 static_assert(sizeof(BlockQ5_0) == 22);
 
-/// weight = d * q + m; q has 5 bits.
+// weight = d * q + m; q has 5 bits.
 struct BlockQ5_1 {
   static constexpr uint32_t elements = 32;
   PackedF16 d;     // scale
@@ -50,7 +50,7 @@ struct BlockQ5_1 {
 };
 static_assert(sizeof(BlockQ5_1) == 24);
 
-/// weight = d * q.
+// weight = d * q.
 struct BlockQ8_0 {
   static constexpr uint32_t elements = 32;
   PackedF16 d;    // scale
@@ -65,5 +65,3 @@ void dequantize_block(const BlockQ5_1& block, float* out);
 void dequantize_block(const BlockQ8_0& block, float* out);
 
 }  // namespace forge
-
-#endif

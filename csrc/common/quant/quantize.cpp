@@ -15,17 +15,17 @@
 namespace forge {
 namespace {
 
-/// `x` rounded to the nearest integer (halves away from zero) within low..high.
+// `x` rounded to the nearest integer (halves away from zero) within low..high.
 int round_clamped(float x, int low, int high) {
   if (!(x > static_cast<float>(low))) return low;
   if (x >= static_cast<float>(high)) return high;
   return static_cast<int>(std::lround(x));
 }
 
-/// 1 / step, or 0 where a step of 0 lets every field stand for the same weight.
+// 1 / step, or 0 where a step of 0 lets every field stand for the same weight.
 float inverse(float step) { return step == 0.0f ? 0.0f : 1.0f / step; }
 
-/// The fields of in[n], each `(x - origin) / step` rounded to a level within low..high, less low.
+// The fields of in[n], each `(x - origin) / step` rounded to a level within low..high, less low.
 void find_fields(const float* in, uint32_t n, float origin, float step, int low, int high,
                  uint8_t* fields) {
   const float inverse_step = inverse(step);
@@ -36,7 +36,7 @@ void find_fields(const float* in, uint32_t n, float origin, float step, int low,
   }
 }
 
-/// Stores 32 fields of four bits, and their fifth bits in `qh`.
+// Stores 32 fields of four bits, and their fifth bits in `qh`.
 void store_fields(const uint8_t (&fields)[32], uint8_t (&qs)[16], uint32_t& qh) {
   for (uint32_t i = 0; i < 16; ++i) {
     qs[i] = static_cast<uint8_t>((fields[i] & 0xf) | (fields[i + 16] & 0xf) << 4);
@@ -61,7 +61,7 @@ bool quantize_block(const float* in, const float*, BlockBF16& block) {
   return std::isfinite(bf16_to_f32(block.bits.value()));
 }
 
-/// The shared part of Q4_0 and Q5_0: steps of d from -levels / 2 to levels / 2 - 1.
+// The shared part of Q4_0 and Q5_0: steps of d from -levels / 2 to levels / 2 - 1.
 bool quantize_symmetric(const float* in, const float* importance, int levels, PackedF16& d,
                         uint8_t (&qs)[16], uint32_t& qh) {
   const int half = levels / 2;
@@ -72,7 +72,7 @@ bool quantize_symmetric(const float* in, const float* importance, int levels, Pa
   return std::isfinite(d.value());
 }
 
-/// The shared part of Q4_1 and Q5_1: `levels` steps of d from the minimum m up.
+// The shared part of Q4_1 and Q5_1: `levels` steps of d from the minimum m up.
 bool quantize_from_minimum(const float* in, int levels, PackedF16& d, PackedF16& m,
                            uint8_t (&qs)[16], uint32_t& qh) {
   const auto [min, max] = std::minmax_element(in, in + 32);
@@ -117,7 +117,7 @@ bool quantize_block(const float* in, const float*, BlockQ8_0& block) {
   return std::isfinite(block.d.value());
 }
 
-/// The steps and minima of the sub-blocks of a block, as floats.
+// The steps and minima of the sub-blocks of a block, as floats.
 template <uint32_t n_sub_blocks>
 struct SubBlocks {
   float steps[n_sub_blocks];
@@ -178,7 +178,7 @@ bool quantize_block(const float* in, const float* importance, BlockQ3_K& block) 
   return std::isfinite(d);
 }
 
-/// Q4_K and Q5_K: calls store(s, fields) for the 32 fields of each sub-block.
+// Q4_K and Q5_K: calls store(s, fields) for the 32 fields of each sub-block.
 template <typename Block, typename Store>
 bool quantize_scale_min(const float* in, const float* importance, int top, Block& block,
                         Store store) {
@@ -239,7 +239,7 @@ bool quantize_block(const float* in, const float* importance, BlockQ6_K& block) 
   return std::isfinite(d);
 }
 
-/// Stores 32 fields of IQ4: byte i holds those of weights i and i + 16.
+// Stores 32 fields of IQ4: byte i holds those of weights i and i + 16.
 void store_table_fields(const float* in, float step, uint8_t* qs) {
   const float inverse_step = inverse(step);
   for (uint32_t i = 0; i < 16; ++i) {
@@ -274,7 +274,7 @@ bool quantize_block(const float* in, const float* importance, BlockIQ4_XS& block
   return std::isfinite(d);
 }
 
-/// The importance of the weights of a block for which none is given.
+// The importance of the weights of a block for which none is given.
 constexpr std::array<float, 256> kEqual = [] {
   std::array<float, 256> ones{};
   ones.fill(1.0f);

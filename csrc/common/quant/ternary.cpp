@@ -3,7 +3,7 @@
 namespace forge {
 namespace {
 
-/// Writes digit k of byte i to out[n_bytes * k + i], for all digits; returns the end of the output.
+// Writes digit k of byte i to out[n_bytes * k + i], for all digits; returns the end of the output.
 float* dequantize_run(const uint8_t* bytes, uint32_t n_bytes, uint32_t n_digits, float d,
                       float* out) {
   for (uint32_t k = 0; k < n_digits; ++k) {

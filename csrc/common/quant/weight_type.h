@@ -1,14 +1,14 @@
+#pragma once
+
 // The element types of weights forge reads, and how each is laid out and dequantised.
-#ifndef FORGE_COMMON_QUANT_WEIGHT_TYPE_H
-#define FORGE_COMMON_QUANT_WEIGHT_TYPE_H
 
 #include <cstdint>
 #include <optional>
 
 namespace forge {
 
-/// Numbered as in GGUF; the gaps are types that hold no weights or that GGUF has withdrawn. Types
-/// that GGUF lacks are numbered from 256.
+// Numbered as in GGUF; the gaps are types that hold no weights or that GGUF has withdrawn. Types
+// that GGUF lacks are numbered from 256.
 enum class WeightType : uint32_t {
   F32 = 0,
   F16 = 1,
@@ -45,18 +45,16 @@ struct WeightTypeInfo {
   uint32_t block_elements;  ///< weights in a block; a row is a whole number of blocks
   uint32_t block_bytes;     ///< bytes of a block; blocks and rows follow one another unpadded
 
-  /// Dequantises `n_elements` weights, a multiple of block_elements. Reads exactly
-  /// n_elements / block_elements * block_bytes bytes from `blocks`, which may have any alignment.
+  // Dequantises `n_elements` weights, a multiple of block_elements. Reads exactly
+  // n_elements / block_elements * block_bytes bytes from `blocks`, which may have any alignment.
   void (*dequantize)(const uint8_t* blocks, float* out, uint64_t n_elements);
 };
 
-/// The type with the number `id`, or nullptr when forge does not read it.
+// The type with the number `id`, or nullptr when forge does not read it.
 const WeightTypeInfo* find_weight_type(uint32_t id);
 
-/// The bytes of a row of `cols` weights; nullopt when `type` is unknown, `cols` is not a whole
-/// number of blocks or the size does not fit 64 bits.
+// The bytes of a row of `cols` weights; nullopt when `type` is unknown, `cols` is not a whole
+// number of blocks or the size does not fit 64 bits.
 std::optional<uint64_t> row_bytes(WeightType type, uint64_t cols);
 
 }  // namespace forge
-
-#endif
