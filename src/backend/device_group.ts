@@ -33,25 +33,31 @@ interface GroupPlace {
   readonly stage: number;
 }
 
+/** The division of a group, as its recorders and steps need it. */
+interface Ranks {
+  /** Number of devices of each stage. */
+  readonly nRanks: number;
+  /**
+   * Ends the runs of all devices if other processes have some of them. Then a run is not cancelled,
+   * which the others would not notice, and a failure is the end of the group.
+   */
+  readonly onFailure: ((error: unknown) => void) | undefined;
+}
+
 /**
  * A group of devices that have been joined. Bytes are those of each device, not of all together.
  */
-export class DeviceGroup implements Device {
+export class DeviceGroup implements Device, Ranks {
   readonly kind: BackendKind;
   readonly info: DeviceInfo;
   readonly memoryBound: number | undefined;
   /** All devices, stage after stage. */
   readonly devices: readonly Member[];
   readonly nStages: number;
-  /** Number of devices of each stage. */
   readonly nRanks: number;
-  readonly #onFailure: ((error: unknown) => void) | undefined;
+  readonly onFailure: ((error: unknown) => void) | undefined;
   #stageMemory: readonly number[] | undefined;
 
-  /**
-   * @param onFailure ends the runs of all devices if other processes have some of them; then a run
-   * is not cancelled, which the others would not notice, and a failure is the end of the group
-   */
   constructor(devices: readonly Member[], nStages = 1, onFailure?: (error: unknown) => void) {
     const [first] = devices;
     if (first === undefined || devices.length % nStages !== 0) {
@@ -62,7 +68,7 @@ export class DeviceGroup implements Device {
     this.devices = devices;
     this.nStages = nStages;
     this.nRanks = devices.length / nStages;
-    this.#onFailure = onFailure;
+    this.onFailure = onFailure;
     this.kind = kind;
     this.memoryBound = bounds.some(Number.isFinite) ? Math.min(...bounds) : undefined;
     this.info = {
@@ -123,7 +129,7 @@ export class DeviceGroup implements Device {
 
   record(limits: StepLimits): RankedRecorder {
     const recorders = this.devices.map((device) => device.record(limits));
-    return new RankedRecorder(recorders, this.nRanks, this.#onFailure);
+    return new RankedRecorder(recorders, this);
   }
 
   /**
@@ -132,7 +138,7 @@ export class DeviceGroup implements Device {
    * @param error reason, if it is not that all is done
    */
   async close(error?: unknown): Promise<void> {
-    if (error !== undefined) this.#onFailure?.(error);
+    if (error !== undefined) this.onFailure?.(error);
     await Promise.all(this.devices.map((device) => device.close()));
   }
 
@@ -192,12 +198,8 @@ export class RankedRecorder extends Recorder {
   /** Of each device, stage after stage. */
   readonly devices: readonly Recorder[];
 
-  constructor(
-    devices: readonly Recorder[],
-    nRanks: number,
-    onFailure?: (error: unknown) => void,
-  ) {
-    super(new RankedSink(devices.map(({ sink }) => sink), nRanks, onFailure));
+  constructor(devices: readonly Recorder[], ranks: Ranks) {
+    super(new RankedSink(devices.map(({ sink }) => sink), ranks));
     this.devices = devices;
   }
 }
@@ -211,21 +213,15 @@ export function common(values: readonly Value[]): Value {
 
 class RankedSink implements OperationSink {
   readonly #devices: readonly OperationSink[];
-  readonly #nRanks: number;
-  readonly #onFailure: ((error: unknown) => void) | undefined;
+  readonly #ranks: Ranks;
 
-  constructor(
-    devices: readonly OperationSink[],
-    nRanks: number,
-    onFailure: ((error: unknown) => void) | undefined,
-  ) {
+  constructor(devices: readonly OperationSink[], ranks: Ranks) {
     this.#devices = devices;
-    this.#nRanks = nRanks;
-    this.#onFailure = onFailure;
+    this.#ranks = ranks;
   }
 
   get #lastStage(): readonly OperationSink[] {
-    return this.#devices.slice(-this.#nRanks);
+    return this.#devices.slice(-this.#ranks.nRanks);
   }
 
   record(operation: string, operands: Readonly<Record<string, Operand>>): Value {
@@ -240,7 +236,7 @@ class RankedSink implements OperationSink {
     const results = await Promise.allSettled(this.#devices.map((device) => device.finish()));
     const steps = results.flatMap((result) => result.status === "fulfilled" ? [result.value] : []);
     const failed = results.find((result) => result.status === "rejected");
-    if (failed === undefined) return new RankedStep(steps, this.#nRanks, this.#onFailure);
+    if (failed === undefined) return new RankedStep(steps, this.#ranks);
     // A step that fits some devices only takes no memory there.
     for (const step of steps) step.release();
     throw failed.reason;
@@ -250,17 +246,11 @@ class RankedSink implements OperationSink {
 /** A step of all devices. The last device samples; its results are those of the step. */
 class RankedStep implements Step {
   readonly #devices: readonly Step[];
-  readonly #nRanks: number;
-  readonly #onFailure: ((error: unknown) => void) | undefined;
+  readonly #ranks: Ranks;
 
-  constructor(
-    devices: readonly Step[],
-    nRanks: number,
-    onFailure: ((error: unknown) => void) | undefined,
-  ) {
+  constructor(devices: readonly Step[], ranks: Ranks) {
     this.#devices = devices;
-    this.#nRanks = nRanks;
-    this.#onFailure = onFailure;
+    this.#ranks = ranks;
   }
 
   /** The step that samples. */
@@ -269,7 +259,7 @@ class RankedStep implements Step {
   }
 
   get #isOneStage(): boolean {
-    return this.#devices.length === this.#nRanks;
+    return this.#devices.length === this.#ranks.nRanks;
   }
 
   /** Bytes of the activations of all devices. */
@@ -322,18 +312,19 @@ class RankedStep implements Step {
 
   /** Returns the times of the last rank of each stage, stage after stage. */
   operationTimes(): OperationTime[] {
-    return this.#devices.filter((_, i) => (i + 1) % this.#nRanks === 0)
+    return this.#devices.filter((_, i) => (i + 1) % this.#ranks.nRanks === 0)
       .flatMap((step) => step.operationTimes());
   }
 
   cancel(): void {
-    if (this.#onFailure === undefined) { for (const step of this.#devices) step.cancel(); }
+    if (this.#ranks.onFailure !== undefined) return;
+    for (const step of this.#devices) step.cancel();
   }
 
   /** Stops the devices that wait for one that failed. */
   #stop(error: unknown): void {
-    if (this.#onFailure === undefined) this.cancel();
-    else this.#onFailure(error);
+    if (this.#ranks.onFailure === undefined) this.cancel();
+    else this.#ranks.onFailure(error);
   }
 
   release(): void {

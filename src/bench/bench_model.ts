@@ -6,7 +6,7 @@ import type {
   ProductNumbers,
 } from "../backend.ts";
 import { asLoaded } from "../engine/load/options.ts";
-import { openBackend } from "../engine/load/open_backend.ts";
+import { openBackends, type OpenDevice } from "../engine/load/open_backend.ts";
 import { PAGE_TOKENS, Runner } from "../engine/runner.ts";
 import { ForgeError } from "../errors.ts";
 import { type Checkpoint, openCheckpoint } from "../formats/checkpoint.ts";
@@ -36,6 +36,8 @@ interface BenchModelOptions {
   readonly attention?: AttentionKernels | undefined;
   /** Numbers that products multiply. @default "auto" */
   readonly products?: ProductNumbers | undefined;
+  /** Number of devices that divide every layer. @default 1 */
+  readonly tensorParallel?: number | undefined;
   /** NUMA nodes of a CPU. @default "auto" */
   readonly numa?: NumaNodes | undefined;
   /** True to measure what bounds the device before loading. @default false */
@@ -73,10 +75,10 @@ export async function openBenchModel(
   const { contextLength } = options;
   const stored = typeof model === "string" ? openCheckpoint(model) : model;
   const checkpoint = asLoaded(stored, options);
-  const backend = openBackend(options.device, options.threads, options);
+  const [backend] = openBackends(options) as [OpenDevice];
   try {
-    const readBandwidth = options.measuresLimits ? backend.readBandwidth() : 0;
-    const matrixRate = options.measuresLimits ? backend.matrixRate() : 0;
+    const readBandwidth = options.measuresLimits ? backend.readBandwidth?.() ?? 0 : 0;
+    const matrixRate = options.measuresLimits ? backend.matrixRate?.() ?? 0 : 0;
     const { lm, weights } = loadModel(backend, checkpoint, {
       sessionLength: contextLength,
     });
@@ -113,7 +115,7 @@ export async function openBenchModel(
       batch: runner.limits.maxTokens,
       readBandwidth,
       matrixRate,
-      peakMemory: () => backend.peakMemory(),
+      peakMemory: () => backend.peakMemory?.() ?? 0,
       [Symbol.dispose]: () => backend.close(),
     };
   } catch (error) {

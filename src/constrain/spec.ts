@@ -1,5 +1,6 @@
 import { ForgeError } from "../errors.ts";
 import type { JsonValue } from "../formats/json.ts";
+import { show } from "../formats/quote.ts";
 import { LIMITS, tooLarge } from "./limits.ts";
 
 /**
@@ -133,5 +134,5 @@ function checkNesting(schema: unknown): void {
 }
 
 function wrongType(name: string, value: unknown, valid: string): ForgeError {
-  return new ForgeError("usage", `${name} is a ${typeof value}; valid is ${valid}`);
+  return new ForgeError("usage", `${name} is ${show(value)}; valid is ${valid}`);
 }

@@ -25,12 +25,6 @@ export function loadDivided(
   options: ModelOptions,
   load: (backend: Backend, options: ModelOptions) => LoadedParts,
 ): LoadedParts {
-  if (group.nRanks > 1 && options.adapters !== undefined && options.adapters.length > 0) {
-    throw new ForgeError(
-      "unsupported",
-      "low-rank adapters are not divided by tensor parallelism; pipeline parallelism takes them",
-    );
-  }
   if (options.draftHead !== undefined) {
     throw new ForgeError("unsupported", "heads that draft tokens are not divided among devices");
   }

@@ -134,7 +134,7 @@ type DeviceOptions =
   & DeviceChoices;
 
 /** An open device, or a group of them. */
-type OpenDevice = (NativeBackend | DeviceGroup) & Partial<Meter>;
+export type OpenDevice = (NativeBackend | DeviceGroup) & Partial<Meter>;
 
 /** Numbers of replicas, and of the devices that divide each. */
 interface DeviceCounts {

@@ -23,6 +23,18 @@ import { serveDevices } from "./serve_devices.ts";
 /** Options of a process that is one of several. */
 type GroupOptions = LoadOptions & { readonly processes: ProcessOptions };
 
+/**
+ * Variables by which a process exchanges values: sums that only some devices capture in graphs, or
+ * that they compute by different algorithms of NCCL, never end.
+ */
+const EXCHANGE_VARIABLES = [
+  "FORGE_CUDA_GRAPHS",
+  "FORGE_CUDA_SYNC",
+  "NCCL_ALGO",
+  "NCCL_PROTO",
+  "NCCL_BUFFSIZE",
+] as const;
+
 /** Returns what all processes must agree in. */
 function factsOf(checkpoint: Checkpoint, options: GroupOptions, adapters: Adapters): Facts {
   const { ranks, stages } = resolveDivision(options);
@@ -36,6 +48,9 @@ function factsOf(checkpoint: Checkpoint, options: GroupOptions, adapters: Adapte
     "quantisation": options.quantize ?? "none",
     "model": modelIdentity(checkpoint).slice(0, 16),
     "low-rank adapters": identityOf(adapters),
+    ...Object.fromEntries(
+      EXCHANGE_VARIABLES.map((name) => [`value of ${name}`, Deno.env.get(name) ?? "unset"]),
+    ),
   };
 }
 

@@ -4,11 +4,6 @@ export class ByteWriter {
   #view = new DataView(this.#bytes.buffer);
   #length = 0;
 
-  /** Bytes written so far. */
-  get length(): number {
-    return this.#length;
-  }
-
   /** Returns a copy of the bytes written so far. */
   toBytes(): Uint8Array<ArrayBuffer> {
     return this.#bytes.slice(0, this.#length);
@@ -16,37 +11,37 @@ export class ByteWriter {
 
   u8(value: number): this {
     const at = this.#grow(1);
-    this.#view.setUint8(at, value);
+    this.#view.setUint8(at, whole(value, 0, 0xff));
     return this;
   }
 
   i8(value: number): this {
     const at = this.#grow(1);
-    this.#view.setInt8(at, value);
+    this.#view.setInt8(at, whole(value, -0x80, 0x7f));
     return this;
   }
 
   u16(value: number): this {
     const at = this.#grow(2);
-    this.#view.setUint16(at, value, true);
+    this.#view.setUint16(at, whole(value, 0, 0xffff), true);
     return this;
   }
 
   i16(value: number): this {
     const at = this.#grow(2);
-    this.#view.setInt16(at, value, true);
+    this.#view.setInt16(at, whole(value, -0x8000, 0x7fff), true);
     return this;
   }
 
   u32(value: number): this {
     const at = this.#grow(4);
-    this.#view.setUint32(at, value, true);
+    this.#view.setUint32(at, whole(value, 0, 0xffffffff), true);
     return this;
   }
 
   i32(value: number): this {
     const at = this.#grow(4);
-    this.#view.setInt32(at, value, true);
+    this.#view.setInt32(at, whole(value, -0x80000000, 0x7fffffff), true);
     return this;
   }
 
@@ -99,4 +94,10 @@ export class ByteWriter {
     }
     return start;
   }
+}
+
+/** Returns a whole number that fits its type. */
+function whole(value: number, least: number, most: number): number {
+  if (Number.isInteger(value) && value >= least && value <= most) return value;
+  throw new RangeError(`${value} is not a whole number from ${least} to ${most}`);
 }

@@ -109,13 +109,7 @@ export function activationOf(config: ConfigReader, name: string): Activation {
   const named = config.string([name, undefined]);
   const known = Object.entries(ACTIVATIONS).find(([name]) => name === named);
   if (known !== undefined) return known[1];
-  throw new ForgeError(
-    "unsupported",
-    `${quote(config.path)} has the activation ${
-      quote(String(named))
-    }, which forge does not support; ` +
-      `it supports ${quoteList(Object.keys(ACTIVATIONS))}`,
-  );
+  throw config.unsupported([name, undefined], named, quoteList(Object.keys(ACTIVATIONS)));
 }
 
 /**

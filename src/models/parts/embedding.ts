@@ -114,9 +114,11 @@ export function loadHead(
   const { vocabSize } = embedding;
   const stored = hasMatrix || !isEmbedding ? LM_HEAD : embedding.name;
   const own = divideEvenly(vocabSize, weights.rank);
-  const lmHead = isEmbedding && weights.rank.count === 1
+  const lmHead = !isEmbedding
+    ? weights.matrix(stored, vocabSize, c.hiddenSize, [own])
+    : weights.rank.count === 1
     ? weights.tied(embedding.part()[0], stored, LM_HEAD)
-    : weights.matrix(stored, vocabSize, c.hiddenSize, [own]);
+    : weights.tiedRows(stored, LM_HEAD, [vocabSize, c.hiddenSize], own);
   const bias = loadBias(weights, LM_HEAD, vocabSize, parts.bias, [own]);
   return {
     isPresent,

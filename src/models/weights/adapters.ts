@@ -98,7 +98,7 @@ const REARRANGED = /\.linear_attn\./;
 const SCALED = /^falcon[-_]h1$/;
 
 /** Loader through which adapters are read and uploaded. */
-type UploadTarget = Pick<WeightLoader, "backend" | "upload">;
+type UploadTarget = Pick<WeightLoader, "backend" | "upload" | "rank">;
 
 /**
  * Low-rank adapters for the matrices of one checkpoint, found by name as the matrices are loaded.
@@ -173,7 +173,10 @@ export class ModelAdapters {
     );
   }
 
-  /** Makes the adapters of a weight of slices; `undefined` without any. */
+  /**
+   * Makes the adapters of a weight of slices, which have the same columns; `undefined` without any.
+   * Of the rows and columns that a rank lacks, it has no part of B and A.
+   */
   of(
     slices: readonly WeightSlice[],
     cols: number,
@@ -188,6 +191,7 @@ export class ModelAdapters {
     const pairs = segments.map(({ of: { pair } }) => pair);
     const nRanks = pairs.reduce((sum, { rank }) => sum + rank, 0);
     const width = Math.max(...segments.map(({ rows }) => rows.length));
+    const firstColumn = slices[0]?.columns?.[0] ?? 0;
     const read = (tensor: TensorInfo) => readTensor(tensor, weights);
     const floats = (
       cols: number,
@@ -200,8 +204,11 @@ export class ModelAdapters {
       a: floats(cols, pairs.map(({ a }) => a), (values) => {
         let at = 0;
         for (const { a, rank } of pairs) {
-          values.set(read(a), at);
-          at += rank * cols;
+          const stored = read(a), step = a.shape[1]!;
+          for (let r = 0; r < rank; r++, at += cols) {
+            const from = r * step + firstColumn;
+            values.set(stored.subarray(from, from + cols), at);
+          }
         }
       }),
       b: floats(width, pairs.map(({ b }) => b), (values) => {
@@ -237,7 +244,7 @@ export class ModelAdapters {
     cols: number,
     weights: UploadTarget,
   ): AdapterWeights | undefined {
-    const segments = parts.flatMap((part) => this.#expertSegments(part, nExperts, cols));
+    const segments = parts.flatMap((part) => this.#expertSegments(part, nExperts, cols, weights));
     if (segments.length === 0) return undefined;
     const nRanks = segments.reduce((sum, { rank }) => sum + rank, 0);
     const pairs = segments.flatMap(({ pairs }) => pairs.map(({ pair }) => pair));
@@ -286,6 +293,7 @@ export class ModelAdapters {
     if (found.length === 0) return undefined;
     const rows = plain + value;
     for (const { pair, adapter } of found) {
+      this.#assertWhole(adapter, pair, weights);
       const { a, b, isOfEmbedding, nExperts } = pair;
       const fits = !isOfEmbedding && nExperts === undefined && b.shape[0] === nHeads * rows &&
         a.shape[1] === cols;
@@ -332,15 +340,19 @@ export class ModelAdapters {
     };
   }
 
-  /** Makes the adapters of an embedding; `undefined` without any. */
-  ofEmbedding(tensor: TensorInfo, weights: UploadTarget): AdapterWeights | undefined {
+  /** Makes the adapters of some columns of an embedding; `undefined` without any. */
+  ofEmbedding(
+    tensor: TensorInfo,
+    [firstColumn, cols]: Span,
+    weights: UploadTarget,
+  ): AdapterWeights | undefined {
     const attached = this.#attached.get(tensor) ?? [];
     if (attached.length === 0) return undefined;
     for (const { pair, adapter } of attached) {
       if (!pair.isOfEmbedding) throw this.#notAdapted(adapter, pair);
       this.#missing.delete(pair);
     }
-    const [nTokens = 0, cols = 0] = tensor.shape;
+    const [nTokens = 0] = tensor.shape;
     const pairs = attached.map(({ pair }) => pair);
     const nRanks = pairs.reduce((sum, { rank }) => sum + rank, 0);
     // Row `rank` of B of each pair, transposed, and factor * A of each token.
@@ -349,7 +361,9 @@ export class ModelAdapters {
       for (const { b, rank } of pairs) {
         const stored = readTensor(b, weights);
         for (let r = 0; r < rank; r++) {
-          for (let c = 0; c < cols; c++) values[(first + r) * cols + c] = stored[c * rank + r]!;
+          for (let c = 0; c < cols; c++) {
+            values[(first + r) * cols + c] = stored[(firstColumn + c) * rank + r]!;
+          }
         }
         first += rank;
       }
@@ -436,7 +450,12 @@ export class ModelAdapters {
   }
 
   /** Finds the pairs for rows of experts: one of all experts, or one of each. */
-  #expertSegments(part: ExpertRows, nExperts: number, cols: number): ExpertSegment[] {
+  #expertSegments(
+    part: ExpertRows,
+    nExperts: number,
+    cols: number,
+    weights: UploadTarget,
+  ): ExpertSegment[] {
     const { names: { safetensors, gguf }, span: [, rows] } = part;
     const found = Array.from(
       { length: nExperts },
@@ -451,11 +470,22 @@ export class ModelAdapters {
           return firstExpert === 0 ? [{ pair, firstExpert, nExperts }] : [];
         });
       for (const { pair } of pairs) {
+        this.#assertWhole(adapter, pair, weights);
         this.#assertFits(adapter, pair, part.names, [nExperts, rows, cols]);
         this.#missing.delete(pair);
       }
       return { ...part, adapter, rank: Math.max(...pairs.map(({ pair }) => pair.rank)), pairs };
     });
+  }
+
+  /** Checks that ranks do not divide experts, or heads of latent attention, with adapters. */
+  #assertWhole(adapter: number, { target }: LoraPair, { rank }: UploadTarget): void {
+    if (rank.count === 1) return;
+    throw new ForgeError(
+      "unsupported",
+      `${this.#nameOf(adapter)} changes ${quote(target)}; tensor parallelism divides no experts ` +
+        "and no latent attention with adapters, pipeline parallelism does",
+    );
   }
 
   #assertFits(

@@ -348,7 +348,9 @@ export class WeightLoader {
     const isWhole = this.rank.count === 1 || cols / columnBlock(tensor, cols) < this.rank.count;
     if (isWhole) return [this.embedding(name, rows, cols), [0, cols]];
     const own = divideColumns(tensor, cols, this.rank);
-    return [this.columns(name, rows, cols, own), own];
+    const slices = slicesOf(tensor, { spans: [[0, rows]], firstRow: 0, columns: own }, cols);
+    const adapters = this.#shared.adapters?.ofEmbedding(tensor, own, this);
+    return [withAdapters(this.#mapPlain(slices, own[1]), adapters), own];
   }
 
   /** Returns the columns of a weight of this shape that belong to this rank. */
@@ -363,7 +365,7 @@ export class WeightLoader {
     const tensor = this.#require(name, "weight", [rows, cols]);
     const weight = this.#mapPlain([{ tensor }], cols);
     this.#noteWhole(name, "weight", weight, [rows, cols]);
-    return withAdapters(weight, this.#shared.adapters?.ofEmbedding(tensor, this));
+    return withAdapters(weight, this.#shared.adapters?.ofEmbedding(tensor, [0, cols], this));
   }
 
   /**
@@ -377,6 +379,15 @@ export class WeightLoader {
       embedding,
       this.#shared.adapters?.of([{ tensor }], embedding.cols, this),
     );
+  }
+
+  /** Loads some rows of an embedding as those of the output matrix that shares its tensor. */
+  tiedRows(stored: TensorName, name: TensorName, shape: readonly number[], rows: Span): Weight {
+    const tensor = { ...this.#require(stored, "weight", shape) };
+    this.#meet(tensor, name);
+    const cols = shape[1]!;
+    const slices = slicesOf(tensor, { spans: [rows], firstRow: 0, columns: [0, cols] }, cols);
+    return this.#map(slices, cols);
   }
 
   /** Loads one weight that holds the rows of several tensors. */

@@ -285,9 +285,7 @@ const int: Filter = (value, args, { budget }) => {
   const [fallback = 0n, base] = args.bind("int", "default?", "base?");
   if (value instanceof Undefined) throw value.error();
   if (isInteger(value)) return BigInt(value);
-  if (typeof value === "number") {
-    return Number.isFinite(value) ? BigInt(Math.trunc(value)) : fallback;
-  }
+  if (typeof value === "number") return Number.isNaN(value) ? fallback : truncateFloat(value);
   if (!isText(value)) return fallback;
   const text = stripText(plain(value), undefined, budget);
   // Reading digits takes time with the square of their number.

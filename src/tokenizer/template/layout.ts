@@ -16,6 +16,7 @@ import {
   TemplateError,
   toIndex,
   Tuple,
+  typeName,
   type Value,
 } from "./values.ts";
 
@@ -176,8 +177,10 @@ function sortedEntries(dict: Dict, budget: TemplateBudget): [Value, Value][] {
     try {
       return compare(a, b, budget);
     } catch (error) {
-      if (error instanceof TemplateError) return 0;
-      throw error;
+      if (!(error instanceof TemplateError)) throw error;
+      // As pprint does, by the names of their types.
+      const [x, y] = [typeName(a), typeName(b)];
+      return x < y ? -1 : Number(x > y);
     }
   };
   return Array.from(dict.entries()).sort(([a], [b]) => rank(a, b));

@@ -174,7 +174,7 @@ function floatArithmetic(
       return left / right;
     case "//":
       if (right === 0) throw new TemplateError("division by zero");
-      return Math.floor(left / right);
+      return floorQuotient(left, right);
     case "**": {
       if (left === 0 && right < 0) {
         throw new TemplateError("0 cannot be raised to a negative power");
@@ -190,6 +190,15 @@ function floatArithmetic(
       return power;
     }
   }
+}
+
+/** Python's `//` of floats: subtracts the remainder first, because a quotient may round up. */
+function floorQuotient(left: number, right: number): number {
+  const remainder = left % right;
+  const isBelow = remainder !== 0 && remainder < 0 !== right < 0;
+  const quotient = (left - remainder) / right - Number(isBelow);
+  if (quotient === 0) return 0 * (left / right);
+  return Math.round(quotient);
 }
 
 function tooLarge(): TemplateError {
