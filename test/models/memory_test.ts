@@ -1,9 +1,9 @@
 /** Tests that models leave no memory allocated: loaded, run and closed again and again. */
-import { assert } from "@std/assert";
-import { load } from "../../src/mod.ts";
+import { assert, assertEquals } from "@std/assert";
+import { ForgeError, load, type LoadOptions } from "../../src/mod.ts";
 import { ROOT } from "../support/checkout.ts";
-import { TempFolder } from "../support/temp_folder.ts";
-import { writeRandomLlama } from "../support/tiny_llama.ts";
+import { heldFiles, TempFolder } from "../support/temp_folder.ts";
+import { writeLlamaAdapter, writeRandomLlama } from "../support/tiny_llama.ts";
 
 /** Loads until caches and compiled code have their final size, and loads that are measured. */
 const WARM_UP = 120, LOADS = 80;
@@ -59,6 +59,68 @@ async function measure(folder: string): Promise<void> {
     heap: (after.heap - before.heap) / LOADS,
   }));
 }
+
+Deno.test({
+  name: "models leave no file open or mapped when they are closed, or cannot be loaded",
+  ignore: Deno.build.os !== "linux",
+  fn: async () => {
+    using folder = new TempFolder();
+    const path = folder.at("model"), draftModel = folder.at("draft"), adapter = folder.at("lora");
+    const options = { config: { max_position_embeddings: 128 } };
+    writeRandomLlama(path, options);
+    writeRandomLlama(draftModel, options, 2);
+    writeLlamaAdapter(adapter);
+    const short = folder.at("short");
+    writeRandomLlama(short, {
+      change: (tensors) => tensors.filter(({ name }) => !name.includes("1.mlp.down_proj")),
+    });
+    const small: LoadOptions = { device: "cpu", threads: 2, contextLength: 64 };
+    const used: LoadOptions[] = [
+      {},
+      { device: "reference" },
+      { dataParallel: 2 },
+      { tensorParallel: 2 },
+      { pipelineParallel: 2 },
+      { draftModel },
+      { lora: [{ path: adapter }] },
+      { memory: 2e6 },
+      { kvDir: folder.at("kv") },
+    ];
+    for (const each of used) {
+      {
+        await using model = await load(path, { ...small, ...each });
+        assert(heldFiles(path).length > 0);
+        await model.complete("Once", { maxTokens: 4 });
+        for await (const _ of model.generate("Once upon", { maxTokens: 8 })) break;
+        if (each.kvDir === undefined) {
+          await model.savePrompt(folder.at("prompt.kv"), "Once upon a time");
+          await model.loadPrompt(folder.at("prompt.kv"));
+        }
+      }
+      assertEquals(heldFiles(folder.path), [], JSON.stringify(each));
+    }
+    const refused: [string, LoadOptions][] = [
+      [short, {}],
+      [short, { tensorParallel: 2 }],
+      [path, { draftModel: short }],
+      [path, { draftModel: folder.at("missing") }],
+      [path, { lora: [{ path: short }] }],
+      [path, { tensorParallel: 3 }],
+      [path, { memory: 1000 }],
+      [path, { kvMemory: 1 }],
+      [path, { contextLength: 1e9 }],
+      [path, { devices: ["cpu", "no such device"] }],
+    ];
+    for (const [model, each] of refused) {
+      const error: unknown = await load(model, { ...small, ...each }).then(
+        (model) => model.close(),
+        (error) => error,
+      );
+      assert(error instanceof ForgeError, `${JSON.stringify(each)}: ${error}`);
+      assertEquals(heldFiles(folder.path), [], error.message);
+    }
+  },
+});
 
 Deno.test({
   name: "models leave no memory allocated when they are closed",

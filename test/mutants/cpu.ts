@@ -9,6 +9,13 @@ const check = (...names: readonly string[]) => ({
 
 export const CPU: readonly Mutant[] = [
   {
+    name: "cpu/first-head-of-a-node",
+    file: "csrc/cpu/caches.cpp",
+    find: "node.memory.data() + (kv_head - node.first_head) * head_bytes_;",
+    replace: "node.memory.data() + kv_head % nodes_.size() * head_bytes_;",
+    caughtBy: check("numa"),
+  },
+  {
     name: "cpu/last-piece-of-columns",
     file: "csrc/cpu/kernels/int8_products.h",
     find: "const bool ends = col + kUnpackedCols >= block.cols;",

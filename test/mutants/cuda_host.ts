@@ -187,6 +187,27 @@ export const CUDA_HOST: readonly Mutant[] = [
     ],
   ),
   ...group(
+    { tests: ["test/cuda/gpu_model_test.ts"], filter: "products of a rank" },
+    [
+      "requests-past-the-weights",
+      "cuda/weight_prefetch.cpp",
+      "std::min<uint64_t>(weights.rows / tile_rows, weights.first_tiles);",
+      "weights.first_tiles;",
+    ],
+    [
+      "requests-before-long-attention",
+      "cuda/plan_attention.cpp",
+      "rows = UINT64_MAX / row_bytes;",
+      "rows = 0;",
+    ],
+    [
+      "gated-units-over-their-input",
+      "common/scratch_plan.cpp",
+      "const size_t at = glu && i > 0 ? i - 1 : i;",
+      "const size_t at = i;",
+    ],
+  ),
+  ...group(
     { ...on("moe"), filter: "two routes" },
     [
       "groups-of-another-route",

@@ -89,8 +89,8 @@ export const FLASH_ATTN: readonly Mutant[] = [
     [
       "bytes-of-a-tile",
       "sm90/producer.cuh",
-      "barrier_arrive_expecting(full, pieces * args_.keys_each * Tile::kHeadDim * 2);",
-      "barrier_arrive_expecting(full, wanted * Tile::kHeadDim * 2);",
+      "barrier_arrive_expecting(full, pieces * args_.keys_each * Tile::kColumns * 2);",
+      "barrier_arrive_expecting(full, wanted * Tile::kColumns * 2);",
     ],
     [
       "tail-of-values",
@@ -107,7 +107,7 @@ export const FLASH_ATTN: readonly Mutant[] = [
     [
       "scale-of-the-last-sum",
       "sm90/consumer.cuh",
-      "    if constexpr (kScalesFirst) scale_rows<1, kOutTiles>(out, shrink);\n" +
+      "    if constexpr (kScalesFirst) scale(out, shrink);\n" +
       "    issue_out(out, weights);\n    product_wait<0>();",
       "    issue_out(out, weights);\n    product_wait<0>();",
     ],
@@ -123,6 +123,22 @@ export const FLASH_ATTN: readonly Mutant[] = [
       "core/key_window.cuh",
       "return {(first(last_query) + kKeys - 1) / kKeys, to < 0 ? 0 : to / kKeys};",
       "return {first(last_query) / kKeys, to < 0 ? 0 : to / kKeys};",
+    ],
+  ),
+  ...group(
+    "E4M3",
+    [
+      "order-of-transposed-keys",
+      "sm90/transposer.cuh",
+      "every_other_byte<0>(pairs[2], pairs[3]), every_other_byte<1>(pairs[2], pairs[3])};",
+      "every_other_byte<0>(pairs[3], pairs[2]), every_other_byte<1>(pairs[3], pairs[2])};",
+    ],
+    ["fence-of-transposed-values", "sm90/transposer.cuh", "    async_proxy_fence();\n", ""],
+    [
+      "factor-of-another-head",
+      "sm90/consumer.cuh",
+      "divide(work.head, args_.forward.schedule.group) * e4m3.descale_head_stride;",
+      "work.head * e4m3.descale_head_stride;",
     ],
   ),
   // Fibers do not change between the release and the wait, so results stay right.
@@ -195,6 +211,7 @@ export const FLASH_ATTN: readonly Mutant[] = [
       "own[i] = exp2_fast(own[i] - base);",
       "own[i] = exp2_fast(base - own[i]);",
     ],
+    ["wait-for-the-kernel-before", "decode/decode.cuh", "  wait_for_previous_kernel();\n", ""],
     ["wait-for-the-parts", "decode/combine.cuh", "  wait_for_previous_kernel();\n", ""],
     [
       "factors-past-the-last",
@@ -214,8 +231,14 @@ export const FLASH_ATTN: readonly Mutant[] = [
     [
       "row-that-sees-no-keys",
       "core/softmax.cuh",
-      "const float base = max == kMinusInfinity ? 0.0f : max * scale_;",
-      "const float base = max * scale_;",
+      "base_[t][h] == kNoBase ? kMinusInfinity : base_[t][h];",
+      "base_[t][h];",
+    ],
+    [
+      "base-that-rises-without-the-sum",
+      "core/softmax.cuh",
+      "        sum_[t][h] *= shrink[t][h];\n",
+      "",
     ],
     [
       "sink-above-the-scores",

@@ -44,7 +44,7 @@ const PRODUCTS: KernelCheck = {
     "gemm_of_every_fast_format",
     "products_with_rows_beyond_4_gib",
   ],
-  kernels: ["matvec.metal", "gemm.metal", "embed.metal"],
+  kernels: ["matvec.metal", "gemm.metal", "round_rows.metal", "embed.metal"],
   instances: "Format",
 };
 const OVERRUNS: KernelCheck = {
@@ -142,8 +142,8 @@ export const METAL: readonly Mutant[] = [
     [
       "scale-of-a-block",
       "kernels/metal/attention.h",
-      "rows.row_scales(slot)[unit * 8 / kScaleGroup]",
-      "rows.row_scales(slot)[0]",
+      "from[1]}, rows.row_scales(slot)[unit * 8 / kScaleGroup]",
+      "from[1]}, rows.row_scales(slot)[0]",
     ],
     [
       "head-of-a-row",
@@ -181,15 +181,15 @@ export const METAL: readonly Mutant[] = [
     [
       "rows-past-the-weight",
       "kernels/metal/gemm.h",
-      "device const u8* from = w.row(min(first_row + row, w.count - 1));",
-      "device const u8* from = w.row(min(first_row + row, w.count));",
+      "weight_copy.rows[i] = rows.row(min(row, rows.count - 1));",
+      "weight_copy.rows[i] = rows.row(min(row, rows.count));",
     ],
   ),
   ...group(
     OVERRUNS,
     [
       "columns-past-the-end",
-      "kernels/metal/matvec.h",
+      "kernels/metal/row_set.h",
       "k + 3 < cols ? x[k + 3] : 0.0f",
       "k + 2 < cols ? x[k + 3] : 0.0f",
     ],
@@ -201,9 +201,9 @@ export const METAL: readonly Mutant[] = [
     ],
     [
       "columns-of-a-token",
-      "kernels/metal/gemm.h",
-      "if (k + n < cols) v[n] = from[k + n];",
-      "v[n] = from[k + n];",
+      "kernels/metal/row_set.h",
+      "if (cols % 4 != 0) return load_four<false>(x, k, cols);\n",
+      "",
     ],
   ),
   ...group(

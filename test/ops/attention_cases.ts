@@ -1,7 +1,16 @@
 /** Random inputs of attention. */
-import type { AttentionMask, KvShape, RopeLayout } from "../../src/backend.ts";
+import type {
+  AttentionMask,
+  Backend,
+  KvShape,
+  RopeLayout,
+  StepInputs,
+  Value,
+} from "../../src/backend.ts";
 import { type Matrix, randomMatrix } from "../support/matrix.ts";
 import type { Random } from "../support/random.ts";
+import { runStep, type StepGraph } from "../support/step_graph.ts";
+import { f32Vector } from "../support/weights.ts";
 
 /** A token of a batch. */
 export interface Token {
@@ -405,4 +414,72 @@ export function attentionCase(
       randomMask(random, outline.mask, now.length, nHeads, Math.max(...lengths)),
     runs: outline.shuffled ?? random.chance(0.5) ? shuffledRuns(random, ordered) : ordered,
   };
+}
+
+/** The first row of each sequence in `qkv`. */
+export function firstRows({ lengths }: AttentionCase): number[] {
+  let row = 0;
+  return lengths.map((length) => (row += length) - length);
+}
+
+function inputsOf(inputs: AttentionCase, tokens: readonly Token[]): StepInputs {
+  const first = firstRows(inputs);
+  return {
+    tokens: tokens.map(({ sequence, position }) => first[sequence]! + position),
+    positions: tokens.map(({ position }) => position),
+    sequences: tokens.map(({ sequence }) => sequence),
+    pageTables: inputs.pageTables,
+    keyLengths: inputs.keyLengths,
+    outputs: [],
+  };
+}
+
+/**
+ * Returns the results of the last run of a case.
+ *
+ * @param isSpoiled fill the cache with NaN first: elements that no token has written must not reach
+ * a result
+ */
+export async function runAttention(
+  device: Backend,
+  inputs: AttentionCase,
+  isSpoiled = true,
+): Promise<Matrix> {
+  const { shape, nHeads, scale, window, softcap, sinks, invFreq, ropeLayout, causal } = inputs;
+  const { attentionMask, chunked } = inputs;
+  const kv = device.createKv(shape);
+  const page = new Uint8Array(kv.pageBytes).fill(0xff);
+  for (let i = 0; isSpoiled && i < shape.nPages; i++) kv.writePage(i, page);
+
+  const append = (graph: StepGraph): Value => {
+    const frequencies = graph.optionalWeight(invFreq && f32Vector(invFreq));
+    return graph.recorder.ropeAppend(graph.input(inputs.qkv), kv, {
+      nHeads,
+      kNorm: graph.optionalWeight(inputs.kNorm && f32Vector(inputs.kNorm)),
+      eps: 1e-5,
+      weightOffset: inputs.weightOffset,
+      rope: frequencies && graph.recorder.ropeTable(frequencies, 1),
+      ropeLayout,
+    });
+  };
+  for (const tokens of inputs.runs.slice(0, -1)) {
+    await runStep(device, inputsOf(inputs, tokens), (graph) => ({
+      value: append(graph),
+      cols: nHeads * shape.kHeadDim,
+    }));
+  }
+  const now = { ...inputsOf(inputs, inputs.runs.at(-1)!), attentionMask };
+  return runStep(device, now, (graph) => ({
+    value: graph.recorder.attention(append(graph), kv, {
+      nHeads,
+      scale,
+      window,
+      softcap,
+      sinks: graph.optionalWeight(sinks && f32Vector(sinks)),
+      causal,
+      chunked,
+      masked: attentionMask !== undefined,
+    }),
+    cols: nHeads * shape.vHeadDim,
+  }));
 }

@@ -1,5 +1,5 @@
 /** Attention over paged caches: prefill, decoding and mixtures of them. */
-import type { AttentionMask, Backend, KvShape, StepInputs, Value } from "../../src/backend.ts";
+import type { AttentionMask, KvShape } from "../../src/backend.ts";
 import {
   devices,
   deviceTest,
@@ -16,79 +16,19 @@ import {
   type Tolerance,
 } from "../support/matrix.ts";
 import { opTest } from "../support/operations.ts";
-import { runStep, type StepGraph } from "../support/step_graph.ts";
-import { f32Vector } from "../support/weights.ts";
 import {
   type AttentionCase,
   attentionCase,
+  firstRows,
   freeOutlines,
   latentOutlines,
   maskedOutlines,
   type Outline,
   outlines,
   randomOutline,
-  type Token,
+  runAttention,
 } from "./attention_cases.ts";
 import { attend, normalizeAndRotate, type Preparation } from "./plain_attention.ts";
-
-/** The first row of each sequence in `qkv`. */
-function firstRows({ lengths }: AttentionCase): number[] {
-  let row = 0;
-  return lengths.map((length) => (row += length) - length);
-}
-
-function inputsOf(inputs: AttentionCase, tokens: readonly Token[]): StepInputs {
-  const first = firstRows(inputs);
-  return {
-    tokens: tokens.map(({ sequence, position }) => first[sequence]! + position),
-    positions: tokens.map(({ position }) => position),
-    sequences: tokens.map(({ sequence }) => sequence),
-    pageTables: inputs.pageTables,
-    keyLengths: inputs.keyLengths,
-    outputs: [],
-  };
-}
-
-async function run(device: Backend, inputs: AttentionCase): Promise<Matrix> {
-  const { shape, nHeads, scale, window, softcap, sinks, invFreq, ropeLayout, causal } = inputs;
-  const { attentionMask, chunked } = inputs;
-  const kv = device.createKv(shape);
-  // NaN everywhere: elements that no token has written must not reach a result.
-  const page = new Uint8Array(kv.pageBytes).fill(0xff);
-  for (let i = 0; i < shape.nPages; i++) kv.writePage(i, page);
-
-  const append = (graph: StepGraph): Value => {
-    const frequencies = graph.optionalWeight(invFreq && f32Vector(invFreq));
-    return graph.recorder.ropeAppend(graph.input(inputs.qkv), kv, {
-      nHeads,
-      kNorm: graph.optionalWeight(inputs.kNorm && f32Vector(inputs.kNorm)),
-      eps: 1e-5,
-      weightOffset: inputs.weightOffset,
-      rope: frequencies && graph.recorder.ropeTable(frequencies, 1),
-      ropeLayout,
-    });
-  };
-  for (const tokens of inputs.runs.slice(0, -1)) {
-    await runStep(device, inputsOf(inputs, tokens), (graph) => ({
-      value: append(graph),
-      cols: nHeads * shape.kHeadDim,
-    }));
-  }
-  const now = { ...inputsOf(inputs, inputs.runs.at(-1)!), attentionMask };
-  return runStep(device, now, (graph) => ({
-    value: graph.recorder.attention(append(graph), kv, {
-      nHeads,
-      scale,
-      window,
-      softcap,
-      sinks: graph.optionalWeight(sinks && f32Vector(sinks)),
-      causal,
-      chunked,
-      masked: attentionMask !== undefined,
-    }),
-    cols: nHeads * shape.vHeadDim,
-  }));
-}
 
 /** Rounds the elements of one head as a cache does. */
 type Rounding = (head: Float64Array) => Float64Array;
@@ -251,7 +191,7 @@ function attentionTest(
         JSON.stringify(outline),
         attentionCase(random, outline, options),
       ]),
-    run,
+    run: runAttention,
     plain,
     only: options.only,
     ...tolerances,
@@ -286,7 +226,7 @@ opTest<AttentionCase>("attention of random shapes", {
         attentionCase(random, outline, { type: "F16", prepared: false }),
       ] as const;
     }),
-  run,
+  run: runAttention,
   plain,
   tolerance,
   gpuTolerance,
@@ -397,11 +337,11 @@ for (
       const inputs = attentionCase(random, outline, { type, prepared: false });
       const history = Array.from({ length: 1022 }, (_, position) => ({ sequence: 0, position }));
       const now = Array.from({ length: 4 }, (_, i) => ({ sequence: 0, position: 1022 + i }));
-      const together = await run(device, { ...inputs, runs: [history, now] });
+      const together = await runAttention(device, { ...inputs, runs: [history, now] });
       const alone: Matrix[] = [];
       for (const [i, token] of now.entries()) {
         const runs = [[...history, ...now.slice(0, i)], [token]];
-        alone.push(await run(device, { ...inputs, runs }));
+        alone.push(await runAttention(device, { ...inputs, runs }));
       }
       assertSameBits(stack(alone), together, "four tokens");
     },

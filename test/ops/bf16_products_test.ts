@@ -100,6 +100,43 @@ for (const { numbers, type, round } of CASES) {
   });
 }
 
+// Tokens of an expert are not neighbours, so that some are copied chunk by chunk.
+Deno.test({
+  name: "products of experts and heads in BF16 have the same bits alone and in a batch",
+  ignore,
+  async fn() {
+    const random = new Random("experts in BF16");
+    const cols = 300, rows = 70, nExperts = 3, topK = 2, nHeads = 2, tokens = 40;
+    const experts = randomWeight(random, "BF16", nExperts * rows, cols);
+    const router = randomWeight(random, "F32", nExperts, cols);
+    const heads = randomWeight(random, "BF16", nHeads * rows, cols / nHeads);
+    using device = open("auto");
+    const compute = (x: Matrix, ofHeads: boolean) =>
+      runStep(device, tokenInputs(x.rows), (graph) => {
+        const { recorder } = graph;
+        const value = graph.input(x);
+        if (ofHeads) {
+          return {
+            value: recorder.headMatmul(value, graph.weight(heads), nHeads),
+            cols: nHeads * rows,
+          };
+        }
+        const logits = recorder.matmul(value, graph.weight(router));
+        const route = recorder.moeRoute(logits, { topK, normalize: true });
+        const product = recorder.moeMatmul(value, route, graph.weight(experts), nExperts);
+        return { value: product, cols: topK * rows };
+      });
+    const x = randomMatrix(random, tokens, cols);
+    for (const ofHeads of [false, true]) {
+      const all = await compute(x, ofHeads);
+      for (let token = 0; token < tokens; token++) {
+        const alone = await compute(rowsOf(x, token, token + 1), ofHeads);
+        assertSameBits(rowsOf(all, token, token + 1), alone, `token ${token}`);
+      }
+    }
+  },
+});
+
 Deno.test({
   name: "products are chosen before the first step",
   ignore,

@@ -2,11 +2,13 @@
  * NUMA nodes of a processor: the division of threads on machines that exist on paper only, and
  * products with weights that are divided among nodes, which change no bit.
  */
-import { assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertThrows } from "@std/assert";
 import { join } from "@std/path";
+import { compileSimulation, jobsOf, MACHINES } from "../../bench/numa_model.ts";
 import { findCompiler } from "../../ffi/build/compiler.ts";
 import { hostPlatform } from "../../ffi/build/targets.ts";
 import type { NativeBackend } from "../../ffi/native_backend.ts";
+import { SHAPES } from "../../src/bench/synthetic/shapes.ts";
 import type { TensorType } from "../../src/formats/tensor_info.ts";
 import { ForgeError } from "../../src/mod.ts";
 import { ROOT } from "../support/checkout.ts";
@@ -16,6 +18,7 @@ import { Random } from "../support/random.ts";
 import { StepGraph, tokenInputs } from "../support/step_graph.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { randomWeight, type TestWeight } from "../support/weights.ts";
+import { attentionCase, runAttention } from "./attention_cases.ts";
 import { run } from "./product_cases.ts";
 
 /** A machine: the cores of each node, and the hardware threads of a core. */
@@ -157,6 +160,34 @@ Deno.test({
   },
 });
 
+Deno.test({
+  name: "a decoded token reads its node's memory, on machines that exist on paper",
+  ignore: Deno.build.os !== "linux",
+  async fn() {
+    const { simulate } = await compileSimulation();
+    const jobs = jobsOf(SHAPES["llama-3.1-8b"]!, "Q4_0", 4096);
+    const one = { ...MACHINES[0]!, nodeGbs: 25, linkGbs: 25 };
+    const alone = await simulate(one, 1, jobs);
+    // A word for each task, which no other thread has changed.
+    assert(alone.time_us >= alone.reading_us && alone.time_us < 1.01 * alone.reading_us);
+    assertEquals(alone.remote, 0);
+    for (const machine of MACHINES) {
+      for (const threads of machine.threads) {
+        const { local, remote, time_us, reading_us } = await simulate(machine, threads, jobs);
+        const where = `${machine.name}, ${threads} threads`;
+        assert(
+          local >= 0.95 * (local + remote),
+          `${where}: ${remote} of ${local} bytes are remote`,
+        );
+        assert(local + remote >= alone.local, `${where}: ${local + remote} bytes are read`);
+        assert(time_us > reading_us, where);
+      }
+    }
+  },
+});
+
+const cpus = devices.filter(({ kind }) => kind === "cpu");
+
 const COLS = 256, EXPERTS = 4, TOP_K = 2, EXPERT_ROWS = 72;
 
 /** Weights of products: rows of several types, gates and ups in one part and in two, experts. */
@@ -226,7 +257,7 @@ async function products(
   return results;
 }
 
-for (const device of devices.filter(({ kind }) => kind === "cpu")) {
+for (const device of cpus) {
   Deno.test(`products with weights divided among NUMA nodes keep their bits (${device.name})`, async () => {
     const random = new Random("numa");
     const weights = randomWeights(random);
@@ -249,6 +280,55 @@ for (const device of devices.filter(({ kind }) => kind === "cpu")) {
   });
 }
 
+for (const device of cpus) {
+  Deno.test(`attention over caches divided among NUMA nodes keeps its bits (${device.name})`, async () => {
+    const random = new Random("attention on nodes");
+    const sequences = [[300, 1], [0, 40], [17, 3]] as const;
+    for (const [nKvHeads, type] of [[1, "F16"], [3, "Q8_0"], [8, "F32"]] as const) {
+      const outline = { sequences, headDim: 16, nKvHeads, group: 2, pageTokens: 16 };
+      const inputs = attentionCase(random, outline, { type, prepared: false });
+      const compute = async (threads: number, nodes: number, isSpoiled: boolean) => {
+        using backend = openDevice(device, threads);
+        backend.setNodes(nodes);
+        return await runAttention(backend, inputs, isSpoiled);
+      };
+      const expected = await compute(1, 1, true);
+      for (const [threads, nodes] of [[2, 2], [5, 2], [4, 3], [7, 64]] as const) {
+        const where = `${nKvHeads} heads in ${type}, ${nodes} nodes`;
+        assertSameBits(await compute(threads, nodes, true), expected, where);
+        assertSameBits(await compute(threads, nodes, false), expected, `${where}, new pages`);
+      }
+    }
+  });
+}
+
+Deno.test(
+  "pages of a cache have the same bytes on any NUMA nodes",
+  { ignore: cpus.length === 0 },
+  () => {
+    const shape = {
+      type: "F16",
+      nPages: 3,
+      pageTokens: 4,
+      nKvHeads: 5,
+      kHeadDim: 8,
+      vHeadDim: 8,
+    } as const;
+    using one = openDevice(cpus[0]!, 1);
+    const kept = one.createKv(shape);
+    const page = new Random("pages").bytes(kept.pageBytes);
+    using backend = openDevice(cpus[0]!, 4);
+    backend.setNodes(3);
+    const kv = backend.createKv(shape);
+    kv.writePage(1, page);
+    kv.copyPage(1, 2);
+    assertEquals(kv.readPage(0), new Uint8Array(page.length));
+    assertEquals(kv.readPage(1), page);
+    assertEquals(kv.readPage(2), page);
+    assertThrows(() => backend.setNodes(2), ForgeError, "before the first cache");
+  },
+);
+
 deviceTest(
   "NUMA nodes are chosen before the first step, on a processor",
   async (device) => {
@@ -259,9 +339,9 @@ deviceTest(
     const recorder = device.record({ maxTokens: 1, maxOutputs: 1, maxSequences: 1, maxPages: 1 });
     recorder.keep(new StepGraph(device, recorder).input(randomMatrix(new Random("x"), 1, 4)));
     await recorder.finish();
-    assertThrows(() => device.setNodes(0), ForgeError, "before the first step");
+    assertThrows(() => device.setNodes(0), ForgeError, "before the first cache and step");
     using reference = openDevice(referenceDevice);
     assertThrows(() => reference.setNodes(2), ForgeError, "--numa is for cpu");
   },
-  devices.filter(({ kind }) => kind === "cpu").slice(0, 1),
+  cpus.slice(0, 1),
 );

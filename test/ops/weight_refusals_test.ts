@@ -4,7 +4,7 @@ import type { Weight } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
 import type { TensorInfo, TensorType } from "../../src/formats/tensor_info.ts";
 import { devices, deviceTest, openDevice } from "../support/devices.ts";
-import { TempFolder } from "../support/temp_folder.ts";
+import { heldFiles, TempFolder } from "../support/temp_folder.ts";
 
 deviceTest("uploads of the wrong size or shape", (device) => {
   const refused: [message: string, type: TensorType, rows: number, cols: number, bytes: number][] =
@@ -70,19 +70,6 @@ deviceTest("files that cannot be mapped", (device) => {
     assertEquals(error.message.includes(file), true, error.message);
   }
 });
-
-/** Returns the descriptors and mappings of the process that belong to files of a folder. */
-function heldFiles(folder: string): string[] {
-  const descriptors = Array.from(Deno.readDirSync("/proc/self/fd"), ({ name }) => {
-    try {
-      return Deno.readLinkSync(`/proc/self/fd/${name}`);
-    } catch {
-      return ""; // The descriptor of the listing itself.
-    }
-  });
-  const mappings = Deno.readTextFileSync("/proc/self/maps").split("\n");
-  return [...descriptors, ...mappings].filter((name) => name.includes(folder));
-}
 
 for (const device of devices) {
   Deno.test({

@@ -1,5 +1,9 @@
 /** Tests that Ollama's endpoints give the same answers in Ollama's format. */
-import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes, assertThrows } from "@std/assert";
+import type { JsonObject, JsonValue } from "../../src/formats/json.ts";
+import { RequestError } from "../../src/requests/values.ts";
+import { readSettings } from "../../src/serve/ollama/options.ts";
+import type { Service } from "../../src/serve/service.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
 import { Client, DEMO, user } from "./client.ts";
@@ -20,6 +24,9 @@ interface Line {
   readonly prompt_eval_count?: number;
   readonly eval_count?: number;
   readonly total_duration?: number;
+  readonly load_duration?: number;
+  readonly prompt_eval_duration?: number;
+  readonly eval_duration?: number;
 }
 
 /** Returns the lines of a stream and checks their format. */
@@ -85,11 +92,85 @@ Deno.test("serve: Ollama's chat and generate give the library's answers", async 
     for (const end of [stream.at(-1)!, answer]) {
       assertEquals([end.model, end.done, end.done_reason], ["demo", true, "length"]);
       assertEquals([end.prompt_eval_count, end.eval_count], [expected.promptTokens, 12]);
-      assert(end.total_duration! > 0);
+      const { load_duration: load, prompt_eval_duration: prefill, eval_duration: decode } = end;
+      const parts = [load!, prefill!, decode!], total = end.total_duration!;
+      // In nanoseconds.
+      assert(parts.every((part) => Number.isInteger(part) && part >= 0), `${parts}`);
+      assert(prefill! > 0 && decode! > 0 && prefill! + decode! <= total, `${parts}`);
     }
     assertEquals(said(stream.at(-1)!), "");
   }
   assertEquals((await (await client.get("/health")).json()).answers, 0);
+});
+
+Deno.test("serve: every option of Ollama has its meaning, is ignored or refused", () => {
+  const tokenizer = { idOf: () => undefined };
+  const model = { tokenizer, checkpoint: { chatTemplate: undefined } };
+  const service = { model, name: "m", defaults: {} } as unknown as Service;
+  // As JSON, without what is undefined.
+  const read = (options: JsonObject, body: JsonObject = {}) =>
+    JSON.parse(JSON.stringify(readSettings(service, { options, ...body }).options));
+  const none = read({});
+  const meanings: [JsonObject, Record<string, unknown>][] = [
+    [{ num_predict: 7 }, { maxTokens: 7 }],
+    [{ stop: ["a", "b"] }, { stop: ["a", "b"] }],
+    [{ temperature: 0.5, top_k: 3, top_p: 0.25 }, { temperature: 0.5, topK: 3, topP: 0.25 }],
+    [{ min_p: 0.125, typical_p: 0.5 }, { minP: 0.125, typicalP: 0.5 }],
+    [{ repeat_penalty: 1.5, repeat_last_n: 9 }, { repeatPenalty: 1.5, repeatLastN: 9 }],
+    [
+      { presence_penalty: 0.5, frequency_penalty: 0.25 },
+      { presencePenalty: 0.5, frequencyPenalty: 0.25 },
+    ],
+    [{ mirostat: 2, mirostat_tau: 4, mirostat_eta: 0.2 }, {
+      mirostat: 2,
+      mirostatTau: 4,
+      mirostatEta: 0.2,
+    }],
+    [{ seed: 5 }, { seed: 5 }],
+    [{ dry_multiplier: 1, dry_sequence_breakers: ["x"] }, {
+      dryMultiplier: 1,
+      drySequenceBreakers: ["x"],
+    }],
+    // Values that mean the default, settings of loading, and samplers that are turned off.
+    [{ num_predict: -1 }, {}],
+    [{ num_predict: -2, seed: -1, temperature: null }, {}],
+    [{ num_ctx: 4096, num_batch: 8, num_gpu: 1, main_gpu: 0, num_thread: 2, num_keep: 4 }, {}],
+    [{ numa: true, low_vram: true, use_mmap: false, use_mlock: true }, {}],
+    [{ vocab_only: false, f16_kv: true, tfs_z: 1, penalize_newline: true }, {}],
+  ];
+  for (const [options, meaning] of meanings) {
+    assertEquals(read(options), { ...none, ...meaning }, JSON.stringify(options));
+  }
+  const refused: [JsonObject, JsonObject, string][] = [
+    [{ num_predict: -3 }, {}, "max_tokens is -3"],
+    [{ seed: -2 }, {}, "seed is -2"],
+    [{ tfs_z: 0.5 }, {}, "options.tfs_z is 0.5; valid is 1"],
+    [{ penalize_newline: false }, {}, "options.penalize_newline is false; valid is true"],
+    [{ top_q: 1 }, {}, 'unknown key "top_q"'],
+    [{ toString: 1 }, {}, 'unknown key "toString"'],
+    [{}, { options: [] }, "options is an array"],
+    [{}, { format: "xml" }, 'format is "xml"; valid is "json" or a JSON schema'],
+    [{}, { format: [] }, "format is an array"],
+    [{}, { think: true }, '"m" does not support thinking'],
+    [{}, { think: "high" }, '"m" does not support thinking'],
+    [{}, { think: "much" }, 'think is "much"; valid is true, false, "low", "medium" or "high"'],
+    [{}, { stream: "yes" }, 'stream is "yes"'],
+  ];
+  for (const [options, body, message] of refused) {
+    assertThrows(() => read(options, body), RequestError, message);
+  }
+  const formats: [JsonValue, Record<string, unknown>][] = [
+    ["", {}],
+    [null, {}],
+    ["json", { jsonObject: true }],
+    [{ type: "null" }, { jsonSchema: { type: "null" } }],
+  ];
+  for (const [format, meaning] of formats) {
+    assertEquals(read({}, { format, think: false }), { ...none, ...meaning });
+  }
+  const streams = [{}, { stream: null }, { stream: true }, { stream: false }]
+    .map((body) => readSettings(service, body).isStream);
+  assertEquals(streams, [true, true, true, false]);
 });
 
 Deno.test("serve: Ollama's chat returns reasoning and whole tool calls", async () => {

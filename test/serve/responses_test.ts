@@ -190,12 +190,12 @@ Deno.test("messages: blocks of thinking, text and calls, whole and as a stream",
       block.type === "thinking"
         ? block.thinking
         : block.type === "tool_use"
-        ? [block.name, block.input]
+        ? [/^\w{9}$/.test(block.id), block.name, block.input]
         : block.type === "text"
         ? block.text
         : block.type
     );
-  const expected = ["Hm, Rome.", "I'll look.", ["weather", { city: "Rome" }]];
+  const expected = ["Hm, Rome.", "I'll look.", [true, "weather", { city: "Rome" }]];
   const whole = await sdk.messages.create(ask);
   assertEquals([whole.stop_reason, shown(whole)], ["tool_use", expected]);
   const stream = sdk.messages.stream(ask);
@@ -322,6 +322,67 @@ Deno.test("an agent's loop: call, result, answer, over both APIs and as streams"
     end.usage.input_tokens + (end.usage.cache_read_input_tokens ?? 0),
     byId.usage!.input_tokens,
   );
+});
+
+Deno.test("messages: invalid requests are refused by the place of the mistake", async () => {
+  using folder = new TempFolder();
+  await using client = await scripted(folder, SCRIPT, { chatTemplate: HERMES });
+  const user = { role: "user", content: "Hi" };
+  const of = (content: unknown, role = "user") => ({ messages: [{ role, content }] });
+  const tool = { name: "weather", input_schema: CITY };
+  const refused: [body: object, message: string][] = [
+    [{}, "messages is missing"],
+    [{ messages: "Hi" }, 'messages is "Hi"; valid is a list of messages'],
+    [{ messages: [5] }, "messages[0] is 5"],
+    [of("Hi", "system"), 'messages[0].role is "system"; valid is "user" or "assistant"'],
+    [of(5), "messages[0].content is 5; valid is a text or a list of blocks"],
+    [of([{ type: "image" }]), 'messages[0].content[0].type is "image"; valid is "text", '],
+    [of([{ type: "text", text: 5 }]), "messages[0].content[0].text is 5"],
+    [of([{ type: "tool_use", id: "a", name: "now" }]), "messages[0].content[0].input is missing"],
+    [of([{ type: "tool_result", content: "" }]), "messages[0].content[0].tool_use_id is missing"],
+    [of([{ type: "tool_result", tool_use_id: "a", content: 5 }]), "content[0].content is 5"],
+    [
+      of([{ type: "tool_result", tool_use_id: "a", content: [{ type: "image" }] }]),
+      'content[0].content[0] is "image"; valid is {"type": "text", "text": …}',
+    ],
+    [{ ...of("Hi"), thinking: { type: "on" } }, 'thinking.type is "on"; valid is "enabled", '],
+    [{ ...of("Hi"), thinking: { type: "enabled", budget_tokens: 0 } }, "thinking.budget_tokens"],
+    [{ ...of("Hi"), tools: tool }, "tools is an object; valid is a list of tools"],
+    [{ ...of("Hi"), tools: [{ ...tool, type: "bash" }] }, 'tools[0].type is "bash"'],
+    [{ ...of("Hi"), tools: [tool], tool_choice: "any" }, 'tool_choice is "any"'],
+    [
+      { ...of("Hi"), tools: [tool], tool_choice: { type: "all" } },
+      'tool_choice.type is "all"; valid is "auto", "any", "tool" or "none"',
+    ],
+    [{ ...of("Hi"), tools: [tool], tool_choice: { type: "tool", name: "none" } }, '"none"'],
+  ];
+  for (const [body, message] of refused) {
+    const response = await client.post("/v1/messages", { max_tokens: 5, ...body });
+    const answer = await response.json();
+    assertEquals([response.status, answer.type], [400, "error"], JSON.stringify(answer));
+    assertEquals(answer.error.type, "invalid_request_error");
+    assertStringIncludes(answer.error.message, message);
+  }
+  // Only the choice "none" prevents a call.
+  const block = { type: "redacted_thinking", data: "x" };
+  const messages = [
+    user,
+    { role: "assistant", content: [block, { type: "text", text: "Hm" }] },
+    user,
+  ];
+  for (const type of ["auto", "none", "any", "tool"]) {
+    for (const isSerial of [false, true]) {
+      const tool_choice = {
+        type,
+        ...(type === "tool" ? { name: "weather" } : {}),
+        ...(isSerial ? { disable_parallel_tool_use: true } : {}),
+      };
+      const body = { max_tokens: 100, temperature: 0, messages, tools: [tool], tool_choice };
+      const answer = await (await client.post("/v1/messages", body)).json();
+      const calls = answer.content.filter((block: { type: string }) => block.type === "tool_use");
+      assertEquals(calls.length, type === "none" ? 0 : 1, JSON.stringify(answer));
+    }
+  }
 });
 
 Deno.test("messages: thinking ends at its budget", async () => {

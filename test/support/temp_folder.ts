@@ -32,3 +32,16 @@ export class TempFolder implements Disposable {
     Deno.removeSync(this.path, { recursive: true });
   }
 }
+
+/** Returns the descriptors and mappings of the process that belong to files of a folder. */
+export function heldFiles(folder: string): string[] {
+  const descriptors = Array.from(Deno.readDirSync("/proc/self/fd"), ({ name }) => {
+    try {
+      return Deno.readLinkSync(`/proc/self/fd/${name}`);
+    } catch {
+      return ""; // The descriptor of the listing itself.
+    }
+  });
+  const mappings = Deno.readTextFileSync("/proc/self/maps").split("\n");
+  return [...descriptors, ...mappings].filter((name) => name.includes(folder));
+}

@@ -120,6 +120,20 @@ async function assertLogits(model: Model, { logits }: AdaptedModel): Promise<voi
   }
 }
 
+const WITH_ADAPTERS = "tensor parallelism divides no experts and no latent attention with adapters";
+
+/** Models that tensor parallelism refuses, with or because of their adapters. */
+const UNDIVIDED: Readonly<Record<string, string>> = {
+  nemotron_h: "recurrent state",
+  qwen3_moe: WITH_ADAPTERS,
+  mixtral: WITH_ADAPTERS,
+  gpt_oss: "stored layout of experts",
+  llama4_text: "mixture of experts",
+  granitemoe: WITH_ADAPTERS,
+  deepseek_v3: WITH_ADAPTERS,
+  qwen3_5_text: "linear attention",
+};
+
 for (const options of DEVICES) {
   for (const [name, adapted] of Object.entries(models)) {
     Deno.test(`adapters of ${name} agree with peft (${options.device})`, async () => {
@@ -131,6 +145,15 @@ for (const options of DEVICES) {
       if (isOnlyOne(options)) return;
       await using staged = await load(path, { ...options, lora, pipelineParallel: 2 });
       await assertLogits(staged, adapted);
+      const divided = () => load(path, { ...options, lora, tensorParallel: 2 });
+      const refusal = UNDIVIDED[name];
+      if (refusal !== undefined) {
+        const { code, message } = await assertRejects(divided, ForgeError);
+        assertEquals(code, "unsupported");
+        return assertStringIncludes(message, refusal);
+      }
+      await using ranks = await divided();
+      await assertLogits(ranks, adapted);
     });
   }
 }
@@ -521,6 +544,10 @@ Deno.test("adapters that do not fit are refused by name", async () => {
     [of({ alpha_pattern: { "(a|aa)*": 1 } }), 'the regular expression "(a|aa)*"'],
     [of({ rank_pattern: { "a*a*a*b": 1 } }), 'the regular expression "a*a*a*b"'],
     [of({}, changing(/0\.mlp\.up_proj\.lora_B/, () => undefined)), "without its B matrix"],
+    [of({}, changing(/0\.mlp\.up_proj\.lora_A/, () => undefined)), "without its A matrix"],
+    [of({}, () => []), "has no tensors"],
+    [of({ rank_pattern: 5 }), "rank_pattern is 5; expected an object"],
+    [of({ alpha_pattern: ["up_proj"] }), "alpha_pattern is an array; expected an object"],
     [of({}, changing(/0\.mlp\.up_proj\.lora_A/, wider)), "is for another model"],
     [
       of({}, changing(/1\.mlp/, (t) => ({ ...t, name: t.name.replace("layers.1", "layers.7") }))),
@@ -536,6 +563,15 @@ Deno.test("adapters that do not fit are refused by name", async () => {
     [() => writeAdapter(folder, "starcoder2", "activated"), "mlp.c_fc.weight"],
     [() => writeGgufAdapter(folder, { "adapter.lora.alpha": ["f32", NaN] }), "alpha is NaN"],
     [() => writeGgufAdapter(folder, { "adapter.type": ["string", "ia3"] }), 'adapter.type "ia3"'],
+    [
+      () => writeGgufAdapter(folder, { "adapter.lora.alpha": ["array", "f32", [1]] }),
+      "adapter.lora.alpha is a list; valid is a number",
+    ],
+    [
+      () =>
+        writeGgufAdapter(folder, { "adapter.alora.invocation_tokens": ["array", "u32", [1, 2]] }),
+      "from its invocation tokens on (aLoRA)",
+    ],
     [
       () => writeGgufAdapter(folder, { "general.type": ["string", "model"] }),
       'general.type "model"',

@@ -9,8 +9,9 @@ import {
   readImportance,
   writeImportance,
 } from "../../../src/formats/gguf/importance.ts";
-import { float32Tensor } from "../../../src/formats/tensor_data.ts";
+import { float32Tensor, type TensorData } from "../../../src/formats/tensor_data.ts";
 import { load, openCheckpoint, quantize } from "../../../src/mod.ts";
+import { encodeGguf } from "../../support/parts.ts";
 import { writeModelFolder } from "../../support/safetensors_writer.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
 import { writeRandomLlama } from "../../support/tiny_llama.ts";
@@ -175,4 +176,16 @@ Deno.test("files of importances are read in both forms", () => {
   assertThrows(bad(bytes.slice(0, 40)), ForgeError, "cut short");
   assertThrows(bad(binaryForm([["a", 1, [NaN]]])), ForgeError, "negative or not finite");
   assertThrows(() => readImportance(folder.at("missing")), ForgeError, "missing");
+  const sums = float32Tensor("a.in_sum2", [1, 4], new Float32Array(4));
+  const counts = float32Tensor("a.counts", [3, 1], new Float32Array(3));
+  const half = { ...sums, type: "F16", data: new Uint8Array(8) } as const;
+  const gguf = (type: string, ...tensors: TensorData[]) =>
+    bad(encodeGguf({ metadata: { "general.type": ["string", type] }, tensors }));
+  assertThrows(gguf("model", sums, counts), ForgeError, '"general.type" is not "imatrix"');
+  assertThrows(gguf("imatrix"), ForgeError, "it has no importances");
+  assertThrows(gguf("imatrix", sums), ForgeError, 'it has no tensor "a.counts"');
+  assertThrows(gguf("imatrix", sums, counts), ForgeError, '"a" has 4 sums for 3 counts');
+  assertThrows(gguf("imatrix", half, counts), ForgeError, '"a.in_sum2" is stored as F16, not F32');
+  const unwritable = folder.at("no such folder/im.gguf");
+  assertThrows(() => writeImportance(unwritable, matrix, TEXT), ForgeError, "cannot write");
 });

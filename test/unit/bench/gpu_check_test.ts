@@ -88,16 +88,18 @@ Deno.test("GPU check: cases of a test report, with what failed", () => {
 Deno.test("GPU check: results of the race become lines of the check", () => {
   const check = { kind: "check", name: "varlen", error: 1e-3, float_error: 4e-4 } as const;
   assertEquals(linesOfRace(check).map((line) => line.kind === "check" && line.passed), [false]);
+  // 4 x 4096 tokens squared x 2048, half of which is masked: 2.2e12 operations.
+  const operations = 4 * 4 * 4096 * 4096 * 2048 / 2;
   const speeds = linesOfRace({
     kind: "forward",
     dtype: "bfloat16",
     head_dim: 128,
     length: 4096,
     causal: true,
+    layout: "",
+    flops: operations,
     tflop_s: { ours: 600, ours_sm80: 300, fa2: 320, cudnn: null },
   });
-  // 4 x 4096 tokens squared x 2048, half of which is masked: 2.2e12 operations.
-  const operations = 4 * 4 * 4096 * 4096 * 2048 / 2;
   assertEquals(
     speeds.map((line) => line.kind === "speed" ? [line.by, Math.round(line.microseconds)] : []),
     [

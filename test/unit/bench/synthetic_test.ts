@@ -57,6 +57,32 @@ Deno.test("synthetic models: decoding gives back encoded text", async () => {
   assertEquals(model.tokenizer.decode(model.tokenizer.encode(text)).trim(), text);
 });
 
+Deno.test("synthetic models: a file that cannot be written is removed, with its handlers", () => {
+  using folder = new TempFolder();
+  const outer = Deno.env.get("TMPDIR");
+  const config = { model_type: "no such architecture" };
+  const quantizer = openBackend("cpu", 1);
+  const make = () => new SyntheticModel({ name: "none", config, type: "Q4_K" }, quantizer);
+  let listeners = 0;
+  const { addEventListener, removeEventListener } = globalThis;
+  globalThis.addEventListener = () => listeners++;
+  globalThis.removeEventListener = () => listeners--;
+  try {
+    Deno.env.set("TMPDIR", folder.path);
+    assertThrows(make, ForgeError, "no such architecture");
+    assertEquals([...Deno.readDirSync(folder.path)], []);
+    assertEquals(listeners, 0);
+    Deno.env.set("TMPDIR", folder.at("no such folder"));
+    const error = assertThrows(make, ForgeError, 'cannot write "a temporary file": ');
+    assertEquals(error.code, "device");
+  } finally {
+    Object.assign(globalThis, { addEventListener, removeEventListener });
+    if (outer === undefined) Deno.env.delete("TMPDIR");
+    else Deno.env.set("TMPDIR", outer);
+    quantizer.close();
+  }
+});
+
 Deno.test("synthetic models: the config.json of any architecture suffices", async () => {
   const config = {
     model_type: "qwen3_moe",

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { Constraints } from "../../../src/constrain/constraints.ts";
 import { constraintSpec } from "../../../src/constrain/spec.ts";
 import type { ConstraintState } from "../../../src/engine/request/constraint.ts";
@@ -170,6 +170,19 @@ Deno.test("constraints: a vocabulary that cannot spell the text is an error", as
   constraints.dispose();
 });
 
+Deno.test("constraints: nothing is compiled or accepted after the end", async () => {
+  const constraints = new Constraints(byteTokenizer, VOCAB_SIZE, [END_TOKEN]);
+  const scoped = await constraints.compile(spec.regex("a"), false);
+  const state = scoped.start();
+  state.dispose();
+  for (const use of [() => state.accept(97), () => state.isTerminated, () => state.fork()]) {
+    assertEquals(assertThrows(use, ForgeError).code, "device");
+  }
+  constraints.dispose();
+  const compile = () => constraints.compile(spec.regex("b"), false);
+  assertEquals((await assertRejects(compile, ForgeError, "closed")).code, "device");
+});
+
 Deno.test("constraints: options exclude each other and are type-checked", () => {
   assertEquals(constraintSpec({}), undefined);
   assertEquals(constraintSpec({ jsonObject: false }), undefined);
@@ -177,7 +190,16 @@ Deno.test("constraints: options exclude each other and are type-checked", () => 
   assertThrows(() => constraintSpec({ regex: "a", grammar: "b" }), ForgeError);
   assertThrows(() => constraintSpec({ jsonObject: true, jsonSchema: true }), ForgeError);
   assertThrows(() => constraintSpec(JSON.parse('{"regex":1}')), ForgeError);
-  assertThrows(() => constraintSpec(JSON.parse('{"jsonObject":"yes"}')), ForgeError);
+  const invalid: [Record<string, unknown>, string][] = [
+    [{ jsonObject: "yes" }, 'jsonObject is "yes"'],
+    [{ grammar: 1 }, "grammar is 1"],
+    [{ regex: ["a"] }, "regex is an array"],
+    [{ jsonSchema: { const: 1n } }, "jsonSchema is not JSON: "],
+    [{ jsonSchema: () => 1 }, "jsonSchema is a function"],
+  ];
+  for (const [options, message] of invalid) {
+    assertEquals(assertThrows(() => constraintSpec(options), ForgeError, message).code, "usage");
+  }
   const cyclic: Record<string, unknown> = {};
   cyclic["not"] = cyclic;
   assertThrows(() => constraintSpec({ jsonSchema: cyclic }), ForgeError);

@@ -55,6 +55,34 @@ Deno.test("schema: accepts typical texts and rejects invalid ones", async () => 
     [JSON_SCHEMAS["declared and others"], ['{"id":1,"x":"y"}'], ['{"id":1,"id":"y"}']],
     [{ type: "integer", enum: [1, 2.5, 3, "4", 1e300] }, ["1", "3"], ["2.5", '"4"', "2"]],
     [{ type: "number", enum: [1, 2.5, "4"] }, ["1", "2.5"], ['"4"']],
+    [
+      { allOf: [{ enum: [[1, { a: 2, b: [] }], 3] }, { enum: [[1, { b: [], a: 2 }], 4] }] },
+      ['[1,{"a":2,"b":[]}]'],
+      ["3", "4", "[1]"],
+    ],
+    [
+      { properties: { a: { type: "null" }, ab: {} }, propertyNames: { maxLength: 1 } },
+      ["{}", '{"a": null}'],
+      ['{"ab": 1}', '{"a": 1}', '{"xy": 1}'],
+    ],
+    [{ type: "string", nullable: false }, ['"a"'], ["null"]],
+    [
+      { oneOf: [{ type: "integer", maximum: 2 }, { type: "number", minimum: 3 }] },
+      ["2", "3", "3.5", "-7"],
+      ["2.5", '"3"'],
+    ],
+    [
+      {
+        oneOf: ["a", "b"].map((key) => ({
+          type: "object",
+          properties: { [key]: { type: "integer" } },
+          required: [key],
+          additionalProperties: false,
+        })),
+      },
+      ['{"a": 1}', '{"b": 2}'],
+      ["{}", '{"a": 1, "b": 2}', '{"c": 1}'],
+    ],
     [JSON_SCHEMAS["date"], ['"2024-02-29"'], ['"2023-02-29"', '"2024-13-01"', '"2024-2-9"']],
   ];
   await withConstraints(async (constraints) => {
@@ -100,7 +128,18 @@ Deno.test("schema: unsupported keywords are rejected by name and place", async (
     [{ oneOf: [{ type: "string" }, { maxLength: 3, type: "string" }] }, ['"oneOf"', "0 and 1"]],
     [{ oneOf: [{ const: 1 }, { enum: [2, 1] }] }, ['"oneOf"']],
     [{ oneOf: [{ type: "integer" }, { type: "number" }] }, ['"oneOf"']],
+    // Alternatives that are not proved disjoint: a value and a range, arrays, objects.
+    [{ oneOf: [{ const: 1 }, { type: "integer", minimum: 5 }] }, ['"oneOf"', "0 and 1"]],
+    [{ oneOf: [{ type: "array", maxItems: 1 }, { type: "array", minItems: 2 }] }, ['"oneOf"']],
+    [{ oneOf: [{ type: "object", required: ["a"] }, { required: ["b"] }] }, ['"oneOf"']],
+    [{ anyOf: {} }, ["anyOf", "{}", "an array of schemas"]],
+    [{ properties: [] }, ["properties", "[]", "an object of schemas"]],
+    [{ $ref: "#/%zz" }, ["$ref", "%zz"]],
     [{ type: "object", minProperties: 2 }, ['"minProperties"', "repeat"]],
+    [
+      { type: "object", propertyNames: { anyOf: [{ maxLength: 1 }, { minLength: 3 }] } },
+      ["#/propertyNames", '"anyOf"', "names of properties"],
+    ],
     [{ type: "string", pattern: "(?=a)" }, ["lookahead", "#"]],
     [{ type: "integer", minimum: 3, maximum: 2 }, ["no text at all"]],
     [{ type: "string", minLength: 3, maxLength: 2 }, ["no text at all"]],

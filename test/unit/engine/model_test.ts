@@ -94,6 +94,29 @@ Deno.test("the device and the number of threads are checked", async () => {
       `threads is ${threads}; valid is a whole number from 0 (one per core) to 1024`,
     );
   }
+  const choices: [LoadOptions, string][] = [
+    [{ attention: "fast" as "auto" }, 'attention is "fast"; valid are auto, flash, tiled, naive'],
+    [{ products: "f16" as "f32" }, 'products is "f16"; valid are auto, f32, bf16'],
+    [{ numa: "on" as "off" }, 'numa is "on"; valid are auto, off or a number of nodes'],
+    [{ numa: 0 }, "numa is 0; valid is a whole number from 1 to 64"],
+    [{ numa: 1e6 }, "numa is 1000000; valid is a whole number from 1 to 64"],
+    [{ numa: 1.5 }, "numa is 1.5; valid is a whole number from 1 to 64"],
+  ];
+  for (const [options, message] of choices) {
+    await assertRefused(() => withModel(() => Promise.resolve(), {}, options), "usage", message);
+  }
+  const lacking: [LoadOptions, string][] = [
+    [{ device: "cpu", attention: "flash" }, "has one kind of attention; a choice is for cuda"],
+    [{ device: "reference", attention: "naive" }, "has one kind of attention"],
+    [{ device: "reference", products: "bf16" }, "has one kind of products; a choice is for cpu"],
+    [{ device: "reference", numa: 2 }, "has no NUMA nodes; --numa is for cpu"],
+    [{ device: "reference", memory: 1e9 }, "has no bound of memory; --memory is for cpu"],
+  ];
+  for (const [options, message] of lacking) {
+    const use = () => withModel(() => Promise.resolve(), {}, options);
+    const error = await assertRejects(use, ForgeError, `${options.device} device ${message}`);
+    assertEquals(error.code, "unsupported");
+  }
   const threads = await withModel((model) => Promise.resolve(model.device.threads), {}, {
     device: "cpu",
     threads: 3,

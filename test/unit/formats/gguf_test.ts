@@ -79,6 +79,13 @@ Deno.test("every kind of metadata value is read", () => {
       floats: ["array", "f32", [1.5, -2]],
       ints: ["array", "i32", [1, -2]],
       longs: ["array", "u64", [1n, 2n ** 64n - 1n]],
+      "array of u8": ["array", "u8", [0, 255]],
+      "array of i8": ["array", "i8", [-128, 127]],
+      "array of u16": ["array", "u16", [1, 65535]],
+      "array of i16": ["array", "i16", [-32768, 32767]],
+      "array of u32": ["array", "u32", [2, 4294967295]],
+      "array of i64": ["array", "i64", [-(2n ** 63n), 5n]],
+      "array of f64": ["array", "f64", [Math.PI, -1e300]],
       none: ["array", "string", []],
       nested: ["array", "array", [["array", "u8", [1, 2]], ["array", "string", ["x"]]]],
     },
@@ -107,6 +114,13 @@ Deno.test("every kind of metadata value is read", () => {
     floats: Float32Array.of(1.5, -2),
     ints: Int32Array.of(1, -2),
     longs: BigUint64Array.of(1n, 2n ** 64n - 1n),
+    "array of u8": Uint8Array.of(0, 255),
+    "array of i8": Int8Array.of(-128, 127),
+    "array of u16": Uint16Array.of(1, 65535),
+    "array of i16": Int16Array.of(-32768, 32767),
+    "array of u32": Uint32Array.of(2, 4294967295),
+    "array of i64": BigInt64Array.of(-(2n ** 63n), 5n),
+    "array of f64": Float64Array.of(Math.PI, -1e300),
     none: [],
     nested: [Uint8Array.of(1, 2), ["x"]],
   });
@@ -152,6 +166,32 @@ Deno.test("a shape is the reversed ne, up to four dimensions", () => {
   assertEquals(parsed.version, 2);
   assertEquals(parsed.tensors.get("t4")?.shape, [2, 3, 4, 5]);
   assertEquals(parsed.tensors.get("t1")?.shape, [7]);
+});
+
+Deno.test("a number that its type cannot hold is not written", () => {
+  const limits = { u8: [0, 255], i8: [-128, 127], u16: [0, 65535], i16: [-32768, 32767] } as const;
+  const wide = { u32: [0, 2 ** 32 - 1], i32: [-(2 ** 31), 2 ** 31 - 1] } as const;
+  for (const [type, [least, most]] of Object.entries({ ...limits, ...wide })) {
+    const write = (value: number) => () =>
+      encodeGguf({ metadata: { a: [type as keyof typeof limits, value] }, tensors: [] });
+    for (const value of [least, most]) write(value)();
+    for (const value of [least - 1, most + 1, 0.5, NaN]) {
+      assertThrows(write(value), RangeError, `${value} is not a whole number from ${least} to`);
+    }
+  }
+});
+
+Deno.test("a file that is written over a longer one has its own length", () => {
+  using folder = new TempFolder();
+  const contents = (count: number): GgufContents => ({
+    metadata: { a: ["u32", 1] },
+    tensors: [float32Tensor("t", [count], new Float32Array(count))],
+  });
+  const path = folder.at("model.gguf");
+  for (const count of [1000, 8]) {
+    writeGguf(path, contents(count));
+    assertEquals(Deno.readFileSync(path), encodeGguf(contents(count)));
+  }
 });
 
 Deno.test("a header larger than the first read is read to its end, and no further", () => {

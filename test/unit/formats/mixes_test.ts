@@ -39,6 +39,13 @@ Deno.test("mixtures have the types of llama.cpp's files of 7B and 8B models", ()
   assertEquals(countsOf("Q4_0"), { Q4_0: 225, Q6_K: 1 });
   assertEquals(countsOf("Q4_0", { hasImportance: true }), { Q4_0: 221, Q4_1: 4, Q6_K: 1 });
   assertEquals(countsOf("Q8_0"), { Q8_0: 226 });
+  assertEquals(countsOf("Q5_0", { hasImportance: true }), { Q5_0: 221, Q5_1: 4, Q6_K: 1 });
+  for (const mix of ["IQ4_NL", "IQ4_XS"] as const) {
+    assertEquals(countsOf(mix), { [mix]: 189, Q5_K: 36, Q6_K: 1 });
+    assertEquals(countsOf(mix, { hasImportance: true }), { [mix]: 193, Q5_K: 32, Q6_K: 1 });
+    // Two heads share keys and values, then four.
+    assertEquals(countsOf(mix, { kvHeads: 9 }), { [mix]: 221, Q5_K: 4, Q6_K: 1 });
+  }
   assertEquals(countsOf("BF16"), { BF16: 226 });
   const mixtral = countsOf("Q4_K_M", { experts: 8 });
   assertEquals(mixtral, { Q4_K: 113, Q5_K: 32, Q6_K: 17, Q8_0: 64 });
@@ -50,6 +57,24 @@ Deno.test("layers at both ends and every third one between get more bits", () =>
   const more = Array.from({ length: 32 }, (_, i) => i)
     .filter((i) => types.get(`blk.${i}.ffn_down.weight`) === "Q6_K");
   assertEquals(more, [0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29, 30, 31]);
+});
+
+Deno.test("queries, keys and values in one matrix have a type for all three", () => {
+  const model = { layers: 2, heads: 8, kvHeads: 8, experts: 0, hasImportance: false };
+  const typeOf = (mix: MixName) =>
+    mixedTypes(mix, model, [{ name: "blk.0.attn_qkv.weight", shape: [512, 512] }])
+      .get("blk.0.attn_qkv.weight");
+  const types = {
+    Q3_K_S: "Q3_K",
+    Q3_K_M: "Q4_K",
+    Q3_K_L: "Q4_K",
+    Q4_K_S: "Q4_K",
+    Q4_K_M: "Q5_K",
+    Q5_K_S: "Q5_K",
+    Q5_K_M: "Q6_K",
+    Q6_K: "Q6_K",
+  } as const;
+  for (const [mix, type] of Object.entries(types)) assertEquals(typeOf(mix as MixName), type, mix);
 });
 
 Deno.test("layers count in order, and without experts only those with the matrix", () => {

@@ -213,6 +213,7 @@ Deno.test("other packings and inconsistent tensors are rejected", () => {
     [GPTQ, { ...gptqTensors, "a.g_idx": ["I32", 255] }, "bad_model", "imply I32 [256]"],
     [GPTQ, { ...gptqTensors, "a.scales": ["F16", 3, 64] }, "bad_model", "imply I32 [3,8]"],
     [{ ...GPTQ, group_size: 64 }, gptqTensors, "unsupported", "2 groups in 256 columns"],
+    [{ ...AWQ, bits: 8 }, awqTensors, "unsupported", `quantized to "8" bits`],
     [{ ...AWQ, version: "gemv" }, {}, "unsupported", `AWQ of the version "gemv"`],
     [AWQ, withoutZeros, "bad_model", `no tensor "a.qzeros"`],
     [ct(8), packed, "unsupported", `quantized to "8" bits`],

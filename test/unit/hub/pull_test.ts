@@ -349,6 +349,25 @@ Deno.test("a server that ignores ranges sends the complete file again", async ()
   });
 });
 
+Deno.test("a range that was not asked for is asked for again, or arrives damaged", async () => {
+  const data = bytes(50_000);
+  for (const start of [0, 7]) {
+    const hub = new FakeHub({ "a.gguf": data });
+    hub.cutAfter = 20_000;
+    let edits = 0;
+    hub.editRange = (headers) => {
+      if (edits++ === 0) headers["content-range"] = `bytes ${start}-49999/50000`;
+    };
+    await withHub(hub, async () => {
+      // A file that begins at 0 is taken for the whole one.
+      if (start === 0) await assertRejects(() => pull("org/model"), ForgeError, "arrived damaged");
+      else assertEquals(Deno.readFileSync((await pull("org/model")).path), data);
+      const ranges = hub.requests.map(({ range }) => range);
+      assertEquals(ranges, [null, null, "bytes=20000-", `bytes=${start === 0 ? 30000 : 20000}-`]);
+    });
+  }
+});
+
 Deno.test("a download is retried while it makes progress", async () => {
   const data = bytes(50_000);
   const hub = new FakeHub({ "a.gguf": data });
@@ -417,6 +436,44 @@ Deno.test("pull waits for another process that downloads from the repository", a
     };
     assertEquals((await pull("org/model:b.gguf", { onWait })).bytes, 20);
     assertEquals(waits, 1);
+  });
+});
+
+Deno.test("a pull that waits can be stopped, and finds what the other one downloaded", async () => {
+  const hub = new FakeHub({ "a.gguf": bytes(10), "b.gguf": bytes(20) });
+  await withHub(hub, async (store) => {
+    const model = await pull("org/model:a.gguf");
+    const folder = join(store, "models", "org", "model", "main");
+    const lock = lockRepository(folder);
+    const stop = new AbortController();
+    const stopped = () =>
+      pull("org/model:b.gguf", { signal: stop.signal, onWait: () => stop.abort() });
+    assertEquals((await assertRejects(stopped, ForgeError)).code, "cancelled");
+    lock?.[Symbol.dispose]();
+    Deno.removeSync(model.path);
+    const both = await Promise.all([pull("org/model:a.gguf"), pull("org/model:a.gguf")]);
+    assertEquals(both.map(({ complete }) => complete), [true, true]);
+    assertEquals(hub.requests.filter(({ path }) => path.endsWith("/a.gguf")).length, 2);
+  });
+});
+
+Deno.test("the hub's listing is checked; entries without a name or a size count as such", async () => {
+  const data = bytes(10);
+  const hub = new FakeHub({ "a.gguf": data });
+  await withHub(hub, async () => {
+    for (const body of [{}, [], null, "x", { siblings: {} }]) {
+      hub.listing = () => Response.json(body);
+      await assertRejects(() => pull("org/model"), ForgeError, "siblings");
+    }
+    const siblings = [
+      null,
+      5,
+      {},
+      { rfilename: 7 },
+      { rfilename: "a.gguf", size: -1, lfs: { sha256: "not one" }, blobId: 3 },
+    ];
+    hub.listing = () => Response.json({ siblings, sha: "main" });
+    assertEquals(Deno.readFileSync((await pull("org/model")).path), data);
   });
 });
 

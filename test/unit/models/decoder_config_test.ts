@@ -76,7 +76,7 @@ Deno.test("the activation is that of the config, else of the family", () => {
   ] as const;
   for (const [hidden_act, activation] of named) assertEquals(read({ hidden_act }), activation);
   const refused = assertThrows(() => read({ hidden_act: "tanhshrink" }), ForgeError);
-  assertStringIncludes(refused.message, 'the activation "tanhshrink"');
+  assertStringIncludes(refused.message, 'hidden_act is "tanhshrink"; forge supports');
   for (const [name] of named) assertStringIncludes(refused.message, `"${name}"`);
   // Gemma has another name for it and ignores this one.
   assertEquals(read({ model_type: "gemma2", hidden_act: "silu" }), "gelu_tanh");
@@ -97,7 +97,7 @@ Deno.test("invalid settings are rejected", () => {
     [{ num_hidden_layers: [1, 2] }, "unsupported", "num_hidden_layers differs between layers"],
     [{ rms_norm_eps: 0 }, "bad_model", `rms_norm_eps is "0"`],
     [{ max_position_embeddings: -1 }, "bad_model", `max_position_embeddings is "-1"`],
-    [{ hidden_act: "relu" }, "unsupported", `activation "relu", which forge does not support`],
+    [{ hidden_act: "relu" }, "unsupported", `hidden_act is "relu"; forge supports`],
     [{ hidden_act: "constructor" }, "unsupported", `"constructor"`],
     [{ hidden_act: 1 }, "bad_model", `hidden_act is "1"; expected text`],
     [{ hidden_act: null }, "bad_model", "hidden_act is null"],

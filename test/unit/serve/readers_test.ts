@@ -1,7 +1,9 @@
 /** Tests that the readers of an answer find the same parts however its text is split. */
 import { assert, assertEquals } from "@std/assert";
+import { Blocks } from "../../../src/serve/chat/blocks.ts";
 import { findCallFormat } from "../../../src/serve/chat/call_formats.ts";
 import { CallReader } from "../../../src/serve/chat/call_reader.ts";
+import type { GenerationEnd, Piece } from "../../../src/engine/generation/request.ts";
 import { HarmonyReader } from "../../../src/serve/chat/harmony.ts";
 import { ReasoningReader } from "../../../src/serve/chat/reasoning.ts";
 import type { Part, PartReader } from "../../../src/serve/chat/dialect.ts";
@@ -78,6 +80,41 @@ Deno.test("readers: pieces do not change the parts, and only marks and space are
     }
   }
   assert(calls > 100, `${calls} calls`);
+});
+
+Deno.test("blocks: each is opened, extended and closed in this order, and has its own id", () => {
+  const text = "<think>hm</think>I look" +
+    '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>';
+  const cases: [pieces: readonly string[], isCut: boolean][] = [
+    [[...text], false],
+    [[text], false],
+    [[text.slice(0, -20)], true],
+    [[text.slice(0, 30), text.slice(30, -20)], true],
+  ];
+  for (const [pieces, isCut] of cases) {
+    const blocks = new Blocks(newReader(false));
+    const end = { finishReason: "stop" } as unknown as GenerationEnd;
+    const events = pieces.flatMap((piece, i) => {
+      const isLast = i === pieces.length - 1;
+      return blocks.take({ text: piece, token: 1, ...(isLast ? { end } : {}) } as Piece);
+    });
+    const [reasoning, answer, call] = blocks.all;
+    assertEquals(blocks.all.map(({ kind }) => kind), ["reasoning", "text", "call"]);
+    assertEquals([reasoning!.text, answer!.text, call!.name], ["hm", "I look", "f"]);
+    assertEquals(call!.text.endsWith("}"), !isCut);
+    assertEquals([blocks.endsInCalls, blocks.end], [!isCut, end]);
+    assertEquals(new Set(blocks.all.map(({ id }) => id)).size, 3);
+    assert(/^\w{9}$/.test(call!.id), call!.id);
+    const kinds = events.map(({ kind, index }) => `${kind}${index}`).join(" ");
+    assert(/^(open(\d) (delta\2 )*close\2 ?){3}$/.test(kinds), kinds);
+    for (const [index, block] of blocks.all.entries()) {
+      const deltas = events.flatMap((event) =>
+        event.kind === "delta" && event.index === index ? [event.text] : []
+      );
+      assertEquals(deltas.join(""), block.text);
+      assert(events.every((event) => event.index !== index || event.block === block));
+    }
+  }
 });
 
 Deno.test("readers: calls of every format, in any pieces", () => {

@@ -19,6 +19,7 @@ VARIABLES = {
     "f": 2.5,
     "s": "Hello World",
     "e": "",
+    "huge": "inf",
     "u": "😀é日x",
     "html": "<b class='x'>\"a\" & b</b>",
     "lines": "one\ntwo\n\nthree",
@@ -265,6 +266,7 @@ CONSTRUCTS = r"""
 {{ [1, 2, 3, 4, 5]|batch(2)|list }}|{{ [1, 2, 3]|batch(2, 0)|list }}|{{ []|batch(2)|list }}|{{ 'abcde'|batch(3, '-')|map('join')|list }}
 {{ [1, 2, 3, 4, 5]|slice(2)|list }}|{{ [1, 2, 3, 4, 5]|slice(3, 'x')|list }}|{{ []|slice(2)|list }}|{{ [1]|slice(3)|list }}
 {{ [1]|slice(0)|list }}
+{{ [1, 2]|batch(0)|list }}|{{ [1, 2]|batch(1)|list }}|{{ [1, 2]|batch(-1)|list }}|{{ [1, 2]|batch(-1, 'x')|list }}|{{ [1, 2]|batch(2, 'x')|list }}|{{ [1, 2]|batch(true)|list }}|{{ [1, 2, 3]|slice(1)|list }}|{{ [1, 2, 3]|slice(3, 'x')|list }}|{{ [1]|slice(-1)|list }}|{{ []|slice(-1)|list }}
 {{ users|groupby('age') }}|{{ users|groupby('age')|map('first')|list }}|{{ users|groupby('age')|map(attribute='grouper')|list }}|{{ users|groupby(attribute='name')|map(attribute='list')|map('length')|list }}|{{ users|groupby('extra.k', default='-')|map('first')|list }}|{% for k, v in users|groupby('age') %}{{ k }}:{{ v|length }};{% endfor %}
 {{ users|groupby('extra') }}
 {{ d|dictsort }}|{{ {'b': 2, 'A': 1}|dictsort }}|{{ {'b': 2, 'A': 1}|dictsort(true) }}|{{ {'b': 1, 'a': 2}|dictsort(false, 'value') }}|{{ {'b': 1, 'a': 2}|dictsort(reverse=true) }}|{{ {'b': 1, 'a': 2}|dictsort(by='key') }}
@@ -366,6 +368,7 @@ CONSTRUCTS = r"""
 {{ 1 is eq 1 and 2 is eq 2 }}|{{ 1 is odd or false }}|{{ 'x' if 1 is odd else 'y' }}|{{ 3 is divisibleby(3) and true }}|{{ [1, 2] is eq [1, 2] }}|{{ 'a' is in ['a'] }}|{{ 1 + 1 is eq 1 }}|{{ s is string and s is not number }}
 {% if 1 %}a{% endif %}{% if 0 %}b{% else %}c{% endif %}{% if 0 %}d{% elif 1 %}e{% else %}f{% endif %}{% if [] %}g{% elif {} %}h{% elif '' %}i{% else %}j{% endif %}
 {% if 1: %}a{% endif %}
+{% if yes if no else 1 %}a{% endif %}|{% if (yes if no else 1) %}a{% endif %}|{% if no %}{% elif yes if no else 1 %}a{% endif %}
 {% if 1, %}a{% endif %}{% if () %}b{% endif %}{% if namespace() %}c{% endif %}{% if range(0) %}d{% endif %}{% if l|map('string') %}e{% endif %}{% if 0.0 %}f{% endif %}{% if none %}g{% endif %}
 {% if 1 %}a
 {% if 1 %}a{% endfor %}
@@ -486,6 +489,7 @@ CONSTRUCTS = r"""
 {% generation %}a
 {% block a %}x{{ s }}{% endblock %}|{% block b %}{% endblock b %}{{ self.a() }}|{% set q = 1 %}{% block c %}{{ q }}{% endblock %}|{% for i in l %}{% block d scoped %}{{ i }}{% endblock %}{% endfor %}|{% for i in l %}{% block e %}{{ i }}{% endblock %}{% endfor %}
 {% block a %}{% endblock %}{% block a %}{% endblock %}
+{% macro m() %}{% block g %}x{% endblock %}{% endmacro %}{{ self.g() }}|{% if no %}{% block h %}y{% endblock %}{% elif no %}{% block i %}z{% endblock %}{% else %}{% block j %}w{% endblock %}{% endif %}{{ self.h() }}{{ self.i() }}{{ self.j() }}|{% for x in [] %}{% block k %}k{% endblock %}{% else %}{% block n2 %}n{% endblock %}{% endfor %}{{ self.k() }}{{ self.n2() }}|{% filter upper %}{% block o %}o{% endblock %}{% endfilter %}{{ self.o() }}|{% with a=1 %}{% block p %}p{% endblock %}{% endwith %}{{ self.p() }}|{% set q %}{% block r %}r{% endblock %}{% endset %}{{ self.r() }}|{% macro c() %}{{ caller() }}{% endmacro %}{% call c() %}{% block t %}t{% endblock %}{% endcall %}{{ self.t() }}|{% autoescape false %}{% block v %}v{% endblock %}{% endautoescape %}{{ self.v() }}|{% generation %}{% block w %}w{% endblock %}{% endgeneration %}{{ self.w() }}|{% block y %}y{% block y2 %}2{% endblock %}{% endblock %}{{ self.y2() }}
 {% block a %}{{ super() }}{% endblock %}
 {% block a-b %}{% endblock %}
 {% include 'x' %}
@@ -534,6 +538,138 @@ a {%+ if true %} b {%+ endif +%} c
 {% set x = y|z %}
 {{ (1, 2) | join(',') }}|{{ () | length }}|{{ (1,) | tojson }}|{{ ((1, 2), 3)[0][1] }}
 {{ 9 // 2 * 2 }}|{{ 2 * 3 // 4 }}|{{ 2 + 3 * 4 }}|{{ (2 + 3) * 4 }}|{{ 10 - 2 - 3 }}|{{ 2 ** 3 * 2 }}|{{ -3 ** 2 }}|{{ 7 - -3 }}|{{ 100 / 10 / 5 }}|{{ 1 - 1 ~ 1 }}
+{{ 'a b'|indent(none) }}
+{{ [[1, 2, 3]]|urlencode }}
+{{ [(1, 2), ('a b', '&')]|urlencode }}|{{ {'a': 'b c', 'é': '/'}|urlencode }}
+{{ l|xmlattr }}
+{{ '0x1F'|int(0, 16) }}|{{ '0b11'|int(7, 16) }}|{{ '0o17'|int(0, 8) }}|{{ '0x1F'|int(5, 8) }}|{{ '0b11'|int(0, 2) }}|{{ '1_0'|int }}|{{ '_10'|int(3) }}|{{ '10_'|int(3) }}|{{ '1__0'|int(3) }}|{{ '0X1f'|int(0, 16) }}|{{ '-0x1F'|int(0, 16) }}|{{ '12'|int(0, 0) }}|{{ '0x12'|int(0, 0) }}|{{ '0b12'|int(4, 0) }}|{{ '012'|int(9, 0) }}|{{ '0b11'|int(0, 12) }}
+{{ missing|abs }}
+{{ missing|round }}
+{{ 'a'|abs }}
+{{ 2.5|round(400) }}|{{ 2.5|round(-400) }}|{{ -2.5|round(-400) }}|{{ 2.5|round(-308) }}|{{ 25|round(-1) }}|{{ 35|round(-1, 'floor') }}
+{{ huge|float|int }}
+{{ (-(huge|float))|int(5) }}
+{{ 'nan'|float|int(5) }}|{{ '1e400'|int(5) }}|{{ '1e5'|int }}|{{ 'inf'|int(6) }}|{{ 'nan'|int(7) }}
+{{ [1]|tojson(separators=(',', ':', ';')) }}
+{{ [1, 2]|tojson(separators=(',', ':')) }}|{{ {'a': [1, 2]}|tojson(separators=(', ', '=')) }}
+{{ {true: 1, false: 2, none: 3, 4: 5, 'a': 6}|tojson }}|{{ {1.5: 1}|tojson }}
+{{ '%(a)s' % l }}
+{{ '%(a)s' % 'x' }}
+{{ '%c' % 'ab' }}
+{{ '%c' % 1.5 }}
+{{ '%c%c' % ('a', 233) }}
+{{ '%*d' % ('a', 1) }}
+{{ '%*d|%-*d|%.*f' % (5, 1, 4, 2, 2, 1.5) }}
+{{ '{:{{}}}'.format(1) }}
+{{ '{:{}}|{:>{}}|{:{w}.{p}f}'.format(1, 5, 'a', 3, 2.5, w=7, p=2) }}
+{{ '{:{:{}}}'.format(1, 2, 3) }}
+{{ '{a[}'.format(a=1) }}
+{{ '{a]}'.format(a=1) }}
+{{ '{0[a]b}'.format({'a': 1}) }}
+{{ '{0.}'.format('a') }}
+{{ '{!a}|{!r}|{!s}|{0!a:>8}'.format('é', 'b', 'c') }}
+{{ '{!x}'.format(1) }}
+{{ '{!}'.format(1) }}
+{{ '{:!!}'.format(1) }}
+{{ '{:_n}'.format(1.5) }}
+{{ '{:,n}'.format(1) }}
+{{ '{:.2d}'.format(1) }}
+{{ '{:,x}'.format(255) }}
+{{ '{:_x}|{:_b}|{:_o}|{:_X}|{:,d}|{:_d}'.format(65535, 255, 4096, 65535, 1234567, 1234567) }}
+{{ '{:+c}'.format(65) }}
+{{ '{:#c}'.format(65) }}
+{{ '{:c}|{:5c}|{:<5c}'.format(65, 66, 67) }}
+{% set i = huge|float %}{{ '{:f}|{:e}|{:g}|{:%}|{:F}|{:E}|{:n}|{:+f}|{: f}|{:010f}|{:<6}|{:.3}'.format(i, i, i, i, i, i, i, i, i, i, i, i) }}|{{ '{:f}|{:G}|{:010}'.format(-i, -i, -i) }}|{{ '%f|%e|%g|%F|%05f|%+f|%r|%s' % (i, i, -i, i, i, i, i, i) }}|{{ i }}{{ -i }}{{ i - i }}
+{% set x = (huge|float) - (huge|float) %}{{ '{:f}|{:E}|{:010f}|{:+}|{: }'.format(x, x, x, x, x) }}|{{ '%f|%E|%05f|% f' % (x, x, x, x) }}|{{ x == x }}|{{ x < 1 }}|{{ [x]|max }}|{{ x|round(2) }}
+{% set i = huge|float %}{{ i|round(2) }}|{{ (-i)|round(-2) }}|{{ i // 2 }}|{{ 2 // i }}|{{ -2 // i }}|{{ 2 % i }}|{{ -2 % i }}|{{ i % 2 }}|{{ i ** 0 }}|{{ 0 * i }}|{{ i in [i] }}|{{ [i, -i, 0 * i]|tojson }}
+{{ '%d' % (huge|float) }}
+{{ (huge|float)|round }}
+{{ range(huge|float) }}
+{{ '{:#g}|{:#.0f}|{:#.0e}|{:#.3g}|{:#x}|{:#b}|{:#o}|{:#.1g}'.format(1.0, 2.0, 3.0, 1e10, 255, 5, 8, 1e-7) }}|{{ '%#g|%#.0f|%#.0e|%#x|%#o' % (1.0, 2.0, 3.0, 255, 8) }}
+{{ '{}|{:.3}|{:.3}|{:.1}|{:.17}|{:.2}|{:.5}'.format(1e16, 123456.0, 1e-5, 9.96, 0.1, 1e22, 12345.0) }}
+{{ '{:.1e}|{:.0e}|{:.2e}|{:.0e}|{:.1g}|{:.2g}|{:.3g}|{:.0f}|{:.0f}|{:.1f}'.format(9.96, 9.5, 99999, 0.95, 9.96, 99.9, 999.9, 0.5, 1.5, 0.25) }}
+{{ '%.400f' % 1 }}
+{{ '%f' % (10 ** 400) }}
+{{ (10 ** 400) / 2.5 }}
+{{ 10 ** 400 / 10 ** 399 }}|{{ 10 ** 400 / -(10 ** 398) }}
+{{ 10 ** 800 / 10 ** 2 }}
+{{ 1.5 / 0 }}
+{{ 1.5 // 0 }}
+{{ 1 // 0.0 }}
+{{ 1 // 0.1 }}|{{ -1 // 0.1 }}|{{ 0.0 // 3 }}|{{ 0.0 // -3 }}|{{ -0.0 // 3 }}|{{ 0.5 // 3 }}|{{ -0.5 // 3 }}|{{ 0.5 // -3 }}|{{ 1e17 // 3 }}|{{ 1e300 // 0.7 }}|{{ 6.3 // 2.1 }}|{{ 4.5 // 1.5 }}|{{ -7.5 // -2 }}
+{{ 6.0 % 3 }}|{{ -6.0 % 3 }}|{{ 6.0 % -3 }}|{{ -0.0 % 3 }}|{{ 7.5 % -2.5 }}
+{{ 10.0 ** 400 }}
+{{ 0.0 ** -1 }}
+{{ 'a' * 10 ** 30 }}
+{{ 'a' * -10 ** 30 }}|x
+{{ l * -1 }}|{{ l * 0 }}|{{ 2 * l }}|{{ true * l }}
+{{ d * 2 }}
+{{ 1 <= 1 }}|{{ 1 <= 2 }}|{{ 2 <= 1 }}|{{ 1 >= 1 }}|{{ 1 >= 2 }}|{{ 2 >= 1 }}|{{ 'a' <= 'a' }}|{{ 'b' >= 'a' }}|{{ [1] <= [1, 2] }}|{{ (1, 2) >= (1, 2) }}|{{ 1.5 <= 1 }}|{{ 1 <= 1.0 >= 1 }}
+{{ 1 <= 'a' }}
+{{ none >= 1 }}
+{% block a required %}{% endblock %}
+{% block a required %} {% endblock %}
+{% block a required %}x{% endblock %}
+{% for a, b in [missing] %}{{ a }}{% endfor %}
+{% set a, b = missing %}
+{{ 5() }}
+{{ 'a'() }}
+{{ l() }}
+{{ none() }}
+{{ dict(**l) }}
+{{ dict(**{1: 2}) }}
+{{ dict(a=1, **{'a': 2}) }}
+{{ dict(a=1, a=2) }}
+{{ dict(1, 2) }}
+{{ dict([[1, 2, 3]]) }}
+{{ dict([(1, 2), ('a', 3)], b=4) }}|{{ dict({'a': 1}, a=2) }}|{{ dict(d, **{'z': 1}) }}
+{% macro m(a, a) %}{% endmacro %}
+{% macro m(caller) %}{% endmacro %}
+{% macro m(caller=none) %}{{ caller }}{% endmacro %}{{ m() }}
+{% macro m(a, b=1) %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m.name }}|{{ m.arguments }}|{{ m.catch_kwargs }}|{{ m.catch_varargs }}|{{ m.caller }}|{{ m.nope is defined }}
+{% macro m() %}{{ caller() }}{% endmacro %}{{ m.caller }}|{{ m.catch_kwargs }}|{{ m.catch_varargs }}
+{% set c = cycler('a', 'b') %}{{ c.pos }}{{ c.next() }}{{ c.pos }}{{ c.next() }}{{ c.pos }}|{{ c.items }}|{{ c.nope is defined }}|{{ c.current }}
+{% set j = joiner('-') %}{{ j.used }}{{ j.sep }}{{ j() }}{{ j.used }}{{ j() }}|{{ j.nope is defined }}
+{{ '<b>a</b> c'|safe }}|{{ ('<b>a</b>  c'|safe).striptags() }}|{{ 'a'.striptags is defined }}
+{{ '{a}'.format_map(l) }}
+{{ '{a}'.format_map({'a': 1}) }}|{{ '{a[b]}'.format_map({'a': {'b': 2}}) }}
+{{ 'a'.center('x') }}
+{{ 'a'.zfill(1.5) }}
+{{ 'aXbX'.count('X', 5) }}|{{ 'aXbX'.count('X', 1, 3) }}|{{ 'aXbX'.count('', 9) }}|{{ 'aXbX'.count('', 4) }}|{{ 'aXbX'.count('X', -1) }}|{{ 'aXbX'.find('', 9) }}|{{ 'aXbX'.find('', 4) }}|{{ 'aXbX'.startswith('', 9) }}|{{ 'aXbX'.endswith('', 5) }}
+{{ 'a-b-c'.partition('-') }}|{{ 'a-b-c'.rpartition('-') }}|{{ 'abc'.partition('-') }}|{{ 'abc'.rpartition('-') }}
+{{ 'abc'.partition('') }}
+{{ 'abc'.rpartition('') }}
+{{ 'abc'.translate(none) }}
+{{ 'abc'.translate({97: 'x', 98: none, 99: 100}) }}
+{{ l.copy() }}|{{ (1, 2).copy is defined }}|{{ d.copy() }}|{{ 'a'.copy is defined }}
+{{ n.real }}|{{ n.imag }}|{{ n.numerator }}|{{ n.denominator }}|{{ n.conjugate() }}|{{ n.bit_length() }}|{{ (-8).bit_length() }}|{{ (0).bit_length() }}|{{ f.real }}|{{ f.imag }}|{{ f.conjugate() }}|{{ f.is_integer() }}|{{ 2.0.is_integer() }}|{{ true.real }}|{{ true.imag }}|{{ true.denominator }}|{{ true.numerator }}
+{{ 'one two three four'|wordwrap(0) }}
+{{ 'well-known-words-are-long and self-evident'|wordwrap(10) }}|{{ '--------------------a'|wordwrap(6) }}|{{ 'abcdefghij-klmno'|wordwrap(5, break_long_words=false) }}|{{ 'abcdefghij-klmno'|wordwrap(5, break_on_hyphens=false) }}|{{ 'abcd-efghij-klmno'|wordwrap(6) }}|{{ 'a\nb c d\n\ne'|wordwrap(3) }}|{{ 'a b c d'|wordwrap(3, wrapstring='-') }}
+{{ ('word ' * 40)|pprint }}
+{{ ['word ' * 40, 'x']|pprint }}
+{{ {'key': 'some words ' * 20, 'k': ['and more words ' * 8]}|pprint }}
+{{ 'line one\nline two is rather long and goes on for a while, beyond the width of a page\nthree'|pprint }}
+{{ [('x' * 90), 'y' * 79, 'z' * 70]|pprint }}
+{{ ['short\nlines\nof\ntext', 'a ' * 39, 'b ' * 38]|pprint }}
+{{ {'b': (3, 1), 'a': [{'d': 1, 'c': ('x ' * 50,)}]}|pprint }}
+{{ {1: 'a', 'b': 2, none: 3}|pprint }}
+{{ range(60)|list|pprint }}
+{{ (1, (2, {'z': 1, 'a': 2}))|tojson }}|{{ [({'z': 1, 'a': 2},)]|pprint }}
+{{ 'see https://a.example/x_(y) and (http://b.example/z), <http://c.example>.'|urlize }}|{{ '(www.example.com/a(b)c)'|urlize }}|{{ 'www.example.com/a(b))'|urlize }}|{{ 'mail me@a.example now'|urlize }}|{{ 'http://a.example/(x)).'|urlize }}
+{{ 'ftp://a.example tel:123'|urlize(extra_schemes=['ftp://', 'tel:']) }}|{{ 'ftp://a.example'|urlize }}
+{{ 'a'|urlize(extra_schemes=['x']) }}
+{{ 'a'|urlize(extra_schemes=[1]) }}
+{{ d.values() == d.values() }}|{{ d.keys() == d.keys() }}|{{ d.keys() == {'b': 5, 'a': 6, 'c': 7}.keys() }}|{{ d.items() == d.items() }}|{{ d.keys() == d.items() }}|{{ d.keys() == ['b', 'a', 'c'] }}
+{{ [1, 2] == [1] }}|{{ (1,) == (1, 2) }}|{{ {'a': 1} == {'a': 1, 'b': 2} }}|{{ {'a': 1} == {'b': 1} }}|{{ {'a': 1} == {'a': 2} }}
+{{ {(1, [2]): 3} }}
+{{ {(1, {}): 3} }}
+{{ 'abc'|replace('a', old='b') }}
+{{ 'abc'|replace('a', 'b', new='c') }}
+{{ range(1, 2, 3, 4) }}
+{{ range() }}
+{{ range('a') }}
+{{ range(1.5) }}
+{{ range(10, 0, -3)|list }}|{{ range(0)|list }}|{{ range(5, 5)|list }}|{{ range(2, 9, 3)[-1] }}|{{ range(2, 9, 3)[0] }}|{{ range(9)[9] is defined }}|{{ range(9)[-10] is defined }}
 """.strip("\n").split("\n")
 
 # Templates of several lines: white space, line ends and control of both.

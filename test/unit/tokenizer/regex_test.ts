@@ -22,6 +22,10 @@ Deno.test("classes are Unicode's, not JavaScript's", () => {
   assertEquals(matches("\\w+", "naïve_ß-हिन्दी"), ["naïve_ß", "हिन्दी"]);
   assertEquals(matches("\\W+", "a, b"), [", "]);
   assertEquals(matches("\\h+", "xyzBEEF09"), ["BEEF09"]);
+  assertEquals(matches("\\H+", "xyzBEEFg"), ["xyz", "g"]);
+  assertEquals(matches("\\D+", "a12b٣c"), ["a", "b", "c"]);
+  assertEquals(matches("[\\D&&[^b]]+", "a1bc"), ["a", "c"]);
+  assertEquals(matches("[\\b]", "a\b"), ["\b"]);
   assertEquals(matches("\\bis\\b", "is this is"), ["is", "is"]);
   assertEquals(matches("\\Bs", "s as"), ["s"]);
   assertEquals(matches("é\\b", "né é"), ["é", "é"]);
@@ -102,6 +106,17 @@ Deno.test("quantifiers have Oniguruma's meaning", () => {
   assert(refusal("a{2}?").includes("{2}?"));
   assert(refusal("*a").includes("nothing before"));
   assert(refusal("a{3,2}").includes("counts down"));
+  assert(refusal("a{100001}").includes('"{100001}" counts above 100000'));
+  assert(refusal("a{1,100001}").includes("counts above 100000"));
+  assertEquals(matches("a{0,100000}", "aa"), ["aa", ""]);
+  for (const assertion of ["\\b", "^", "(?=a)", "(?<!a)"]) {
+    assert(refusal(`${assertion}*`).includes("a quantifier after an assertion"));
+  }
+  assert(refusal("[[:nope:]]").includes("[:nope:]"));
+  assert(refusal("[a-\\d]").includes("a range that ends in a class"));
+  assert(refusal("[z-a]").includes("a range that counts down"));
+  assert(refusal("\\x{110000}").includes("is not a character"));
+  assert(refusal("\\p{12}").includes("12"));
 });
 
 Deno.test("anchors and lookarounds", () => {
@@ -124,6 +139,9 @@ Deno.test("constructs that JavaScript lacks are rejected by name", () => {
   assert(refusal("ab)").includes(`unmatched ")"`));
   assert(refusal("[ab").includes("end of pattern"));
   assert(refusal("(".repeat(200) + ")".repeat(200)).includes("nested deeper"));
+  // Groups and sets side by side are not nested.
+  assertEquals(matches("(?:a)".repeat(300), "a".repeat(300)).length, 1);
+  assertEquals(matches("[a[b]]".repeat(300), "ab".repeat(150)).length, 1);
   assertThrows(() => translateRegex("a".repeat(30_000), "x"), ForgeError, "30000 characters");
 });
 

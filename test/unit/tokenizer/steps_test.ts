@@ -38,6 +38,8 @@ Deno.test("Lowercase works character by character", () => {
 Deno.test("Prepend, Replace, Strip, Sequence and ByteLevel rewrite text", () => {
   assertEquals(normalize({ type: "Prepend", prepend: "▁" }, "a"), "▁a");
   assertEquals(normalize({ type: "Prepend", prepend: "▁" }, ""), "");
+  const longest = "x".repeat(64);
+  assertEquals(normalize({ type: "Prepend", prepend: longest }, "a"), `${longest}a`);
   const replace = (pattern: Json) => ({ type: "Replace", pattern, content: "-" });
   assertEquals(normalize(replace({ String: "." }), "a.b."), "a-b-");
   assertEquals(normalize(replace({ Regex: "\\s+" }), "a \u0085 b"), "a-b");
@@ -129,7 +131,10 @@ Deno.test("decoders convert pieces to text", () => {
   assertEquals(toText({ type: "Replace", pattern: { String: "_" }, content: " " }, "_a"), " a");
   assertEquals(toText({ type: "ByteFallback" }, "<0x41>"), "A");
   assertEquals(toText({ type: "ByteFallback" }, "<0x4G>"), "<0x4G>");
-  assertEquals(toText({ type: "Strip", content: "x", start: 2, stop: 1 }, "xxxaxx"), "xax");
+  for (const [start, stop, left] of [[2, 1, "xax"], [0, 2, "xxxa"], [3, 0, "axx"], [9, 9, "a"]]) {
+    assertEquals(toText({ type: "Strip", content: "x", start, stop }, "xxxaxx"), left);
+  }
+  assertEquals(toText({ type: "Strip", content: "x", start: 2, stop: 2 }, "xxx"), "");
   const bytes = readDecoder(undefined, true);
   assertEquals(new TextDecoder().decode(bytes.toBytes("Ġa", true)), " a");
 });
@@ -208,7 +213,10 @@ Deno.test("malformed steps are bad models and never crash", () => {
     [() => normalize({ type: "Sequence", normalizers: [1] }, ""), "normalizers[0] is 1"],
     [() => normalize({ type: "Replace", content: "" }, ""), "pattern is missing"],
     [() => normalize({ type: "Replace", content: "", pattern: {} }, ""), `neither "String"`],
-    [() => normalize({ type: "Prepend", prepend: "x".repeat(100) }, ""), "at most 64"],
+    [
+      () => normalize({ type: "Prepend", prepend: "x".repeat(65) }, ""),
+      'x: normalizer.prepend is "' + "x".repeat(65) + '"; expected a string of at most 64',
+    ],
     [() => normalize(deep(), ""), "nested deeper than 16"],
     [() => preTokenize({ type: "Split", pattern: { String: " " }, behavior: "x" }, ""), "one of"],
     [() => preTokenize({ type: "Metaspace", replacement: "ab" }, ""), "one character"],

@@ -1,6 +1,6 @@
 /** Tests prefixes kept in a folder: found by a later process, bounded, and safe from bad files. */
-import { assert, assertEquals, assertMatch } from "@std/assert";
-import { load, type LoadOptions, type Model } from "../../../../src/mod.ts";
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { ForgeError, load, type LoadOptions, type Model } from "../../../../src/mod.ts";
 import { TempFolder } from "../../../support/temp_folder.ts";
 import { writeRandomLlama } from "../../../support/tiny_llama.ts";
 import { writeRandomHybrid } from "../../../support/tiny_hybrid.ts";
@@ -118,6 +118,26 @@ Deno.test("damaged, truncated and foreign files are removed with one line each",
     for (const one of stored.names()) if (one.startsWith(key)) Deno.removeSync(stored.at(one));
   }
   assertEquals(Deno.readTextFileSync(stored.at("notes.txt")), "mine");
+});
+
+Deno.test("a folder that cannot be used is an error; one that is lost, a warning", async () => {
+  using stored = new Stored();
+  using folder = new TempFolder();
+  const kvDir = folder.write("file", "mine");
+  const refused = () => stored.with(() => Promise.resolve(), { kvDir });
+  const error = await assertRejects(refused, ForgeError, `cannot use the folder "${kvDir}": `);
+  assertEquals(error.code, "usage");
+  await stored.with(async (model) => {
+    Deno.removeSync(stored.prompts, { recursive: true });
+    const answer = await model.complete(PROMPT, OPTIONS);
+    // After a second the prompt would be written.
+    for (let i = 0; i < 60 && stored.warnings.length === 0; i++) {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    assertEquals((await model.complete(PROMPT, OPTIONS)).tokenIds, answer.tokenIds);
+  });
+  assertEquals(stored.warnings.length, 1, `${stored.warnings}`);
+  assertMatch(stored.warnings[0]!, /^prompts are no longer kept on disk: [^\n]*$/);
 });
 
 Deno.test("the least recently used files go when the folder is full", async () => {

@@ -155,6 +155,49 @@ Deno.test("a damaged file is rejected wherever the damage is", async () => {
   });
 });
 
+Deno.test("a header of another version, or with a value of the wrong kind, is rejected", async () => {
+  using folder = new TempFolder();
+  const path = await saved(folder);
+  const good = Deno.readFileSync(path);
+  const length = new DataView(good.buffer).getUint32(12, true);
+  const header = JSON.parse(new TextDecoder().decode(good.subarray(16, 16 + length)));
+  const withHeader = (text: string, version = 0): Uint8Array<ArrayBuffer> => {
+    const bytes = new TextEncoder().encode(text);
+    const start = good.slice(0, 16), view = new DataView(start.buffer);
+    view.setUint32(8, view.getUint32(8, true) + version, true);
+    view.setUint32(12, bytes.length, true);
+    return Uint8Array.from([...start, ...bytes, ...good.subarray(16 + length)]);
+  };
+  await withModel(folder, async (model) => {
+    const refused = async (bytes: Uint8Array, reason: string, what: string) => {
+      Deno.writeFileSync(path, bytes);
+      const error = await assertRejects(() => model.loadPrompt(path), ForgeError, reason);
+      assertEquals(error.code, "bad_input", what);
+    };
+    await refused(withHeader(JSON.stringify(header), 1), "this forge reads", "version");
+    const kinds: [string[], unknown[]][] = [
+      [["model", "device", "kv_type"], [1, null, undefined, []]],
+      [["page_tokens", "tokens"], [0, -1, 1.5, 2 ** 31, "1", null, undefined]],
+      [["page_bytes", "state_bytes"], [1, [0], ["1"], null, undefined]],
+      [["context_length"], [0, 1.5, "1", undefined]],
+      [["adapters"], [1, null, []]],
+    ];
+    for (const [keys, values] of kinds) {
+      for (const key of keys) {
+        for (const value of values) {
+          const what = JSON.stringify({ ...header, [key]: value });
+          await refused(withHeader(what), "its header is not one", what);
+        }
+      }
+    }
+    for (const text of ["[]", "null", "{", ""]) {
+      await refused(withHeader(text), "its header is not one", text);
+    }
+    Deno.writeFileSync(path, withHeader(JSON.stringify(header)));
+    await model.loadPrompt(path);
+  });
+});
+
 Deno.test("a file with a huge token count causes no huge allocation", async () => {
   using folder = new TempFolder();
   const path = await saved(folder);

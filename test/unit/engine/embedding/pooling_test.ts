@@ -53,6 +53,31 @@ Deno.test("GGUF encodes the pooling as a number", () => {
   }
 });
 
+Deno.test("a dense module needs sizes, and an activation that forge computes", () => {
+  const dense = (config: Readonly<Record<string, unknown>>) =>
+    folderRecipe({
+      "modules.json": [module("Transformer"), module("Pooling", "p"), module("Dense", "d")],
+      "p/config.json": { pooling_mode: "mean" },
+      "d/config.json": { in_features: 4, out_features: 2, ...config },
+    });
+  const read = (config: Readonly<Record<string, unknown>>) => dense(config).dense?.[0];
+  const plain = { path: "d", inputs: 4, outputs: 2, bias: true, activation: "tanh" };
+  assertEquals(read({}), plain);
+  assertEquals(read({ bias: false }), { ...plain, bias: false });
+  const ofTorch = { activation_function: "torch.nn.modules.linear.Identity" };
+  assertEquals(read(ofTorch), { ...plain, activation: "identity" });
+  assertEquals(refusal(() => read({ activation_function: "torch.nn.Softsign" })), [
+    "unsupported",
+    `config.json asks for the activation "torch.nn.Softsign", ${WAYS}`,
+  ]);
+  for (const key of ["in_features", "out_features"]) {
+    for (const size of [0, -1, 1.5, "4", null]) {
+      const expected = ["bad_model", "config.json lacks in_features or out_features"];
+      assertEquals(refusal(() => read({ [key]: size })), expected);
+    }
+  }
+});
+
 Deno.test("sentence-transformers modules are read in both spellings", () => {
   assertEquals(folderRecipe({}), { pooling: undefined, normalize: undefined });
   const modules = [module("Transformer"), module("Pooling", "1_Pooling"), module("Normalize")];

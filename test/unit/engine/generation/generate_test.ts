@@ -1,5 +1,5 @@
 /** Tests the pieces and the end of a generation, on models that generate a given text. */
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { type Completion, type GenerateOptions, load, type Piece } from "../../../../src/mod.ts";
 import { TempFolder } from "../../../support/temp_folder.ts";
 import { EOS, type TinyLlamaOptions, writeScriptedLlama } from "../../../support/tiny_llama.ts";
@@ -39,6 +39,21 @@ Deno.test("a generation ends at an end token, which is not part of it", async ()
   assertEquals([answer.finishReason, answer.completionTokens], ["stop", 5]);
   assertEquals(answer.tokenIds.length, 5);
   assertEquals(answer.tokenIds.includes(EOS), false);
+});
+
+Deno.test("the times of a generation are parts of its whole time", async () => {
+  using folder = new TempFolder();
+  writeScriptedLlama(folder.path, STORY);
+  await using model = await load(folder.path, { device: "reference" });
+  for (const n of [1, 3]) {
+    const start = performance.now();
+    const answers = await model.completeMany("", n, GREEDY);
+    const took = performance.now() - start;
+    for (const { timings: { queueMs, prefillMs, decodeMs } } of answers) {
+      assert(queueMs >= 0 && prefillMs > 0 && decodeMs > 0, `${[queueMs, prefillMs, decodeMs]}`);
+      assert(queueMs + prefillMs + decodeMs <= took, `${[queueMs, prefillMs, decodeMs, took]}`);
+    }
+  }
 });
 
 Deno.test("a model may have several end tokens", async () => {

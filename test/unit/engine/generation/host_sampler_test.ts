@@ -113,11 +113,16 @@ Deno.test("the host chooses as the definitions of its samplers do", () => {
 });
 
 Deno.test("DRY penalises the tokens that continue a repetition, by its length", () => {
-  const check = (text: string, expected: Readonly<Record<string, number>>, options = {}) => {
+  const check = (
+    text: string,
+    expected: Readonly<Record<string, number>>,
+    options = {},
+    dryBreakers = DRY_SEQUENCE_BREAKERS,
+  ) => {
     const texts = [...'abcd\n*:"'];
     const tokens = [...text].map((character) => texts.indexOf(character));
     const s = sampling({ dryMultiplier: 1, dryBase: 2, ...options });
-    const request = fakeRequest([], 1, { sampling: s, dryBreakers: DRY_SEQUENCE_BREAKERS });
+    const request = fakeRequest([], 1, { sampling: s, dryBreakers });
     const host = new HostSampler(
       { ...request, sampling: { ...s, temperature: 0 } },
       tokenizerOf(texts),
@@ -139,7 +144,7 @@ Deno.test("DRY penalises the tokens that continue a repetition, by its length", 
       penalties.flatMap((penalty, token) => penalty === 0 ? [] : [[texts[token]!, penalty]]),
     );
     assertEquals(found, expected, text);
-    const plain = dryPenalties(tokens, s, DRY_SEQUENCE_BREAKERS, (token) => texts[token]!);
+    const plain = dryPenalties(tokens, s, dryBreakers, (token) => texts[token]!);
     assertEquals(Object.fromEntries([...plain].map(([t, p]) => [texts[t]!, p])), expected);
   };
   check("abcdab", { c: 1 });
@@ -152,6 +157,10 @@ Deno.test("DRY penalises the tokens that continue a repetition, by its length", 
   // A breaker ends it.
   check("a\nbca\nb", {});
   check("ab\nabdc\nab", { "\n": 1, d: 1 });
+  // So does one of several tokens, whole.
+  check("a*:bca*:b", {}, {}, ["*:"]);
+  check('a*:"bca*:"b', {}, {}, ['*:"']);
+  check("a*:bca*:b", { c: 4 }, {}, ["::", ":*"]);
   check("abcdab", {}, { dryPenaltyLastN: 5 });
   check("abcdab", { c: 1 }, { dryPenaltyLastN: 6 });
   check("abcdab", {}, { dryAllowedLength: 3 });

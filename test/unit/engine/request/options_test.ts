@@ -157,7 +157,7 @@ function readingRefusals(model: Model): readonly (readonly [() => unknown, strin
     [describe({ ...sampling, top: 1 }), 'the sampling has no option "top"'],
     [describe(sampling, 5), "describeSampling is 5; valid is an object of options"],
     [describe(sampling, { regexp: "a" }), "did you mean regex?"],
-    [describe(sampling, { regex: 5 }), "regex is a number; valid is a string"],
+    [describe(sampling, { regex: 5 }), "regex is 5; valid is a string"],
     [describe(sampling, { logitBias: [1] }), "logitBias is an array; valid is an object"],
     [describe(sampling, { regex: "a", jsonObject: true }), "jsonObject and regex are given"],
   ];

@@ -394,5 +394,9 @@ Deno.test("scores and logits share steps with generations", async () => {
   const aborted = AbortSignal.abort();
   const stopped = () => scoreTokens(bench.scheduler, tokens, aborted);
   assertEquals((await assertRejects(stopped, ForgeError)).code, "cancelled");
+  const later = new AbortController();
+  const scoring = scoreTokens(bench.scheduler, tokens, later.signal);
+  later.abort();
+  assertEquals((await assertRejects(() => scoring, ForgeError)).code, "cancelled");
   await bench.end();
 });
