@@ -30,14 +30,30 @@ export interface Machine {
  * run.
  */
 export async function measureLimits(threads: number): Promise<Limits> {
+  const run = await compileProgram("limits");
+  return await run(`${threads}`) as Limits;
+}
+
+/**
+ * Compiles a program of `bench/native` for this machine. The result runs it and returns the JSON
+ * that it prints.
+ *
+ * @param sources other files, from the root
+ * @throws {ForgeError} `not_found` without a C++ compiler; `device` when it does not compile or
+ * run.
+ */
+export async function compileProgram(
+  name: string,
+  sources: readonly string[] = [],
+): Promise<(...args: readonly string[]) => Promise<unknown>> {
   const folder = join(root, "build", "bench");
   Deno.mkdirSync(folder, { recursive: true });
-  const program = join(folder, "limits");
+  const program = join(folder, name);
   const { command } = await findCompiler(hostPlatform());
   const flags = ["-std=c++20", "-O3", "-march=native", "-pthread"];
-  const source = join(root, "bench", "native", "limits.cpp");
-  await mustRun([...command, ...flags, source, "-o", program], "compiling the limits");
-  return JSON.parse(await mustRun([program, `${threads}`], "measuring the limits")) as Limits;
+  const files = [`bench/native/${name}.cpp`, ...sources].map((file) => join(root, file));
+  await mustRun([...command, ...flags, ...files, "-o", program], `compiling ${name}.cpp`);
+  return async (...args) => JSON.parse(await mustRun([program, ...args], `running ${name}`));
 }
 
 async function mustRun(command: readonly string[], what: string): Promise<string> {

@@ -13,6 +13,7 @@ import { benchConstraints } from "./constraints.ts";
 import { benchFlashAttention } from "./flash_attn.ts";
 import { benchGpuModel } from "./gpu_model/bench_gpu_model.ts";
 import { describeLimits, type Machine, measureLimits } from "./limits.ts";
+import { benchNumaModel } from "./numa_model.ts";
 import { benchOverhead } from "./overhead.ts";
 import { benchPeers } from "./peers.ts";
 import { benchProducts } from "./products.ts";
@@ -50,6 +51,10 @@ const BENCHMARKS: Readonly<Record<string, Benchmark>> = {
   "amx-model": {
     help: "share of the peak of Intel's AMX, without such a processor",
     run: benchAmxModel,
+  },
+  "numa-model": {
+    help: "decoding on many cores and several NUMA nodes, without such a machine",
+    run: benchNumaModel,
   },
   startup: { help: "from the start of the process, for every way in", run: benchStartup },
   tokenizer: { help: "loading, encoding, decoding", run: benchTokenizer },

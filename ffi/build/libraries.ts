@@ -73,7 +73,7 @@ export const libraries: readonly Library[] = [
     folder: "csrc/cuda",
     shared: sharedByGpus,
     embedded: {
-      folders: ["kernels/arguments", "kernels/cuda"],
+      folders: ["kernels/arguments", "kernels/cuda", "csrc/flash_attn/device"],
       extensions: [".h", ".cu", ".cuh"],
     },
     systems: ["linux", "windows"],
