@@ -83,7 +83,8 @@ export async function fetchLibraries(): Promise<void> {
       if (kind === "cuda") continue;
       throw new ForgeError(
         "not_found",
-        `cannot install the npm package ${name}@${config.version}; or set ` +
+        `cannot install the npm package ${name}@${config.version} ` +
+          `(${error instanceof Error ? error.message : error}); or set ` +
           `${LIBRARY_PATH_VARIABLE} to a folder with ${libraryFileName(kind)}`,
         { cause: error },
       );

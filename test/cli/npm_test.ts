@@ -366,7 +366,8 @@ Deno.test({
       const cwd = registry.folder.at("anywhere");
       Deno.mkdirSync(cwd);
       const args = ["run", "-A", "--quiet", `npm:${NAME}/cli`, ...PROMPT];
-      assertEquals(await registry.run(Deno.execPath(), args, cwd), expected);
+      const outcome = await registry.run(Deno.execPath(), args, cwd);
+      assertEquals(outcome, expected, outcome.stderr);
     });
     await t.step("sources from the network use the libraries of npm", async () => {
       const files = new Set([...filesBelow("src", ".ts"), ...filesBelow("ffi", ".ts")]);
