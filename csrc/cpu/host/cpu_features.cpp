@@ -172,7 +172,8 @@ const KernelTable& with_products(const KernelTable& kernels, uint32_t products) 
 #endif
   };
   for (const Choice& choice : kChoices) {
-    if (&choice.automatic() != &kernels) continue;
+    // Other processors' tables are not even made, as that takes their instructions.
+    if (!kernels.rounds || &choice.automatic() != &kernels) continue;
     if (products == FORGE_PRODUCTS_F32) return choice.f32();
     if (products == FORGE_PRODUCTS_BF16 && choice.bf16) return choice.bf16();
   }
