@@ -9,6 +9,13 @@ const check = (...names: readonly string[]) => ({
 
 export const CPU: readonly Mutant[] = [
   {
+    name: "cpu/tables-of-other-processors",
+    file: "csrc/cpu/host/cpu_features.cpp",
+    find: "if (!kernels.rounds || &choice.automatic() != &kernels) continue;",
+    replace: "if (&choice.automatic() != &kernels) continue;",
+    caughtBy: check("emulated_products"),
+  },
+  {
     name: "cpu/first-head-of-a-node",
     file: "csrc/cpu/caches.cpp",
     find: "node.memory.data() + (kv_head - node.first_head) * head_bytes_;",

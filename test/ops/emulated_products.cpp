@@ -83,6 +83,8 @@ int main(int argc, char** argv) {
   uint32_t device;
   char message[256] = "";
   CALL(forge_device_open, argv[2], 2, &device, message, sizeof message);
+  // Compares the kernels with those of other processors, whose instructions it must not execute.
+  CALL(forge_set_products, device, FORGE_PRODUCTS_AUTO);
   std::vector<uint32_t> head(5);
   while (read(head)) {
     std::vector<uint8_t> weight(head[4]);

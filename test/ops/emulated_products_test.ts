@@ -1,9 +1,14 @@
-/** Products on an emulated aarch64 against the reference of this machine. */
+/** Products on emulated processors against the reference of this machine. */
 import { assert } from "@std/assert";
 import { join } from "@std/path";
 import { buildLibraries } from "../../ffi/build/build.ts";
 import { toolAvailable } from "../unit/build/fake_tree.ts";
-import { crossCompilers, hostPlatform, type Platform } from "../../ffi/build/targets.ts";
+import {
+  crossCompilers,
+  hostPlatform,
+  type Platform,
+  platformName,
+} from "../../ffi/build/targets.ts";
 import { ROOT } from "../support/checkout.ts";
 import { assertClose, assertSameBits, type Matrix, rowsOf } from "../support/matrix.ts";
 import { Random } from "../support/random.ts";
@@ -91,6 +96,26 @@ Deno.test({
     }
   },
 });
+
+// The emulator has no AVX-512, whatever this machine has, and no AVX if told so.
+for (const [selector, processor] of [["avx2", "max"], ["portable", "qemu64"]] as const) {
+  Deno.test({
+    name: `products with weights of every type (emulated cpu:${selector} of x86-64)`,
+    ignore: platformName(hostPlatform()) !== "linux-x86_64" || !await toolAvailable("qemu-x86_64"),
+    async fn() {
+      using folder = new TempFolder();
+      const program = folder.at("products");
+      await run("c++", ["-std=c++20", "-O1", PROGRAM_SOURCE, "-o", program, "-ldl"]);
+      const { libraries } = await buildLibraries({ only: ["cpu"] });
+      const command = ["qemu-x86_64", "-cpu", processor, program, libraries[0]!.path, selector];
+      const all = randomCases(new Random(`emulated x86-64 ${selector}`));
+      for (const [i, actual] of (await productsOf(command, all)).entries()) {
+        const tolerance = { absolute: 4e-6, relative: 4e-6 };
+        assertClose(actual, await expected(all[i]!), tolerance, describe(all[i]!));
+      }
+    },
+  });
+}
 
 /** Returns the instructions for 1,024 products in the loop of a function with the most products. */
 async function instructionsOfLoop(target: string, name: RegExp): Promise<number> {
