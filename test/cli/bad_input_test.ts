@@ -35,7 +35,10 @@ Deno.test("bad usage: flags, commands and values out of range", async () => {
   await refused(["run", "-p", "x", "-t", "0"], 2, ["--threads", "0"]);
   await refused(["run", "-p", "x", "--device", "gpu"], 2, ["gpu", "cpu"]);
   await refused(["run", "-p", "x", "-f", "y"], 2, ["once"]);
+  await refused(["run", "-p", "x", "y"], 2, ["once"]);
+  await refused(["run", "-f", "x", "y"], 2, ["once"]);
   await refused(["run", "-p", "x", "--logprobs", "3"], 2, ["--logprobs", "--json"]);
+  await refused(["chat", "--web", "--json-schema", "{}"], 2, ["--json-schema cannot be used"]);
   await refused(["run"], 2, ["no prompt"]);
   await refused(["run", "-"], 2, ["stdin is empty"]);
 });

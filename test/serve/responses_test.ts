@@ -144,6 +144,12 @@ Deno.test("responses: structured output, limits, and what is refused", async () 
   });
   assertEquals(Object.keys(JSON.parse(output_text)), ["city"]);
   const cut = await sdk.responses.create({ input: "A story", max_output_tokens: 3 });
+  const plain = await sdk.responses.create({
+    input: "A story",
+    max_output_tokens: 3,
+    text: { format: { type: "text" } },
+  });
+  assertEquals(plain.status, "incomplete");
   assertEquals([cut.status, cut.incomplete_details], [
     "incomplete",
     { reason: "max_output_tokens" },

@@ -3,7 +3,8 @@
  * converter, and compares their logits with those of transformers. Covers families for which the
  * shared models have no converted file.
  */
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
+import { ForgeError } from "../../../src/errors.ts";
 import type { GgufField } from "../../../src/formats/gguf/writer.ts";
 import { float32Tensor } from "../../../src/formats/tensor_data.ts";
 import { syntheticTokenizer } from "../../../src/bench/synthetic/tokenizer.ts";
@@ -787,23 +788,44 @@ interface Source {
   readonly tensors: () => readonly FloatTensor[];
 }
 
-function check(
-  { model, form, architecture, settings, convert = asItIs, draftsAs }: Converted,
+/** Returns the bytes of a GGUF file of a model. */
+function encoded(
+  { architecture, convert = asItIs }: Converted,
   source: Source,
+  settings: Readonly<Record<string, GgufField>>,
 ) {
+  const tensors = stackExperts(source.tensors()).flatMap(convert).map(renamed)
+    .map(({ name, shape, values }) => float32Tensor(name, shape, Float32Array.from(values)));
+  const named = Object.entries(settings)
+    .map(([key, field]) => [key.startsWith("xielu.") ? key : `${architecture}.${key}`, field]);
+  const metadata = {
+    "general.architecture": ["string", architecture] as const,
+    ...Object.fromEntries(named),
+    ...syntheticTokenizer(128),
+  };
+  return encodeGguf({ metadata, tensors });
+}
+
+function check(file: Converted, source: Source) {
+  const { model, form, convert, draftsAs } = file;
+  const settings = { ...SETTINGS, ...file.settings };
   const what = form === undefined ? model : `${model} ${form}`;
+  const nLayers = settings.block_count?.[1];
+  const lists = Object.entries(settings)
+    .filter(([, field]) => field[0] === "array" && field[2].length === nLayers);
+  for (const [key, field] of lists) {
+    Deno.test(`${what} with one layer too few in ${key} is refused`, async () => {
+      if (field[0] !== "array") return;
+      using folder = new TempFolder();
+      const short = { ...settings, [key]: ["array", field[1], field[2].slice(0, -1)] as GgufField };
+      const path = folder.write("model.gguf", encoded(file, source, short));
+      const opening = () => load(path, { device: "reference" });
+      await assertRejects(opening, ForgeError, `${key} is "[`);
+    });
+  }
   Deno.test(`${what} as a generated GGUF file agrees with transformers`, async () => {
     using folder = new TempFolder();
-    const tensors = stackExperts(source.tensors()).flatMap(convert).map(renamed)
-      .map(({ name, shape, values }) => float32Tensor(name, shape, Float32Array.from(values)));
-    const named = Object.entries({ ...SETTINGS, ...settings })
-      .map(([key, field]) => [key.startsWith("xielu.") ? key : `${architecture}.${key}`, field]);
-    const metadata = {
-      "general.architecture": ["string", architecture] as const,
-      ...Object.fromEntries(named),
-      ...syntheticTokenizer(128),
-    };
-    const path = folder.write("model.gguf", encodeGguf({ metadata, tensors }));
+    const path = folder.write("model.gguf", encoded(file, source, settings));
     // Heads whose matrices of keys and of values are apart divide, too.
     for (const tensorParallel of convert === asGlmFlash ? [1, 2] : [1]) {
       const options = { device: "reference", kvType: "F32", tensorParallel } as const;

@@ -137,6 +137,22 @@ Deno.test("constraints: each is compiled once, and evicted ones again", async ()
   });
 });
 
+Deno.test("constraints: the time of masks is the sum over all of them", async () => {
+  await withConstraints(async (constraints) => {
+    const { cost } = constraints;
+    const state = (await constraints.compile(spec.regex("[^]*"), false)).start();
+    const mask = new Uint32Array(MASK_WORDS);
+    for (let masks = 1; masks <= 500; masks++) {
+      const before = cost.maskMs;
+      state.fillMask(mask);
+      assertEquals(cost.masks, masks);
+      assert(cost.maskMs >= before, `${cost.maskMs} ms after ${before} ms`);
+    }
+    assert(cost.maskMs > 0);
+    state.dispose();
+  });
+});
+
 Deno.test("constraints: memory stays flat over 10,000 uses", async () => {
   await withConstraints(async (constraints) => {
     const mask = new Uint32Array(MASK_WORDS);

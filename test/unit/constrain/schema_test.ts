@@ -31,6 +31,19 @@ Deno.test("schema: random texts of each schema are valid to ajv", async (t) => {
   });
 });
 
+Deno.test("schema: every character of a string has the spelling of JSON.stringify", async () => {
+  await withConstraints(async (constraints) => {
+    const any = await constraints.compile(spec.schema({ type: "string" }), false);
+    const one = await constraints.compile(spec.schema({ type: "string", pattern: "^.$" }), false);
+    for (let code = 0; code < 256; code++) {
+      const character = String.fromCharCode(code);
+      const text = JSON.stringify(character);
+      assert(acceptsText(any, text), text);
+      assertEquals(acceptsText(one, text), /^.$/u.test(character), text);
+    }
+  });
+});
+
 Deno.test("schema: accepts typical texts and rejects invalid ones", async () => {
   const cases: [unknown, string[], string[]][] = [
     [

@@ -139,6 +139,12 @@ Deno.test("tensors of every type are located", () => {
     const parsed = parse(bytes);
     assertEquals(parsed.tensors.size, types.length);
     assertEquals(parsed.dataOffset % alignment, 0);
+    // Other readers take the alignment as a 32-bit number (type 4) only.
+    const key = "general.alignment";
+    const view = new DataView(bytes.buffer, bytes.byteOffset);
+    const at = Array.from(bytes, (byte) => String.fromCharCode(byte)).join("").indexOf(key);
+    assertEquals(view.getUint32(at + key.length, true), 4);
+    assertEquals(view.getUint32(at + key.length + 4, true), alignment);
     for (const [index, { name, type, shape }] of tensors.entries()) {
       const info = parsed.tensors.get(name)!;
       assertEquals([info.type, info.shape, info.offset % alignment], [type, shape, 0]);

@@ -115,6 +115,8 @@ Deno.test("a tensor alone has the names that it may have among others", () => {
     ["bert.encoder.layer.3.attention.self.query.weight", "model.layers.3.self_attn.q_proj.weight"],
     ["encoder.layer.3.output.dense.weight", "model.layers.3.mlp.down_proj.weight"],
     ["model.layers.0.attn.Wqkv.weight", "model.layers.0.self_attn.qkv_proj.weight"],
+    ["backbone.embeddings.weight", "model.embed_tokens.weight"],
+    ["backbone.embedding.weight", "model.embed_tokens.weight"],
     ["backbone.layers.0.mixer.in_proj.weight", "model.layers.0.mamba.in_proj.weight"],
     ["model.layers.1.mixer.q_proj.weight", "model.layers.1.self_attn.q_proj.weight"],
   ];

@@ -240,12 +240,45 @@ Deno.test("newer pre-tokenizers cut as their models do", () => {
   assertEquals(cut("spark2_5", "a1234b?\n\nc"), [..."a1234b", "?", "\n", "\n", "c"]);
   assertEquals(cut("youtu", "한글中ab12、、"), ["한글", "中", "ab", "1", "2", "、、"]);
   assertEquals(cut("laguna", "a?\n b"), ["a", "?", "\n", " b"]);
+  assertEquals(cut("laguna", "a?\n\n\nb"), ["a", "?", "\n\n\n", "b"]);
   assertEquals(cut("ufakzeka", "Ali'nin it's"), ["Ali", "'nin", " it", "'s"]);
   assertEquals(cut("f2llmv2", "it's 12"), ["it", "'s", " ", "1", "2"]);
   assertEquals(cut("hy_v4", "1234中文"), ["123", "4", "中文"]);
   assertEquals(cut("roberta-bpe", "a 12"), ["a", " 12"]);
   assertEquals(cut("talkie", "ABc1234"), ["ABc", "123", "4"]);
   assertEquals(cut("whitespace", "a  b"), ["a", "  ", "b"]);
+});
+
+/** Patterns as the models' authors publish them, by the names of their pre-tokenizers. */
+const PUBLISHED: Readonly<Record<string, string>> = {
+  "gpt-2": String.raw`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`,
+  "llama-bpe": String.raw`(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])` +
+    String.raw`|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*` +
+    String.raw`|\s*[\r\n]+|\s+(?!\S)|\s+`,
+  qwen2: String.raw`(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])` +
+    String.raw`|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*` +
+    String.raw`|\s*[\r\n]+|\s+(?!\S)|\s+`,
+  bailingmoe:
+    String.raw`'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}` +
+    String.raw`| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+`,
+};
+
+Deno.test("pre-tokenizers cut any text as JavaScript cuts it by the published patterns", () => {
+  const next = random(77);
+  const alphabet = [..."aBsdTlveR01234é中٣ \n\n\n   \t\r''.,!?-_"];
+  for (const [name, pattern] of Object.entries(PUBLISHED)) {
+    const run = buildPreTokenizer(ggufPreTokenizer(name, "test").patterns, "test");
+    for (let i = 0; i < 400; i++) {
+      const text = Array.from(
+        { length: Math.floor(next() * 16) },
+        () => alphabet[Math.floor(next() * alphabet.length)],
+      ).join("");
+      const found: string[] = [];
+      run(text, true, (piece) => found.push(piece));
+      const expected = Array.from(text.matchAll(new RegExp(pattern, "gu")), ([piece]) => piece);
+      assertEquals(found, expected, `${name}: ${JSON.stringify(text)}`);
+    }
+  }
 });
 
 Deno.test("gemma4 is BPE of characters with spaces marked, and always adds BOS", () => {

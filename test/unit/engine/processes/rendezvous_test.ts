@@ -137,6 +137,42 @@ Deno.test("processes: a message that somebody changes ends the link", async () =
   await relaying;
 });
 
+Deno.test("processes: what was said to another process proves nothing", async () => {
+  const port = freePort(), recordedPort = freePort(), replayedPort = freePort();
+  const gathering = gather(optionsOf(0, port, { count: 2 }), FACTS);
+  using recorded = Deno.listen({ hostname: "127.0.0.1", port: recordedPort });
+  const said: Uint8Array<ArrayBuffer>[] = [];
+  const record = async () => {
+    const inner = await recorded.accept();
+    const outer = await stranger(port, new Uint8Array(0));
+    void inner.readable.pipeTo(outer.writable).catch(() => {});
+    const keep = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({
+      transform(bytes, controller) {
+        said.push(bytes.slice());
+        controller.enqueue(bytes);
+      },
+    });
+    await outer.readable.pipeThrough(keep).pipeTo(inner.writable).catch(() => {});
+  };
+  const recording = record();
+  const guest = await join(1, recordedPort, { count: 2 });
+  closeAll(await gathering);
+  guest.close();
+  await recording;
+
+  // Somebody without the secret repeats all that process 0 sent.
+  using replayed = Deno.listen({ hostname: "127.0.0.1", port: replayedPort });
+  const replay = async () => {
+    const conn = await replayed.accept();
+    for (const bytes of said) await conn.write(bytes);
+    await conn.readable.pipeTo(new WritableStream()).catch(() => {});
+  };
+  const replaying = replay();
+  const joining = () => join(1, replayedPort, { count: 2 });
+  await assertRejects(joining, ForgeError, "another secret");
+  await replaying;
+});
+
 Deno.test("processes: what is missing or differs is named", async () => {
   const port = freePort();
   const missing = gather(optionsOf(0, port, { timeout: 1 }), FACTS);
