@@ -1436,7 +1436,7 @@ export const TYPESCRIPT: readonly Mutant[] = [
     file: "src/cli/commands/run.ts",
     find: "[prompt, file, operand]",
     replace: "[prompt, file]",
-    caughtBy: { tests: ["test/cli/bad_input_test.ts"], filter: "bad usage" },
+    caughtBy: { tests: ["test/cli/bad_input_test.ts"], filter: "bad prompts" },
   },
   ...serve(
     [

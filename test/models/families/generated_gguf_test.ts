@@ -817,7 +817,8 @@ function check(file: Converted, source: Source) {
     Deno.test(`${what} with one layer too few in ${key} is refused`, async () => {
       if (field[0] !== "array") return;
       using folder = new TempFolder();
-      const short = { ...settings, [key]: ["array", field[1], field[2].slice(0, -1)] as GgufField };
+      const fewer = Array.prototype.slice.call(field[2], 0, -1);
+      const short = { ...settings, [key]: ["array", field[1], fewer] as GgufField };
       const path = folder.write("model.gguf", encoded(file, source, short));
       const opening = () => load(path, { device: "reference" });
       await assertRejects(opening, ForgeError, `${key} is "[`);
