@@ -98,8 +98,10 @@ async function predictAll(
         subjects.push({ gpu, model: model.name, type, steps });
       }
       const own = { ...model, name: `${model.name} own` };
-      const steps = await predictSteps(compiler, gpu, own, "BF16", WITHOUT_CUBLASLT, PROMPTS);
-      subjects.push({ gpu, model: own.name, type: "BF16", steps });
+      for (const type of TYPES) {
+        const steps = await predictSteps(compiler, gpu, own, type, WITHOUT_CUBLASLT, PROMPTS);
+        subjects.push({ gpu, model: own.name, type, steps });
+      }
     }
   }
   return subjects;

@@ -47,6 +47,11 @@ function withPass(launch: Launch): Launch {
   return { ...launch, bytes: blocks * each(columnsOf(matrix)) };
 }
 
+/** Rows of a matrix such as `4096 x 14336 BF16`, of all experts. */
+function rowsOf(matrix: string): number {
+  return Number(/^(\d+) x /.exec(matrix)?.[1] ?? 0);
+}
+
 /** Columns of a matrix such as `4096 x 14336 BF16`. */
 function columnsOf(matrix: string): number {
   return Number(/ x (\d+)/.exec(matrix)?.[1] ?? 0);
@@ -138,7 +143,7 @@ function libraryParts({ kernel, bytes, flops }: Launch, gpu: NvidiaGpu, flash: n
  * partial sums go to L2, the count of arrivals follows, and the sums come back.
  */
 function mergeTime(launch: Launch, gpu: NvidiaGpu): number {
-  const tokens = productTokens(launch), rows = Number(/^\d+/.exec(launch.matrix)?.[0]);
+  const tokens = productTokens(launch), rows = rowsOf(launch.matrix);
   const tile = decodeTile(launch.kernel);
   if (tokens === undefined || tile === undefined) return 0;
   const tiles = Math.ceil(tokens / Math.max(1, tile)) * Math.ceil(rows / (tile >= 32 ? 64 : 32));
@@ -169,17 +174,25 @@ function kernelParts(
   const blocks = Math.max(1, launch.blocks);
   const busy = Math.min(blocks, gpu.multiprocessors);
   const microseconds = (clocks: number) => clocks / gpu.clock / 1e3;
-  const { stream } = measures;
+  const { instance, stream } = measures;
   if (stream === undefined || launch.bytes === 0) {
     const moved = launch.bytes / busy / COSTS.l2BytesPerMultiprocessor;
     return { L2: microseconds(moved) };
   }
+  if (/gemm</.test(instance) && stream.products === 0) {
+    throw new Error(`the main loop of ${instance} has no products of tensor cores`);
+  }
   // Blocks are dealt out one by one, so that some multiprocessors get one more than others.
   const most = Math.ceil(blocks / gpu.multiprocessors);
-  const iterations = warpIterations(launch, stream) * most / blocks;
+  const all = warpIterations(launch, stream);
+  const iterations = all * most / blocks;
   const resident = Math.min(measures.blocks, most) * measures.warps / measures.blocks;
-  const wait = stream.latency + CLOCKS_PER_INSTRUCTION * stream.instructions;
-  const requested = iterations * (stream.streamed + (fitsL1(launch) ? 0 : stream.cached));
+  // Blocks of other tokens, and of other rows, stream the same bytes again: from L2.
+  const fromMemory = Math.min(1, launch.bytes / (all * stream.streamed));
+  const latency = fromMemory * stream.latency + (1 - fromMemory) * stream.latencyFromL2;
+  const wait = latency + CLOCKS_PER_INSTRUCTION * stream.instructions;
+  const requested = iterations * (stream.streamed + (fitsL1(launch) ? 0 : stream.cached)) +
+    most * matvecInputs(launch);
   return {
     ...Object.fromEntries(
       Object.entries(stream.pipes).map((
@@ -221,10 +234,12 @@ interface TileWork {
 }
 
 function tileWork(launch: Launch, { instance, loops }: KernelMeasures, gpu: NvidiaGpu): TileWork {
-  const loop = loops.toSorted((a, b) => b.products - a.products)[0];
-  if (loop === undefined || loop.products === 0) throw new Error(`${instance} has no products`);
+  // Of loops inside each other the innermost: those around it also store sums.
+  const loop = loops.filter(({ products }) => products > 0)
+    .toSorted((a, b) => b.depth - a.depth || b.products - a.products)[0];
+  if (loop === undefined) throw new Error(`${instance} has no products`);
   const rows = loop.products * WGMMA.warps / WGMMA.tokens / WGMMA.columns;
-  const tokens = productTokens(launch), allRows = Number(/^\d+/.exec(launch.matrix)?.[0]);
+  const tokens = productTokens(launch), allRows = rowsOf(launch.matrix);
   // Half of the last tile of each expert is empty.
   const tiles = tokens === undefined
     ? launch.flops / 2 / columnsOf(launch.matrix) / WGMMA.tokens / rows + allRows / rows / 2
@@ -271,16 +286,19 @@ function storeTime(launch: Launch, measures: KernelMeasures, gpu: NvidiaGpu): nu
 
 /** Iterations of a kernel's main loop, over all warps. */
 function warpIterations(launch: Launch, stream: LoopMeasures): number {
-  const { kernel, flops, bytes } = launch;
+  const { kernel, matrix, flops, bytes } = launch;
   const tokens = productTokens(launch);
   // Decode attention computes 16 rows for each query, and experts have few tokens of a tile, so
   // their bytes count.
   if (stream.products > 0 && !/attention|grouped_decode_gemm/.test(kernel)) {
     const tile = TOKEN_TILES.find(([pattern]) => pattern.test(kernel))?.[1] ?? 1;
-    const padded = tokens === undefined ? 1 : Math.ceil(tokens / tile) * tile / tokens;
-    return flops / 2 * padded / stream.products;
+    // Half of the last tile of each expert is empty.
+    const padded = tokens === undefined
+      ? flops / 2 + tile / 2 * rowsOf(matrix) * columnsOf(matrix)
+      : flops / 2 * Math.ceil(tokens / tile) * tile / tokens;
+    return padded / stream.products;
   }
-  const together = Number(/^(?:grouped_)?matvec<(\d+)>$/.exec(kernel)?.[1] ?? 1);
+  const together = matvecTokens(launch) ?? 1;
   // A product of many tokens also reads x and writes results; weights alone are streamed, in F32.
   const weights = /^matvec</.test(kernel) ? Math.min(bytes, flops / 2 / (tokens ?? 1) * 4) : bytes;
   return Math.ceil((tokens ?? 1) / together) * weights / stream.streamed;
@@ -290,9 +308,27 @@ function warpIterations(launch: Launch, stream: LoopMeasures): number {
 const L1_BYTES = 128 * 1024;
 
 /** True if the rows of x that a block multiplies stay in L1: 16-bit ones in tensor-core kernels. */
-function fitsL1({ kernel, matrix }: Launch): boolean {
+function fitsL1(launch: Launch): boolean {
+  const { kernel, matrix } = launch;
+  if (matvecTokens(launch) !== undefined) return inputRows(launch) <= L1_BYTES;
   const tile = TOKEN_TILES.find(([pattern]) => pattern.test(kernel))?.[1] ?? 1;
   return 2 * tile * columnsOf(matrix) <= L1_BYTES;
+}
+
+/** Tokens of a block of matvec or grouped_matvec; undefined for other kernels. */
+function matvecTokens({ kernel }: Launch): number | undefined {
+  const tokens = /^(?:grouped_)?matvec<(\d+)>$/.exec(kernel)?.[1];
+  return tokens === undefined ? undefined : Number(tokens);
+}
+
+/** Bytes of the rows of x, in F32, that a block of matvec multiplies. */
+function inputRows(launch: Launch): number {
+  return 4 * (matvecTokens(launch) ?? 0) * columnsOf(launch.matrix);
+}
+
+/** Bytes of x that each block of matvec requests from L2 before they are in L1. */
+function matvecInputs(launch: Launch): number {
+  return fitsL1(launch) ? inputRows(launch) : 0;
 }
 
 /** Tokens that a launch multiplies with its matrix; undefined for experts and other kernels. */

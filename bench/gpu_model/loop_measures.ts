@@ -153,6 +153,8 @@ export interface LoopMeasures {
   readonly loads: number;
   /** Clocks that the warp waits for loads, without any other work. */
   readonly latency: number;
+  /** The same if L2 has the bytes that it streams. */
+  readonly latencyFromL2: number;
   /** Waits for global loads in turn: each exposes a latency if no other warp has work. */
   readonly roundTrips: number;
   /** Opcode names and their counts, most frequent first. */
@@ -167,8 +169,9 @@ export type Way = "streams" | "loads";
 
 /**
  * Returns the measures of a loop. Of the paths through its body, that with the most streamed bytes
- * counts, and of those the shortest; in a loop that streams nothing, that with the most loads.
- * Loops inside it count as one iteration.
+ * counts, of those the one with the most products of tensor cores, since warps without tokens skip
+ * them, and of those the shortest; in a loop that streams nothing, that with the most loads. Loops
+ * inside it count as one iteration.
  */
 export function measureLoop(
   code: MachineCode,
@@ -186,12 +189,6 @@ export function measureLoop(
       pipes[pipe as Pipe] += clocks;
     }
   }
-  const clock = new LoadClock(latencies, true);
-  const run = (iterations: number) => {
-    for (let i = 0; i < iterations; i++) for (const instruction of path) clock.step(instruction);
-    return { now: clock.now, waits: clock.waits };
-  };
-  const before = run(WARM_UP), after = run(MEASURED);
   return {
     depth: loop.depth,
     instructions: path.length,
@@ -200,22 +197,42 @@ export function measureLoop(
     cached: sum(path.map((one) => loadKind(one) === "cached" ? LANES * bytesPerLane(one) : 0)),
     products: sum(path.map(tensorProducts)),
     loads: path.filter(isGlobal).length,
-    latency: (after.now - before.now) / MEASURED,
-    roundTrips: (after.waits - before.waits) / MEASURED,
+    ...measureWaits(path, latencies),
+    latencyFromL2: measureWaits(path, { ...latencies, memory: latencies.l2 }).latency,
     mix: [...counts].sort((a, b) => b[1] - a[1]),
   };
 }
 
-/** A way through blocks, and its value: more bytes win, then fewer instructions. */
+/** Returns the waits of an iteration. */
+function measureWaits(
+  path: readonly Instruction[],
+  latencies: Latencies,
+): Pick<LoopMeasures, "latency" | "roundTrips"> {
+  const clock = new LoadClock(latencies, true);
+  const run = (iterations: number) => {
+    for (let i = 0; i < iterations; i++) for (const instruction of path) clock.step(instruction);
+    return { now: clock.now, waits: clock.waits };
+  };
+  const before = run(WARM_UP), after = run(MEASURED);
+  return {
+    latency: (after.now - before.now) / MEASURED,
+    roundTrips: (after.waits - before.waits) / MEASURED,
+  };
+}
+
+/** A way through blocks. More bytes win, then more products, then fewer instructions. */
 interface Path {
   readonly bytes: number;
+  readonly products: number;
   readonly length: number;
   readonly blocks: readonly number[];
 }
 
 function better(a: Path | undefined, b: Path): Path {
-  if (a === undefined || b.bytes > a.bytes) return b;
-  return b.bytes === a.bytes && b.length < a.length ? b : a;
+  if (a === undefined) return b;
+  if (b.bytes !== a.bytes) return b.bytes > a.bytes ? b : a;
+  if (b.products !== a.products) return b.products > a.products ? b : a;
+  return b.length < a.length ? b : a;
 }
 
 /** Returns the instructions of an iteration, in the order of execution. */
@@ -240,11 +257,13 @@ function bestPaths(
     const { instructions } = code.blocks[at]!;
     return {
       bytes: path.bytes + sum(instructions.map(bytes)),
+      products: path.products + sum(instructions.map(tensorProducts)),
       length: path.length + instructions.length,
       blocks: [...path.blocks, at],
     };
   };
-  const best = new Map([[header, extend({ bytes: 0, length: 0, blocks: [] }, header)]]);
+  const none: Path = { bytes: 0, products: 0, length: 0, blocks: [] };
+  const best = new Map([[header, extend(none, header)]]);
   for (const at of forwardOrder(code, header, blocks)) {
     const path = best.get(at);
     if (path === undefined) continue;
