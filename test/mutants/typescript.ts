@@ -1447,4 +1447,26 @@ export const TYPESCRIPT: readonly Mutant[] = [
       "responses",
     ],
   ),
+  ...group("tokenizer", [
+    "format-of-marked-text",
+    "tokenizer/template/format",
+    "    2,\n  );\n  budget.payText(text.length);\n  return format instanceof Markup ? new Markup(text)" +
+    " : text;",
+    "    2,\n  );\n  budget.payText(text.length);\n  return text;",
+    "tokenizer/chat_template",
+  ]),
+  ...group("engine", [
+    "waits-for-another-adapter",
+    "engine/schedule/waiting_line",
+    "if (other.task.tokens.adapters?.key !== adapters?.key) continue;",
+    "",
+    "engine/schedule/scheduler",
+  ]),
+  {
+    name: "engine/embedding-without-its-adapter",
+    file: "src/backend/recorder.ts",
+    find: "if (adapters?.rows === undefined) assertUnadapted(weight);",
+    replace: "",
+    caughtBy: { tests: ["test/ops/recording_refusals_test.ts"], devices: "reference" },
+  },
 ];

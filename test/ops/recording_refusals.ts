@@ -206,6 +206,15 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
       lora({ nAdapters: 3 })(p);
     }],
   ],
+  "embedding with adapters of products": [
+    ['an adapter changes the matrix "lm_head", which forge cannot adapt', (p) => {
+      // Its products have corrections, but the rows of the embedding have none.
+      const [a, b] = [p.matrix(2, 8), p.matrix(4, 2)];
+      const ranks = p.order(3, [0, 0, 8, 1, 0, 8]);
+      const adapters = { a, b, ranks, targets: ["lm_head"], nAdapters: 2 };
+      p.recorder.embed(Object.create(p.matrix(4, 8), { adapters: { value: adapters } }));
+    }],
+  ],
   rope_table: [
     ["inv_freq is [2, 4]; expected [1, 4]", (p) => p.recorder.ropeTable(p.matrix(2, 4), 1)],
   ],

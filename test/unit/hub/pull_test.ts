@@ -547,6 +547,8 @@ Deno.test("a manifest counts only for its own repository's files", async () => {
       { ...manifest, name: "no name" },
       { ...manifest, entry: "../../../../etc/passwd" },
       { ...manifest, entry: "b.gguf" },
+      { ...manifest, entry: undefined },
+      { ...manifest, entry: 7 },
       { ...manifest, files: [{ path: "../a.gguf", bytes: 10 }, ...manifest.files] },
       { ...manifest, files: [{ path: "a.gguf", bytes: "10" }] },
       { ...manifest, files: [null] },

@@ -60,6 +60,7 @@ Deno.test({
 
 // Expected texts were printed by Python's Jinja.
 const PYTHON_CASES: [source: string, expected: string][] = [
+  ["{{ ('<b>{}</b>'|safe).format('<i>')|e }}", "<b>&lt;i&gt;</b>"],
   ["{{ true }}|{{ none }}|{{ 1.0 }}|{{ 2.5 }}|{{ nothing }}", "True|None|1.0|2.5|"],
   [
     "{{ [1, 'a', none, [true]] }}{{ {'a': 1.5} }}{{ (1, 2) }}",

@@ -149,6 +149,22 @@ Deno.test("two requests with the same prefix compute it once", async () => {
   await bench.end();
 });
 
+Deno.test("a request waits for no prefix of another adapter, which it could not use", async () => {
+  const bench = new Bench({ nPages: 200, maxTokens: 100 });
+  const shared = prompt(70, 0);
+  const answers = await Promise.all(
+    [undefined, "a", "b", "a"].map((key) => {
+      const adapters = key === undefined ? undefined : { key, scales: Float32Array.of(1) };
+      return bench.generate(shared, 4, { adapters });
+    }),
+  );
+  for (const { tokens } of answers) assertEquals(tokens, fakeAnswer(shared, 4));
+  assertEquals(answers.map(({ end }) => end.cachedPromptTokens), [0, 0, 0, 69]);
+  // The second sequence fills the first step, next to the first one.
+  assertEquals(bench.steps[0], "70+30");
+  await bench.end();
+});
+
 Deno.test("if the request that computes a shared prefix is stopped, another computes it", async () => {
   const bench = new Bench({ nPages: 200, maxTokens: 10 });
   const shared = prompt(70, 0);
