@@ -474,8 +474,9 @@ const DECODE_BLOCKS = 3, DECODE_IN_FLIGHT = 3;
 
 /** Times of a call of decoding in microseconds; they add up. */
 interface DecodeTimes {
-  /** The gap to the previous kernel, and dependent loads up to the first keys. */
+  /** The gap to the previous kernel, and the load of Q after it. */
   readonly start: number;
+  /** Reading keys and values, beyond those that arrive during the start. */
   readonly keys: number;
   /** The second kernel, which combines the parts of keys; 0 for a single part. */
   readonly combine: number;
@@ -507,7 +508,10 @@ export async function predictFlashDecode(): Promise<FlashDecodePrediction[] | un
     if (kernel === undefined) return [];
     const code = MachineCode.parse(kernel.text);
     const hops = measureStart(code, gpu.latencies)?.hops ?? 0;
-    const start = COSTS.dependentLaunch + us(hops * l2 + memory);
+    // The first tiles are requested when the kernel is launched, while the previous one ends.
+    const requested = copiesBeforeWait(code);
+    const start = COSTS.dependentLaunch + us(requested ? l2 : hops * l2 + memory);
+    const streaming = requested ? Math.max(0, start - us(hops * l2 + memory)) : 0;
     const computed = decodeBytesPerClock(code, headDim, bytes, gpu);
     const inFlight = DECODE_IN_FLIGHT * DECODE_TILE * headDim * bytes / memory;
     return BATCHES.flatMap((batch) =>
@@ -521,9 +525,15 @@ export async function predictFlashDecode(): Promise<FlashDecodePrediction[] | un
           const busy = Math.min(blocks, gpu.multiprocessors);
           const each = Math.ceil(Math.min(blocks, slots) / gpu.multiprocessors);
           const rate = Math.min(computed, COSTS.l2BytesPerMultiprocessor, each * inFlight);
+          const resident = Math.min(blocks, slots);
+          const early = Math.min(
+            size,
+            resident * inFlight * memory,
+            streaming * gpu.bandwidth * gpu.readable * 1e3,
+          );
           const times: DecodeTimes = {
             start,
-            keys: joined([read, us(size / busy / rate)]),
+            keys: (1 - early / size) * joined([read, us(size / busy / rate)]),
             combine: parts > 1 ? merge : 0,
           };
           const time_us = times.start + times.keys + times.combine;
@@ -538,6 +548,13 @@ export async function predictFlashDecode(): Promise<FlashDecodePrediction[] | un
       )
     );
   });
+}
+
+/** True if a kernel copies its first keys before one of its waits for the previous kernel. */
+export function copiesBeforeWait(code: MachineCode): boolean {
+  const names = code.blocks.flatMap(({ instructions }) => instructions.map(({ name }) => name));
+  const first = names.indexOf("LDGSTS");
+  return first >= 0 && first < names.lastIndexOf("ACQBULK");
 }
 
 /** Parts of the keys of each of several key heads (host/split_plan.cpp). */

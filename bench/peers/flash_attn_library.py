@@ -4,7 +4,7 @@ import ctypes
 
 import torch
 
-CAUSAL, FORCE_SM80 = 1, 2
+CAUSAL, FORCE_SM80, EARLY_KEYS = 1, 2, 8
 E4M3 = 2
 FUNCTIONS = ("fwd", "varlen_fwd", "decode")
 TYPES = {

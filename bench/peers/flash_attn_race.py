@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from flash_attn_checks import cumulative, run_checks
-from flash_attn_library import CAUSAL, FORCE_SM80, FlashAttention
+from flash_attn_library import CAUSAL, EARLY_KEYS, FORCE_SM80, FlashAttention
 from torch_timing import say, seconds
 
 TOKENS = 16384
@@ -134,7 +134,8 @@ def race_decode(flash, length, batch, kv_heads, page=PAGE, dim=128):
         table = torch.randperm(batch * wide, device="cuda").to(torch.int32).view(batch, wide)
         calls.append(flash.prepare("decode", q, k, v, torch.empty_like(q), batch=batch, seqlen_q=1,
                                    seqlen_k=length, seqlens_k=lengths, block_table=table,
-                                   block_table_stride=wide, page_size=page, flags=CAUSAL))
+                                   block_table_stride=wide, page_size=page,
+                                   flags=CAUSAL | EARLY_KEYS))
         shape = (batch, wide * page, kv_heads, dim)
         contiguous.append([q, k.view(shape)[:, :length], v.view(shape)[:, :length]])
     times = {

@@ -239,6 +239,8 @@ void PlanBuilder::emit_flash_attention(const AttentionOp& op, const AttentionKer
     flash_attn_params p = flash_params(op, inputs_.decode_runs);
     p.batch = static_cast<int32_t>(shape_.decode_runs);
     p.seqlen_q = 1;
+    // The launch before writes q alone, after its wait for the kernels that append keys.
+    p.flags |= FLASH_ATTN_EARLY_KEYS;
     // Enough for one sequence to fill the device. The library's own choice depends on the number of
     // sequences, and the order of their sums would too.
     p.n_splits = static_cast<int32_t>(

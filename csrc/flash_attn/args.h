@@ -106,6 +106,7 @@ struct DecodeArgs {
   int32_t head_dim;
   int32_t n_splits;
   int32_t batch;
+  int32_t early_keys;    // 1: keys are read before the previous kernel ends
   Divisor n_heads;
   Divisor n_kv_heads;
   Divisor group;

@@ -29,7 +29,7 @@
 #define FLASH_ATTN_API
 #endif
 
-#define FLASH_ATTN_VERSION 4u
+#define FLASH_ATTN_VERSION 5u
 
 typedef int32_t flash_attn_status;
 enum {
@@ -73,7 +73,14 @@ enum { FLASH_ATTN_KV_AS_Q = 0, FLASH_ATTN_KV_Q8_0 = 1, FLASH_ATTN_KV_E4M3 = 2 };
 enum {
   FLASH_ATTN_CAUSAL = 1u << 0,     /* window_right is 0 at most */
   FLASH_ATTN_FORCE_SM80 = 1u << 1, /* the kernels of SM80, whatever the device: for tests */
-  FLASH_ATTN_NO_SPLIT = 1u << 2    /* flash_attn_fwd never takes the split path of few queries */
+  FLASH_ATTN_NO_SPLIT = 1u << 2,   /* flash_attn_fwd never takes the split path of few queries */
+  /*
+   * For flash_attn_decode. Keys, values, their factors, tables and lengths are final before the
+   * previous kernel on the stream ends: it does not write them, and it lets this call start early,
+   * if at all, only after its own wait for the kernels before it (griddepcontrol). The first keys
+   * are then read while it ends. It may write q.
+   */
+  FLASH_ATTN_EARLY_KEYS = 1u << 3
 };
 
 /*

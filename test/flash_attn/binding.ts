@@ -7,7 +7,7 @@
 import { ForgeError } from "../../src/errors.ts";
 
 /** `FLASH_ATTN_VERSION` of the header that this file matches. */
-export const FLASH_ATTN_VERSION = 4;
+export const FLASH_ATTN_VERSION = 5;
 
 /** The functions of the header. */
 export const flashAttentionSymbols = {

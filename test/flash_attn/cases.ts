@@ -29,6 +29,7 @@ export interface Case {
   readonly sinks?: 0 | 1;
   readonly splits?: number;
   readonly no_split?: 1;
+  readonly early?: 1;
   readonly softcap?: number;
   readonly spread?: number;
   readonly heads_first?: 0 | 1;
@@ -121,6 +122,8 @@ export const e4m3Cases: readonly Case[] = ([
 /** Edge cases of the decode kernel. */
 export const decodeCases: readonly Case[] = [
   { fn: "decode", head_dim: 64, q: [1], k: [1] },
+  { fn: "decode", head_dim: 128, q: [1, 1, 1], k: [0, 900, 40], splits: 3, page: 16, early: 1 },
+  { fn: "decode", head_dim: 64, q: [16], k: [700], heads: 8, kv_heads: 1, early: 1, left: 90 },
   { fn: "decode", head_dim: 64, q: [1, 1], k: [5, 3000], heads: 4, kv_heads: 1, page: 16 },
   {
     fn: "decode",
@@ -294,6 +297,7 @@ export function randomCase(random: Random): Case {
     right: pick(-1, -1, 4),
     sinks: pick(0, 1),
     softcap: pick(0, 0, 10),
+    ...(fn === "decode" && random.chance(0.5) ? { early: 1 } as const : {}),
     spread: pick(1, 1, 5),
     splits: pick(0, 1, 3),
     heads_first: pick(0, 1),

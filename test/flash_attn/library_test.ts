@@ -111,6 +111,7 @@ const refusals: readonly Refusal[] = [
   ["fwd", { version: 1 }, /version/],
   ["fwd", { dtype: 2 }, /dtype/],
   ["fwd", { flags: 8 }, /flag/],
+  ["decode", { flags: 16 }, /flag/],
   ["fwd", { kv_dtype: 3 }, /kv_dtype/],
   ["decode", { kv_dtype: 2 }, /kv_dtype/],
   ["fwd", { kv_dtype: 2, head_dim: 96 }, /head_dim/],

@@ -211,7 +211,13 @@ export const FLASH_ATTN: readonly Mutant[] = [
       "own[i] = exp2_fast(own[i] - base);",
       "own[i] = exp2_fast(base - own[i]);",
     ],
-    ["wait-for-the-kernel-before", "decode/decode.cuh", "  wait_for_previous_kernel();\n", ""],
+    ["wait-for-the-kernel-before", "decode/decode.cuh", "  wait(false);\n", ""],
+    [
+      "wait-after-early-keys",
+      "decode/decode.cuh",
+      "    wait(true);\n    allow_next_kernel();\n",
+      "    allow_next_kernel();\n",
+    ],
     ["wait-for-the-parts", "decode/combine.cuh", "  wait_for_previous_kernel();\n", ""],
     [
       "factors-past-the-last",

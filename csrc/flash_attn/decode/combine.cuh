@@ -65,6 +65,7 @@ FA_KERNEL FA_LAUNCH_BOUNDS(kCombineThreads, 1) combine_sm80(FA_GRID_CONSTANT Dec
   const int columns = args.head_dim / 4, groups = kCombineThreads / columns;
   const int group = thread_index() / columns, column = thread_index() - group * columns;
   wait_for_previous_kernel();
+  allow_next_kernel();
   // With a single part, the decode kernel wrote the output itself.
   if (query >= sequence.n_queries || parts.count == 1) return;
 

@@ -74,18 +74,24 @@ FA_KERNEL FA_LAUNCH_BOUNDS(128, (DecodeTile<kHeadDim, kRowWarps, kIsQ8>::kBlocks
   using Products = std::conditional_t<kIsQ8, Q8Products<kHeadDim, kColumnTiles>,
                                       PlainProducts<T, kHeadDim, kColumnTiles>>;
 
-  wait_for_previous_kernel();
-  allow_next_kernel();
+  // Before the first keys, or with early keys after them.
+  const auto wait = [&](bool early) {
+    if ((args.early_keys != 0) == early) wait_for_previous_kernel();
+  };
+  wait(false);
   const Sequence sequence(args.query, args.kv, block_z());
   const KeyRows rows(args.kv, sequence);
   const int row_tile = divide(block_y(), args.n_kv_heads);
   const int kv_head = block_y() - row_tile * args.n_kv_heads.value;
   const int first_row = row_tile * Tile::kRows;
   const int n_rows = sequence.n_queries * args.group.value;
-  if (first_row >= n_rows) return;
   const KeyParts parts(args, sequence);
   const int part = block_x();
-  if (part >= parts.count) return;
+  if (first_row >= n_rows || part >= parts.count) {
+    // Later kernels count on this one to end after the previous kernel.
+    wait(true);
+    return;
+  }
 
   // Rows beyond the last repeat it and are not written.
   const auto packed_row = [&](int row) {
@@ -110,16 +116,18 @@ FA_KERNEL FA_LAUNCH_BOUNDS(128, (DecodeTile<kHeadDim, kRowWarps, kIsQ8>::kBlocks
 
   if (tiles.first < tiles.end) {
     T *const q_tile = reinterpret_cast<T *>(dynamic_shared());
-    const T *const q = static_cast<const T *>(args.query.q);
-    copy_rows_async<T, kHeadDim, Tile::kRows, Tile::kThreads>(q_tile, q, [&](int row) -> const T * {
-      const PackedRow at(args, packed_row(row), kv_head);
-      return q + row_offset(args.query.q_stride, args.query.cu_seqlens != nullptr, sequence,
-                            at.query, at.head);
-    });
     TileRing<Stored, Tile::kStored, kDecodeKeys, Tile::kSlots, Tile::kThreads, Tile::kScales> ring(
         reinterpret_cast<Stored *>(q_tile + Tile::kRows * kHeadDim), args.kv, rows, sequence.n_keys,
         kv_head, tiles);
     ring.start();
+    wait(true);
+    allow_next_kernel();
+    const T *const q = static_cast<const T *>(args.query.q);
+    copy_rows<T, kHeadDim, Tile::kRows, Tile::kThreads>(q_tile, [&](int row) {
+      const PackedRow at(args, packed_row(row), kv_head);
+      return q + row_offset(args.query.q_stride, args.query.cu_seqlens != nullptr, sequence,
+                            at.query, at.head);
+    });
     // The warp's keys in a tile, and their factors.
     constexpr int kFactors = kDecodeKeys * Tile::kStored;
     const int own = warp_key * Tile::kStored, factors = kFactors + warp_key * Tile::kScales;
@@ -149,6 +157,8 @@ FA_KERNEL FA_LAUNCH_BOUNDS(128, (DecodeTile<kHeadDim, kRowWarps, kIsQ8>::kBlocks
       products.multiply_values(out, weights, values + own, values + factors);
     }
     ring.finish();
+  } else {
+    wait(true);
   }
 
   PerRow<1> factor, lse_log2;

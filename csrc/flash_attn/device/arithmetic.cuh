@@ -145,6 +145,11 @@ FA_DEVICE void store_floats(float *to, const Floats4 &value) {
   *reinterpret_cast<float4 *>(to) = make_float4(value[0], value[1], value[2], value[3]);
 }
 
+FA_DEVICE void load_16_bytes(Words4 &to, const void *from) {
+  const uint4 words = *static_cast<const uint4 *>(from);
+  to.word[0] = words.x, to.word[1] = words.y, to.word[2] = words.z, to.word[3] = words.w;
+}
+
 FA_DEVICE void store_16_bytes(void *to, const Words4 &value) {
   const uint32_t(&word)[4] = value.word;
   *static_cast<uint4 *>(to) = make_uint4(word[0], word[1], word[2], word[3]);

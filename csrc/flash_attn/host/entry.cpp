@@ -48,6 +48,7 @@ flash_attn_status run_split(uint32_t function, const flash_attn_params &p, const
   args.head_dim = p.head_dim;
   args.n_splits = plan.n_splits;
   args.batch = p.batch;
+  args.early_keys = (p.flags & FLASH_ATTN_EARLY_KEYS) != 0 ? 1 : 0;
   args.n_heads = divisor(p.n_heads);
   args.n_kv_heads = divisor(p.n_kv_heads);
   args.group = divisor(p.n_heads / p.n_kv_heads);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int32_t kMaxSplitCount = 128;
 constexpr uint32_t kKnownFlags =
-    FLASH_ATTN_CAUSAL | FLASH_ATTN_FORCE_SM80 | FLASH_ATTN_NO_SPLIT;
+    FLASH_ATTN_CAUSAL | FLASH_ATTN_FORCE_SM80 | FLASH_ATTN_NO_SPLIT | FLASH_ATTN_EARLY_KEYS;
 // Maximum size of a grid's second and third dimension.
 constexpr int32_t kMaxGrid = 65535;
 // Tensor maps hold byte strides below 2^40.
@@ -89,6 +89,8 @@ flash_attn_status validate_shape(uint32_t function, const flash_attn_params &p) 
     return FLASH_ATTN_BAD_KV_DTYPE;
   }
   if ((p.flags & ~kKnownFlags) != 0) return FLASH_ATTN_BAD_FLAGS;
+  const bool early = (p.flags & FLASH_ATTN_EARLY_KEYS) != 0;
+  if (early && function != FLASH_ATTN_DECODE) return FLASH_ATTN_BAD_FLAGS;
   if (is_e4m3 && (p.flags & FLASH_ATTN_FORCE_SM80) != 0) return FLASH_ATTN_BAD_FLAGS;
   if (!is_head_dim(p.head_dim) || (is_e4m3 && p.head_dim == 96)) return FLASH_ATTN_BAD_HEAD_DIM;
   if (p.n_heads < 1 || p.n_kv_heads < 1 || p.n_heads % p.n_kv_heads != 0) {

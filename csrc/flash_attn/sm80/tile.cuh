@@ -94,4 +94,30 @@ FA_DEVICE void copy_rows_async(T *tile, const T *anywhere, RowAt row_at) {
   }
 }
 
+// Copies rows to a tile by loads and stores, whose order does not depend on copies in flight.
+// A barrier must follow.
+template <class T, int kHeadDim, int kRows, int kThreads, class RowAt>
+FA_DEVICE void copy_rows(T *tile, RowAt row_at) {
+  using Share = TileShare<kHeadDim, kRows, kThreads>;
+  Words4 words[Share::kTimes][Share::kEach];
+#pragma unroll
+  for (int i = 0; i < Share::kTimes; i++) {
+    if (!Share::kEven && Share::row(i) >= kRows) continue;
+    const T *const from = row_at(Share::row(i)) + 8 * Share::column();
+#pragma unroll
+    for (int c = 0; c < Share::kEach; c++) {
+      load_16_bytes(words[i][c], from + 8 * Share::kSpan * c);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < Share::kTimes; i++) {
+    if (!Share::kEven && Share::row(i) >= kRows) continue;
+    T *const to = tile + Share::offset() + i * Share::kRowsAtOnce * kHeadDim;
+#pragma unroll
+    for (int c = 0; c < Share::kEach; c++) {
+      store_16_bytes(to + 8 * Share::kSpan * c, words[i][c]);
+    }
+  }
+}
+
 }  // namespace flash_attn

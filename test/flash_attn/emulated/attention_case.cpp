@@ -284,6 +284,7 @@ flash_attn_status AttentionCase::run() {
   if (shape_.causal != 0) p.flags |= FLASH_ATTN_CAUSAL;
   if (shape_.force_sm80 != 0) p.flags |= FLASH_ATTN_FORCE_SM80;
   if (shape_.no_split != 0) p.flags |= FLASH_ATTN_NO_SPLIT;
+  if (shape_.early != 0) p.flags |= FLASH_ATTN_EARLY_KEYS;
   p.head_dim = shape_.head_dim;
   p.n_heads = shape_.heads;
   p.n_kv_heads = shape_.kv_heads;

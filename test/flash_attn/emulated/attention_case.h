@@ -30,6 +30,7 @@ struct CaseShape {
   int32_t sinks = 0;
   int32_t splits = 0;
   int32_t no_split = 0;
+  int32_t early = 0;         // decode: keys before the previous kernel ends
   int32_t force_sm80 = 0;
   int32_t capability = 80;
   int32_t heads_first = 0;   // layout [heads, rows, dim] instead of [rows, heads, dim]

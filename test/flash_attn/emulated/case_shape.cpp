@@ -28,6 +28,7 @@ CaseShape parse_case(const std::string &line) {
       {"left", &shape.left},             {"right", &shape.right},
       {"sinks", &shape.sinks},           {"splits", &shape.splits},
       {"no_split", &shape.no_split},     {"force_sm80", &shape.force_sm80},
+      {"early", &shape.early},
       {"capability", &shape.capability}, {"heads_first", &shape.heads_first},
       {"nan_sequence", &shape.nan_sequence},
       {"order", &shape.order},           {"seed", &shape.seed},

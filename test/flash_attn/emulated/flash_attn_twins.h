@@ -121,6 +121,11 @@ struct alignas(16) Words4 {
   uint32_t word[4];
 };
 
+FA_DEVICE void load_16_bytes(Words4 &to, const void *from) {
+  if (reinterpret_cast<uintptr_t>(from) % 16 != 0) emulator::fail("a misaligned load of 16 bytes");
+  to = *static_cast<const Words4 *>(from);
+}
+
 FA_DEVICE void store_16_bytes(void *to, const Words4 &value) {
   if (reinterpret_cast<uintptr_t>(to) % 16 != 0) emulator::fail("a misaligned store of 16 bytes");
   *static_cast<Words4 *>(to) = value;
