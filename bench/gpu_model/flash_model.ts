@@ -550,11 +550,16 @@ export async function predictFlashDecode(): Promise<FlashDecodePrediction[] | un
   });
 }
 
-/** True if a kernel copies its first keys before one of its waits for the previous kernel. */
+/**
+ * True if a decode kernel waits for the previous kernel after it has started to copy keys, and
+ * before it loads queries, 16 bytes at a time.
+ */
 export function copiesBeforeWait(code: MachineCode): boolean {
-  const names = code.blocks.flatMap(({ instructions }) => instructions.map(({ name }) => name));
-  const first = names.indexOf("LDGSTS");
-  return first >= 0 && first < names.lastIndexOf("ACQBULK");
+  const all = code.blocks.flatMap(({ instructions }) => instructions);
+  const copy = all.findIndex(({ name }) => name === "LDGSTS");
+  const query = all.findIndex(({ name, opcode }) => name === "LDG" && opcode.includes(".128"));
+  return copy >= 0 && copy < query &&
+    all.slice(copy, query).some(({ name }) => name === "ACQBULK");
 }
 
 /** Parts of the keys of each of several key heads (host/split_plan.cpp). */
