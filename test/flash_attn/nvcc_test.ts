@@ -233,7 +233,7 @@ Deno.test({
       // From SM90 on, both kernels are launched before the kernel that they wait for ends.
       assertEquals(/\bACQBULK\b/.test(text), architecture === "sm_90");
       assertEquals(/\bPREEXIT\b/.test(text), architecture === "sm_90");
-      // With early keys, the first tiles are requested before the wait, and queries are loaded after.
+      // Early keys are requested before the wait, and queries after it.
       const code = MachineCode.parse(text);
       assertEquals(copiesBeforeWait(code), architecture === "sm_90");
       // The lengths and the sequence's row of the block table, then an entry of the table.
