@@ -238,6 +238,15 @@ export const CUDA_HOST: readonly Mutant[] = [
     ],
   ),
   ...group(
+    { ...on("concatenated_weights"), filter: "several pieces" },
+    [
+      "second-piece-of-floats",
+      "cuda/weight_store.cpp",
+      "send(staging, memory.at(row * to_row_bytes), to_row_bytes, float_row(weight), n_rows);",
+      "send(staging, memory.at(), to_row_bytes, float_row(weight), n_rows);",
+    ],
+  ),
+  ...group(
     { ...on("concatenated_weights"), filter: "concatenated weights" },
     [
       "parts-of-a-bias",

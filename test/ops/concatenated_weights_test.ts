@@ -145,6 +145,27 @@ deviceTest("concatenated embeddings", async (device, random) => {
   assertSameBits(actual, expected, "rows");
 });
 
+deviceTest(
+  "embeddings of mixed types that are unpacked in several pieces",
+  async (device, random) => {
+    using folder = new TempFolder();
+    // More than 32 MiB as float32, of which the last rows are read.
+    const cols = 16_384, last = 4;
+    const tensors = (["Q8_0", "F16"] as const).map((type, i) =>
+      randomWeight(random, type, i === 0 ? 596 : last, cols)
+    );
+    const parts = writeTensors(folder.at("large.bin"), random, tensors).map((tensor) => ({
+      tensor,
+    }));
+    const tokens = Int32Array.from({ length: last }, (_, i) => 596 + i);
+    const actual = await runStep(device, { ...tokenInputs(last), tokens }, (graph) => ({
+      value: graph.recorder.embed(device.mapWeight(parts, cols)),
+      cols,
+    }));
+    assertSameBits(actual, dequantized(tensors[1]!), "rows");
+  },
+);
+
 deviceTest("a file is mapped once and stays while a weight needs it", async (device, random) => {
   using folder = new TempFolder();
   const tensor = randomWeight(random, "F32", 8, 32);
