@@ -371,6 +371,19 @@ Deno.test("batch: an output has only one writing process", async () => {
   assertEquals(desk.read("out.jsonl").length, 1);
 });
 
+Deno.test("batch: no file that an option names is overwritten", async () => {
+  using desk = new Desk();
+  const input = desk.lines("in.jsonl", [{ prompt: "x" }]);
+  const named = desk.write("named", "{}");
+  const options = ["--json-schema", "--grammar", "--chat-template", "--lora", "--draft-model"];
+  for (const option of options) {
+    const given = option === "--lora" ? `style=${named}:0.5` : named;
+    const { code, stderr } = await desk.run(input, option, given, "-o", named, "--overwrite");
+    assertEquals([code, Deno.readTextFileSync(named)], [2, "{}"], option);
+    assertStringIncludes(stderr, "is a file that is read");
+  }
+});
+
 Deno.test("batch: the input file is never overwritten through any name or stream", async () => {
   using desk = new Desk();
   const text = `${JSON.stringify({ id: "a", prompt: "x" })}\n`;

@@ -19,7 +19,12 @@ import type {
   GenerationFlags,
   ModelFlags,
 } from "../options/flags.ts";
-import { fileOptions, generationOptions, loadOptions } from "../options/library_options.ts";
+import {
+  fileOptions,
+  generationOptions,
+  loadOptions,
+  namedSources,
+} from "../options/library_options.ts";
 import type { Options } from "../options/options.ts";
 import { writeNotes } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
@@ -59,7 +64,9 @@ export async function runBatchFile(
   const modelPath = await resolveModel(options.model, signal);
   const files = await fileOptions(options, signal);
   using input = await openInput(path, signal);
-  if (options.output !== undefined) checkNotRead(options.output, [modelPath]);
+  if (options.output !== undefined) {
+    checkNotRead(options.output, [modelPath, ...namedSources(options)]);
+  }
   using output = await openBatchOutput(options.output, {
     input: input.identity,
     resume,

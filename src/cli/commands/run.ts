@@ -12,7 +12,12 @@ import { openModel } from "../model/open_model.ts";
 import { textOperands } from "../input/operands.ts";
 import { constraintOptions } from "../options/constraint_options.ts";
 import { BATCH_FLAGS } from "../options/flags.ts";
-import { fileOptions, generationOptions, loadOptions } from "../options/library_options.ts";
+import {
+  fileOptions,
+  generationOptions,
+  loadOptions,
+  namedSources,
+} from "../options/library_options.ts";
 import { OPTIONS, type Options } from "../options/options.ts";
 import { longFlag } from "../options/types.ts";
 import { checkWritable, replaceFile, writeNotes, writeStdout } from "../output/streams.ts";
@@ -64,7 +69,9 @@ export async function run(
   const { promptCache } = options;
   const isSaved = promptCache !== undefined && isFile(promptCache);
   if (promptCache !== undefined && !isSaved) checkWritable(promptCache);
-  if (options.profile) checkWritable(options.profile, [path, options.file ?? []].flat());
+  if (options.profile) {
+    checkWritable(options.profile, [path, options.file ?? [], namedSources(options)].flat());
+  }
   const prompt = await readPrompt(options, operand, signal);
 
   using progress = new Progress();

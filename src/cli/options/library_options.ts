@@ -3,7 +3,13 @@ import type { AdapterOption, GenerateOptions, LoadOptions, Tokenizer } from "../
 import { readTextFile } from "../input/text_source.ts";
 import { resolveModel } from "../model/model_path.ts";
 import { processOptions } from "../model/processes.ts";
-import type { GenerationFlags, ModelFlags, ProcessFlags, ReplicaFlags } from "./flags.ts";
+import type {
+  ConstraintFlags,
+  GenerationFlags,
+  ModelFlags,
+  ProcessFlags,
+  ReplicaFlags,
+} from "./flags.ts";
 import { logitBias } from "./logit_bias.ts";
 import { SAMPLING_NAMES } from "./tables/generation.ts";
 
@@ -74,6 +80,20 @@ export async function fileOptions(
       ? {}
       : { chatTemplate: await readTextFile(chatTemplate, signal) }),
   };
+}
+
+/** Returns all files and folders that the flags name besides the model, which no output may be. */
+export function namedSources(
+  { lora = [], draftModel, chatTemplate, jsonSchema, grammar }: ModelFlags & ConstraintFlags,
+): string[] {
+  return [
+    ...lora.map((text) => adapterOption(text).path),
+    draftModel,
+    chatTemplate,
+    jsonSchema,
+    grammar,
+  ]
+    .filter((path) => path !== undefined);
 }
 
 /** Returns the options that flags set; the model and the library choose the others. */
