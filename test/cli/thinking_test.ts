@@ -89,7 +89,7 @@ Deno.test({
     ];
     for (
       const [env, expected] of [
-        [[], "\x1b[2mabc\x1b[22m\r\n\r\nok"],
+        [["NO_COLOR="], "\x1b[2mabc\x1b[22m\r\n\r\nok"],
         [["NO_COLOR=1"], "Thoughts: abc\r\n\r\nAnswer: ok"],
       ] as const
     ) {
