@@ -134,7 +134,7 @@ function randomHostSampling(random: Random): SamplingOptions {
 }
 
 /** Returns the result of a request alone, by a simple loop. */
-async function generateAlone(
+export async function generateAlone(
   runner: Runner,
   tokenizer: Tokenizer,
   request: GenerationRequest,

@@ -73,19 +73,29 @@ export class Ahead {
   }
 
   /**
-   * Adds work ahead to a plan. No sequence is preempted for it.
+   * Drafts tokens for a plan that only decodes. Tasks may end until it resolves.
    *
    * @param nActive number of sequences that hold pages; each may soon need one more
+   */
+  async draft(plan: readonly PlannedChunk[], nActive: number): Promise<void> {
+    if (this.#speculator === undefined || !onlyDecodes(plan)) return;
+    await this.#draft(plan, nActive, this.#speculator);
+  }
+
+  /**
+   * Adds work ahead to a plan, with what {@linkcode draft} has drafted. No sequence is preempted
+   * for it. The step must be packed in the same turn: a task that ends frees the pages of its
+   * branches.
+   *
+   * @param nActive as {@linkcode draft}
    * @returns the extended plan, without tasks that have ended meanwhile
    */
-  async extend(plan: readonly PlannedChunk[], nActive: number): Promise<AheadPlan> {
+  extend(plan: readonly PlannedChunk[], nActive: number): AheadPlan {
     if (!onlyDecodes(plan)) return { plan, options: ONE_STEP, saving: 0 };
     if (this.#speculator === undefined) {
       return { plan, options: this.#stride(plan, nActive), saving: 0 };
     }
-    await this.#draft(plan, nActive, this.#speculator);
     const start = performance.now();
-    // Tasks may have been stopped while a draft model ran.
     const drafted = plan.filter(({ sequence: { task } }) => !task.isEnded)
       .map((chunk) => ({ ...chunk, ...this.#keptDraft(chunk) }));
     const saving = performance.now() - start;
@@ -106,7 +116,7 @@ export class Ahead {
     this.#speculator?.measure(rows, (took + saving) / nSteps);
   }
 
-  /** Stops an {@linkcode extend} in progress early. */
+  /** Stops a {@linkcode draft} in progress early. */
   cancel(): void {
     this.#speculator?.cancel();
   }

@@ -294,7 +294,8 @@ export class Scheduler {
     this.#inStep = planned;
     const { kind } = planned[0]!.sequence.task;
     try {
-      const extended = await this.#ahead.extend(planned, this.#active.length);
+      await this.#ahead.draft(planned, this.#active.length);
+      const extended = this.#ahead.extend(planned, this.#active.length);
       const { plan, options } = extended;
       if (plan.length === 0) return performance.now();
       const start = performance.now();

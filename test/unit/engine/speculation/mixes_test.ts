@@ -3,12 +3,25 @@
  * any acceptance rate from 0 to 1, must give the tokens of a plain loop.
  */
 import { assert, assertEquals } from "@std/assert";
+import { Generation } from "../../../../src/engine/generation/generation.ts";
+import { Scheduler } from "../../../../src/engine/schedule/scheduler.ts";
+import type { ModelDrafter } from "../../../../src/engine/speculation/model_drafter.ts";
 import {
   Speculator,
   type SpeculatorOptions,
 } from "../../../../src/engine/speculation/speculator.ts";
 import { commonLength } from "../../../../src/engine/token_list.ts";
-import { CACHE, checkMix, type MixCase, randomCases, withRunner } from "../../../support/mixes.ts";
+import {
+  CACHE,
+  checkMix,
+  generateAlone,
+  type MixCase,
+  randomCases,
+  randomPrompts,
+  randomRequest,
+  readAll,
+  withRunner,
+} from "../../../support/mixes.ts";
 import { OracleDrafter, OracleHead } from "../../../support/oracle_drafter.ts";
 import { Random } from "../../../support/random.ts";
 import { writeRandomHybrid } from "../../../support/tiny_hybrid.ts";
@@ -131,4 +144,53 @@ for (
       else if (name.includes("right")) assert(share > 0.1 && share < 0.7, `${share} accepted`);
     }, writerOf(name));
   });
+}
+
+Deno.test("a text that is stopped between its draft and its step harms no other text", async () => {
+  const options = { maxSequences: 2, cacheTokens: 9 * CACHE, maxBranches: 40 };
+  await withRunner("cpu", options, async (runner, tokenizer) => {
+    const random = new Random("stopped after the draft");
+    const requests = [0, 1].map(() => ({
+      ...randomRequest(random, randomPrompts(random, 1)[0]!, 0),
+      maxTokens: 20,
+      endTokens: new Set<number>(),
+    }));
+    const cases = [];
+    for (const request of requests) {
+      cases.push({ request, alone: await generateAlone(runner, tokenizer, request) });
+    }
+    // The text ends that many turns of the microtask queue after its draft.
+    for (let delay = 0; delay < 8; delay++) {
+      const stopping = new AbortController();
+      const head = new OracleHead(oracleOptions(random, cases, 0));
+      let nDrafts = 0;
+      const model: ModelDrafter = {
+        rate: () => head.rate(),
+        cost: () => head.cost(),
+        lag: () => head.lag(),
+        cancel: () => head.cancel(),
+        forget: () => head.forget(),
+        async draft(prospects, counts, tree) {
+          await head.draft(prospects, counts, tree);
+          if (++nDrafts === 3) void microtasks(delay).then(() => stopping.abort());
+        },
+      };
+      const scheduler = new Scheduler(runner, new Speculator({ length: 2, model, treeWidth: 3 }));
+      const run = (i: number, signal?: AbortSignal) =>
+        readAll(
+          random,
+          new Generation(tokenizer, { ...requests[i]!, signal }).run(scheduler),
+          Infinity,
+        );
+      const [stopped, other] = await Promise.all([run(0, stopping.signal), run(1)]);
+      await scheduler.idle();
+      assert(stopped.length < 20 && head.branches > 0);
+      assertEquals(other, cases[1]!.alone, `stopped after ${delay} turns`);
+      assertEquals(runner.pages.freePages, runner.pages.nPages, `leak after ${delay} turns`);
+    }
+  });
+});
+
+async function microtasks(count: number): Promise<void> {
+  for (let i = 0; i < count; i++) await undefined;
 }
