@@ -128,32 +128,32 @@ export class Embedder {
     const states: Float32Array[] = [];
     const underway = new Set<Promise<void>>();
     let tokens = 0;
+    const failures: unknown[] = [];
     const embed = async (text: Int32Array, index: number) => {
       const task = new EmbeddingTask(text, pooling, isBidirectional, adapters);
       states[index] = await task.run(this.#scheduler, signal);
     };
     const start = (text: Int32Array, index: number) => {
       tokens += text.length;
-      const work = embed(text, index).finally(() => {
+      const work = embed(text, index).catch((error) => {
+        failures.push(error);
+        // If one text fails, the others are cancelled.
+        controller.abort();
+      }).finally(() => {
         tokens -= text.length;
         underway.delete(work);
       });
       underway.add(work);
     };
-    try {
-      for (const [index, text] of texts.entries()) {
-        while (tokens >= steps * maxTokens || underway.size >= steps * maxSequences) {
-          await Promise.race(underway);
-        }
-        start(text, index);
+    for (const [index, text] of texts.entries()) {
+      while (tokens >= steps * maxTokens || underway.size >= steps * maxSequences) {
+        await Promise.race(underway);
       }
-      while (underway.size > 0) await Promise.race(underway);
-    } catch (error) {
-      // If one text fails, the others are cancelled.
-      controller.abort();
-      await Promise.allSettled(underway);
-      throw error;
+      if (failures.length > 0) break;
+      start(text, index);
     }
+    await Promise.all(underway);
+    if (failures.length > 0) throw failures[0];
     return states;
   }
 

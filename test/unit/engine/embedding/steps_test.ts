@@ -1,11 +1,12 @@
 /** Tests the scheduling of embedding steps next to steps that generate. */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Embedder } from "../../../../src/engine/embedding/embedder.ts";
 import { EmbeddingTask } from "../../../../src/engine/embedding/embedding_task.ts";
 import type { Pooling } from "../../../../src/engine/embedding/pooling.ts";
 import { Generation } from "../../../../src/engine/generation/generation.ts";
 import { ForgeError } from "../../../../src/errors.ts";
 import { Scheduler } from "../../../../src/engine/schedule/scheduler.ts";
+import type { Progress } from "../../../../src/engine/schedule/sequence.ts";
 import type { Checkpoint } from "../../../../src/mod.ts";
 import {
   FAKE_VOCABULARY,
@@ -176,3 +177,42 @@ Deno.test("embedding does not evict the prefixes of chats", async () => {
   assertEquals(bench.kinds.slice(before), ["g1"]);
   await bench.end();
 });
+
+Deno.test("a text that fails with others of its step is reported, whichever it is", async () => {
+  const shape = { vocabSize: 2000, hiddenSize: 1, contextLength: 100 };
+  const limits = { maxTokens: 8, maxOutputs: 8, maxSequences: 2, maxBranches: 0, maxTop: 0 };
+  const pool = (nTexts: number, failing: number) => {
+    // Completes the texts submitted so far together, as a step does.
+    const waiting: EmbeddingTask[] = [];
+    const submit = (task: unknown) => {
+      if (waiting.push(task as EmbeddingTask) === 1) setTimeout(complete);
+    };
+    const complete = () => {
+      for (const task of waiting.splice(0)) {
+        if (task.isEnded) continue;
+        if (task.tokens.at(0) === failing) task.fail(new ForgeError("bad_model", "NaN"));
+        else task.accept(progressOf(task));
+      }
+    };
+    const embedder = new Embedder({ submit }, noTokenizer, {} as Checkpoint, { ...shape, limits });
+    const texts = Array.from({ length: nTexts }, (_, i) => Int32Array.of(i));
+    return embedder.pool(texts, "last", undefined, undefined);
+  };
+  for (let nTexts = 1; nTexts < 8; nTexts++) {
+    const states = await pool(nTexts, -1);
+    assertEquals(states, Array.from({ length: nTexts }, (_, i) => Float32Array.of(i)));
+    for (let failing = 0; failing < nTexts; failing++) {
+      await assertRejects(() => pool(nTexts, failing), ForgeError, "NaN");
+    }
+  }
+});
+
+/** Returns the result of a task of one token: the token as its state. */
+function progressOf({ tokens }: EmbeddingTask): Progress<Float32Array> {
+  const results = [Float32Array.of(tokens.at(0)!)];
+  const rest = { ahead: [], drafted: 0, pages: [], milliseconds: 1 };
+  const read = () => {
+    throw new Error("not read");
+  };
+  return { computed: 1, results, ...rest, readLogits: read, readState: read };
+}
