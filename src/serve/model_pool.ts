@@ -14,6 +14,7 @@ import {
 import type { GenerateOptions } from "../engine/request/options.ts";
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
+import { reasonOf } from "../formats/file.ts";
 import type { JsonValue } from "../formats/json.ts";
 import { quote, quoteList } from "../formats/quote.ts";
 import { invalid, isGiven } from "../requests/values.ts";
@@ -286,9 +287,12 @@ export class ModelPool implements OfferedModels {
   /** Closes all models. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#lastLoad.catch(() => {});
-    for (const offered of this.loaded) {
+    for (const offered of this.offered) {
       clearTimeout(offered.timer);
-      if (offered.model !== this.#owned) await offered.model[Symbol.asyncDispose]();
+      const { model, unloading } = offered;
+      // A model that waits for its users is closed at once; its answers fail.
+      if (model === undefined) await unloading;
+      else if (model !== this.#owned) await model[Symbol.asyncDispose]();
     }
   }
 
@@ -329,10 +333,7 @@ export class ModelPool implements OfferedModels {
 
   async #load(offered: OfferedModel): Promise<Model> {
     const { name, source } = offered;
-    const needed = source.leastMemory();
-    for (let victim = this.#victim(needed); victim !== undefined; victim = this.#victim(needed)) {
-      await this.unload(victim);
-    }
+    await this.#makeRoom(source.leastMemory());
     const start = performance.now();
     const model = await this.#loadWithRoom(source);
     const seconds = ((performance.now() - start) / 1000).toFixed(1);
@@ -340,6 +341,17 @@ export class ModelPool implements OfferedModels {
       `loaded ${quote(name)} (context ${model.contextLength}) in ${seconds} s`,
     );
     return offered.model = model;
+  }
+
+  /** Unloads models until another one has room. */
+  async #makeRoom(needed: number): Promise<void> {
+    for (;;) {
+      // A model that is being closed is not in the list any more, but still has its memory.
+      const closing = this.offered.find(({ model, unloading }) => unloading && !model);
+      const victim = closing ?? this.#victim(needed);
+      if (victim === undefined) return;
+      await (victim.unloading ?? this.unload(victim));
+    }
   }
 
   /** Loads a model. If the device fails, tries again without the other models. */
@@ -372,8 +384,14 @@ export class ModelPool implements OfferedModels {
     clearTimeout(offered.timer);
     const { model } = offered;
     offered.model = undefined;
-    await model?.[Symbol.asyncDispose]();
-    this.#options.onChange?.(`unloaded ${quote(offered.name)}`);
+    let problem = "";
+    try {
+      await model?.[Symbol.asyncDispose]();
+    } catch (error) {
+      // Nobody awaits an unload after a time, and other models can still be loaded.
+      problem = `: ${reasonOf(error)}`;
+    }
+    this.#options.onChange?.(`unloaded ${quote(offered.name)}${problem}`);
   }
 }
 

@@ -64,7 +64,11 @@ export class Server {
     const keepAliveMs = readKeepAlive(body.keep_alive);
     try {
       const adapter = offered.adapterOf(nameIn(body)?.replace(/:latest$/, ""));
-      return new Service(this, await this.models.use(offered, keepAliveMs), adapter);
+      using stack = new DisposableStack();
+      const use = stack.use(await this.models.use(offered, keepAliveMs));
+      const service = new Service(this, use, adapter);
+      stack.move();
+      return service;
     } catch (error) {
       if (!(error instanceof ForgeError)) throw error;
       const message = `cannot load ${quote(offered.name)}: ${error.message}`;
@@ -136,7 +140,7 @@ function withAdapter(
 /**
  * Answers the requests of a route.
  *
- * @param rest part of the path that the `*` of the route matches
+ * @param rest part of the path that the `*` of the route matches, decoded
  */
 export type Endpoint = (
   server: Server,

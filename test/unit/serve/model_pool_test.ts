@@ -1,0 +1,145 @@
+/** The models of a server under random uses, unloads and failures: which are loaded when. */
+import { assert, assertEquals } from "@std/assert";
+import { ForgeError, type Model } from "../../../src/mod.ts";
+import { createHandler, type ModelSource, offerModels } from "../../../src/serve/mod.ts";
+import { ModelPool } from "../../../src/serve/model_pool.ts";
+import { Random } from "../../support/random.ts";
+
+const NO_MEMORY = { weights: 0, kvCache: 0, states: 0, activations: 0 };
+
+/** Lets a random number of other microtasks and timers run first. */
+async function pause(random: Random): Promise<void> {
+  for (let i = random.int(0, 3); i > 0; i--) await undefined;
+  if (random.chance(0.3)) await new Promise((resolve) => setTimeout(resolve));
+}
+
+class Offer {
+  /** Number of copies of each model that are loaded or being closed. */
+  readonly copies = [0, 0, 0];
+  /** Most models in memory at a time. */
+  most = 0;
+  readonly lines: string[] = [];
+  readonly pool: ModelPool;
+
+  constructor(random: Random, maxLoaded: number, failures: number) {
+    const sources = this.copies.map((_, i): ModelSource => ({
+      names: [`m${i}`],
+      checkpoint: () => {
+        throw new Error("not read");
+      },
+      leastMemory: () => 0,
+      load: async () => {
+        await pause(random);
+        if (random.chance(failures)) throw new ForgeError("bad_model", "broken");
+        assertEquals(++this.copies[i]!, 1, "a model is loaded twice");
+        this.most = Math.max(this.most, this.copies.reduce((sum, copies) => sum + copies));
+        let isClosed = false;
+        const close = async () => {
+          assert(!isClosed, "a model is closed twice");
+          isClosed = true;
+          await pause(random);
+          this.copies[i]!--;
+          if (random.chance(failures)) throw new ForgeError("device", "lost");
+        };
+        const facts = { contextLength: 8, memory: NO_MEMORY, deviceMemory: { total: 0, free: 0 } };
+        return {
+          ...facts,
+          get isClosed() {
+            return isClosed;
+          },
+          [Symbol.asyncDispose]: close,
+        } as unknown as Model;
+      },
+    }));
+    this.pool = new ModelPool(sources, { maxLoaded, onChange: (line) => this.lines.push(line) });
+  }
+}
+
+Deno.test("model pool: a model in use is loaded once and stays, and all end closed", async () => {
+  const random = new Random("model pool");
+  for (let round = 0; round < 30; round++) {
+    const maxLoaded = random.int(1, 3);
+    const failures = random.pick([0, 0, 0.3]);
+    const offer = new Offer(random, maxLoaded, failures);
+    const { pool } = offer;
+    const client = async () => {
+      for (let i = random.int(1, 4); i > 0; i--) {
+        await pause(random);
+        const offered = random.pick(pool.offered);
+        if (random.chance(0.2)) {
+          await pool.unload(offered);
+          continue;
+        }
+        const keepAlive = random.pick([undefined, 0, 1, Infinity]);
+        try {
+          using use = await pool.use(offered, keepAlive);
+          const check = () => {
+            const { isClosed } = use.model as unknown as { isClosed: boolean };
+            assert(!isClosed, "a model in use is closed");
+          };
+          check();
+          await pause(random);
+          check();
+          if (random.chance(0.5)) continue;
+          const shared = use.share();
+          use[Symbol.dispose]();
+          await pause(random);
+          check();
+          shared[Symbol.dispose]();
+        } catch (error) {
+          assert(error instanceof ForgeError && error.message === "broken", String(error));
+        }
+      }
+    };
+    await Promise.all(Array.from({ length: random.int(1, 5) }, client));
+    if (random.chance(0.5)) await pause(random);
+    // An unload in progress, by its time or by a request, is waited for.
+    if (random.chance(0.5)) void pool.unload(random.pick(pool.offered));
+    if (failures === 0) await pool[Symbol.asyncDispose]();
+    else await pool[Symbol.asyncDispose]().catch(() => {});
+    if (failures === 0) assertEquals(offer.copies, [0, 0, 0], `round ${round}`);
+    assert(offer.most <= maxLoaded, `${offer.most} models in memory, not ${maxLoaded}`);
+    assertEquals(pool.offered.map(({ users }) => users), [0, 0, 0]);
+  }
+});
+
+Deno.test("model pool: a model that fails to close is reported, and the next one is loaded", async () => {
+  const offer = new Offer(new Random("closing"), 1, 0);
+  const { pool } = offer;
+  const [first, second] = pool.offered;
+  (await pool.use(first!))[Symbol.dispose]();
+  const { model } = first!;
+  Object.assign(model!, {
+    [Symbol.asyncDispose]: () => Promise.reject(new ForgeError("device", "lost")),
+  });
+  (await pool.use(second!))[Symbol.dispose]();
+  assertEquals(offer.lines.map((line) => line.replace(/ \(.*/, "")), [
+    'loaded "m0"',
+    'unloaded "m0": lost',
+    'loaded "m1"',
+  ]);
+  await pool[Symbol.asyncDispose]();
+});
+
+Deno.test("model pool: a request whose options fail gives the model back", async () => {
+  const model = { adapters: [], contextLength: 8 } as unknown as Model;
+  const source: ModelSource = {
+    names: ["a"],
+    checkpoint: () => {
+      throw new Error("not read");
+    },
+    leastMemory: () => 0,
+    load: () => Promise.resolve(model),
+    defaults: () => {
+      throw new ForgeError("usage", "no such option");
+    },
+  };
+  const models = offerModels([source]);
+  const handler = createHandler(models, { onError: () => {} });
+  const response = await handler(
+    new Request("http://localhost/tokenize", { method: "POST", body: '{"content":"a"}' }),
+  );
+  assertEquals(response.status, 500);
+  await response.text();
+  assertEquals((models as ModelPool).offered[0]!.users, 0);
+});
