@@ -32,6 +32,9 @@ class Histogram {
   }
 }
 
+/** Methods that are counted by name, since clients may send any other. */
+const METHODS = ["GET", "HEAD", "POST", "DELETE", "OPTIONS"];
+
 /** Times of one generation. */
 interface GenerationTimer {
   /** Takes the next piece. */
@@ -51,7 +54,8 @@ export class Metrics {
 
   /** Counts a response. @param path that of a route, since clients may ask for any other */
   countRequest(method: string, path: string, status: number): void {
-    const key = `method="${method}",path="${path}",status="${status}"`;
+    const known = METHODS.includes(method) ? method : "other";
+    const key = `method="${known}",path="${path}",status="${status}"`;
     this.#requests.set(key, (this.#requests.get(key) ?? 0) + 1);
   }
 
