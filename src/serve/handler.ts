@@ -125,7 +125,9 @@ async function dispatch(server: Server, guard: Guard, request: Request): Promise
   const method = request.method === "HEAD" ? "GET" : request.method;
   const route = routes.find((candidate) => candidate.method === method);
   if (!route?.isOpen) guard.checkKey(request);
-  if (route !== undefined) return await route.endpoint(server, request, restOf(path, route)!);
+  if (route !== undefined) {
+    return await route.endpoint(server, request, decode(restOf(path, route)!));
+  }
   const [other] = routes;
   if (other === undefined) {
     const folder = path.split("/")[1];
@@ -148,6 +150,15 @@ function restOf(path: string, route: Route): string | undefined {
   if (!route.path.endsWith("*")) return path === route.path ? "" : undefined;
   const start = route.path.slice(0, -1);
   return path.startsWith(start) && path !== start ? path.slice(start.length) : undefined;
+}
+
+/** @throws {HttpError} 404 for a name in a path that is not valid */
+function decode(name: string): string {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    throw new HttpError(404, `the name ${quote(name)} in the path is not percent-encoded UTF-8`);
+  }
 }
 
 /**

@@ -134,7 +134,15 @@ Deno.test("serve: other models, paths and methods are rejected", async () => {
   assertEquals([error.code, error.param], ["model_not_found", "model"]);
   assertStringIncludes(error.message, '"Org/Model", "gpt-4o"');
   assertEquals((await client.get("/v1/models/gpt-5")).status, 404);
-  assertEquals((await client.get("/v1/models/%ff")).status, 404);
+  for (const [method, path] of [["GET", "models"], ["GET", "responses"], ["DELETE", "responses"]]) {
+    for (const name of ["%ff", "%", "a%2", "gpt-5", "%67pt-5"]) {
+      const answer = await client.handler(
+        new Request(`http://localhost/v1/${path}/${name}`, { method: method! }),
+      );
+      assertEquals(answer.status, 404, `${method} ${path} ${name}`);
+      await answer.text();
+    }
+  }
   for (const path of ["/v1/models/Org/Model", "/v1/models/Org%2FModel"]) {
     const model = await (await client.get(path)).json();
     assertEquals([model.id, model.object, model.max_model_len], ["Org/Model", "model", 1024]);

@@ -1,5 +1,4 @@
 /** `GET /v1/models` and `GET /v1/models/NAME`: describe the models under each of their names. */
-import { HttpError } from "../http/http_error.ts";
 import type { OfferedModel } from "../model_pool.ts";
 import type { Server } from "../service.ts";
 
@@ -10,9 +9,8 @@ export function listModels({ created, models }: Server): Response {
   return Response.json({ object: "list", data });
 }
 
-/** @throws {HttpError} 404 for an unknown name */
-export function showModel({ created, models }: Server, _: Request, path: string): Response {
-  const name = decode(path);
+/** @throws {UnknownModel} */
+export function showModel({ created, models }: Server, _: Request, name: string): Response {
   return Response.json(describe(models.find(name), name, created));
 }
 
@@ -20,12 +18,4 @@ export function showModel({ created, models }: Server, _: Request, path: string)
 function describe({ model }: OfferedModel, id: string, created: number) {
   const loaded = model === undefined ? {} : { max_model_len: model.contextLength };
   return { id, object: "model", created, owned_by: "forge", ...loaded };
-}
-
-function decode(path: string): string {
-  try {
-    return decodeURIComponent(path);
-  } catch {
-    throw new HttpError(404, "the model's name in the path is not percent-encoded UTF-8");
-  }
 }

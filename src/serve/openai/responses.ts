@@ -112,15 +112,14 @@ export async function responses(
 
 /** `GET /v1/responses/ID`: a response that is kept. */
 export function showResponse(server: Server, _: Request, id: string): Response {
-  return Response.json(server.responses.get(decodeURIComponent(id)).response);
+  return Response.json(server.responses.get(id).response);
 }
 
 /** `DELETE /v1/responses/ID`. */
 export function deleteResponse(server: Server, _: Request, id: string): Response {
-  const name = decodeURIComponent(id);
-  server.responses.get(name);
-  server.responses.delete(name);
-  return Response.json({ id: name, object: "response", deleted: true });
+  server.responses.get(id);
+  server.responses.delete(id);
+  return Response.json({ id, object: "response", deleted: true });
 }
 
 /** Returns the members of a response that repeat the request. */
