@@ -224,9 +224,6 @@ export async function openReplicas(
     try {
       replicas.push(await Replica.open(checkpoint, backend, options, readTokenizer, adapters));
     } catch (error) {
-      for (const { scheduler } of replicas) {
-        scheduler.close(new ForgeError("device", "the model is closed"));
-      }
       if (i === 0 || !(error instanceof ForgeError)) throw error;
       throw new ForgeError(error.code, `${nameReplica(i, backend)}: ${error.message}`, {
         cause: error,

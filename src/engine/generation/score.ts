@@ -82,8 +82,9 @@ class Filling extends Measurement<Computed> {
 
   accept({ computed, pages, readState }: Progress<StepResult>): void {
     if (computed < this.tokens.length) return;
+    const state = readState();
     for (const page of pages) this.#pool.share(page);
-    this.finish({ pages: [...pages], state: readState() });
+    this.finish({ pages: [...pages], state });
   }
 }
 
