@@ -9,9 +9,10 @@ import { ReducedVocabulary } from "./draft_vocabulary.ts";
 import { StepCosts } from "./step_costs.ts";
 
 /** Part of a runner that a head uses. */
-type HeadRunner =
-  & Pick<Runner, "contextLength" | "vocabSize" | "draftTokens" | "draft" | "cancel">
-  & { readonly limits: Pick<Runner["limits"], "maxTop"> };
+type HeadRunner = Pick<
+  Runner,
+  "contextLength" | "vocabSize" | "draftTokens" | "draft" | "cancel"
+>;
 
 /** The first run of a step takes longer: it prepares weights. */
 const UNMEASURED_RUNS = 1;
@@ -222,7 +223,7 @@ export class HeadDrafter implements ModelDrafter {
       table: tableOf(prospect, path),
       tokens: [last],
       start: tokens.length + path.depth - 1,
-      outputs: [{ ...sampled, nTop: Math.min(nTop, this.#runner.limits.maxTop), row: 0 }],
+      outputs: [{ ...sampled, nTop, row: 0 }],
       adapterScales: tokens.adapters?.scales,
     };
   }

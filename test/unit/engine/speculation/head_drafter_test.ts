@@ -140,7 +140,6 @@ Deno.test("a head with fewer tokens gets masks, biases and histories of its own 
       return Promise.resolve(chunks.map(() => [{ token: 3, logprob: 0, top: [] }]));
     },
     cancel: () => {},
-    limits: { maxTop: 3 },
   };
   const mask = new Uint32Array(4);
   for (const token of [2, 41, 97]) mask[token >> 5]! |= 1 << (token & 31);
