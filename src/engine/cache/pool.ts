@@ -7,6 +7,8 @@
  */
 export class Pool {
   readonly size: number;
+  /** Called when a place loses its last user. */
+  onFree: () => void = () => {};
   readonly #what: string;
   readonly #empty: number[];
   readonly #users: Uint32Array;
@@ -70,6 +72,7 @@ export class Pool {
     if (--this.#users[place]! > 0) return;
     if (this.#kept.has(place)) this.#idle.add(place);
     else this.#empty.push(place);
+    this.onFree();
   }
 
   /** Keeps a place for its content; `forget` is called when the place is reused. */

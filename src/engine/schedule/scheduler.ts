@@ -1,5 +1,6 @@
 import { ForgeError } from "../../errors.ts";
 import { Ahead, draftedIn, type Lookahead, StepPace } from "./ahead.ts";
+import type { Pool } from "../cache/pool.ts";
 import { PrefixCache } from "../cache/prefix_cache.ts";
 import { SequenceCache } from "../cache/sequence_cache.ts";
 import type { Runner } from "../runner.ts";
@@ -42,7 +43,8 @@ export interface SchedulerOwner {
  *
  * A sequence joins when free pages hold all its tokens. When pages run out as sequences grow,
  * paused sequences are preempted first, then the newest one. A preempted sequence rejoins later and
- * recomputes the tokens whose pages have been reused by then.
+ * recomputes the tokens whose pages have been reused by then. Pages may also be in use by prompts
+ * that are being saved or loaded, for which sequences wait.
  */
 export class Scheduler {
   readonly cache: PrefixCache;
@@ -78,6 +80,11 @@ export class Scheduler {
       snapshots,
     );
     this.#waiting = new WaitingLine(this.cache, 2 * runner.limits.maxSequences);
+    for (const pool of this.#pools) {
+      pool.onFree = () => {
+        if (this.#lacksPages) this.#wake();
+      };
+    }
   }
 
   /** Sets the owner, which is asked for more tasks before each step. */
@@ -202,6 +209,17 @@ export class Scheduler {
     return this.#runner.limits;
   }
 
+  get #pools(): readonly Pool[] {
+    const { pages, slots } = this.#runner;
+    return slots === undefined ? [pages] : [pages, slots];
+  }
+
+  /** True if nothing but a sequence uses pages. */
+  #isAlone({ cache: { table } }: Sequence): boolean {
+    const { freePages, nPages } = this.#runner.pages;
+    return freePages + table.pages.length >= nPages;
+  }
+
   get #nReady(): number {
     return this.#active.filter(({ isReady }) => isReady).length;
   }
@@ -225,7 +243,7 @@ export class Scheduler {
       if (this.#enter(sequence)) {
         this.#waiting.remove(sequence);
         this.#active.push(sequence);
-      } else if (this.#active.length > 0) {
+      } else if (this.#active.length > 0 || this.#pools.some(({ free, size }) => free < size)) {
         this.#lacksPages = true;
         return;
       } else {
@@ -266,7 +284,7 @@ export class Scheduler {
     for (const { sequence, end } of plan) {
       while (this.#active.includes(sequence) && !sequence.cache.table.reserve(end)) {
         isComplete = false;
-        if (this.#active.length === 1) {
+        if (this.#active.length === 1 && this.#isAlone(sequence)) {
           this.#reject(sequence);
           return [];
         }

@@ -99,10 +99,17 @@ Deno.test("no page leaks, is freed twice or is written while shared", async () =
     // A state cannot be rolled back after a rejected draft token.
     const speculator = runner.slots === undefined ? randomSpeculator(random) : undefined;
     const scheduler = new Scheduler(runner, speculator);
-    await Promise.all(Array.from({ length: 16 }, async () => {
+    const most = nPages * pageTokens;
+    // Prompts that are loaded or saved, which hold pages meanwhile; requests wait for them.
+    const nHolders = random.pick([0, 0, 3]);
+    await Promise.all(Array.from({ length: 16 + nHolders }, async (_, i) => {
       for (let i = random.int(0, 10); i > 0; i--) await Promise.resolve();
       if (random.chance(0.3)) await turn();
-      await runOne(random, scheduler, nPages * pageTokens);
+      if (i < 16) return await runOne(random, scheduler, most);
+      using table = runner.newSequence();
+      table.reserve(random.int(1, most));
+      for (let i = random.int(0, 20); i > 0; i--) await Promise.resolve();
+      for (let i = random.int(0, 3); i > 0; i--) await turn();
     }));
     await scheduler.idle();
     runner.checkPages();

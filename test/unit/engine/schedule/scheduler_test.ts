@@ -246,6 +246,30 @@ Deno.test("a request that can never fit is rejected, and the others continue", a
   await bench.end();
 });
 
+Deno.test("a request waits for pages of a prompt that is being loaded, and grows after it", async () => {
+  for (const nSlots of [undefined, 1]) {
+    const bench = new Bench({ nPages: 4, nSlots });
+    const held = bench.runner.newSequence();
+    assert(held.reserve(8));
+    let isDone = false;
+    const done = Promise.allSettled([
+      bench.generate(prompt(6, 0), 8),
+      bench.generate(prompt(12, 100), 2),
+      bench.generate(prompt(17, 200), 1),
+    ]).finally(() => isDone = true);
+    await turn();
+    await bench.scheduler.idle();
+    assert(!isDone);
+    held.release();
+    const [grows, waits, long] = await done;
+    assert(grows.status === "fulfilled" && waits.status === "fulfilled");
+    assertEquals(grows.value.tokens, fakeAnswer(prompt(6, 0), 8));
+    assertEquals(waits.value.tokens, fakeAnswer(prompt(12, 100), 2));
+    assertEquals(long.status, "rejected");
+    await bench.end();
+  }
+});
+
 Deno.test("a slow reader pauses only its own sequence", async () => {
   const bench = new Bench({ nPages: 100 });
   const slow = new Generation(noTokenizer, fakeRequest(prompt(2, 0), 200)).run(bench.scheduler);
