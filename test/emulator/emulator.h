@@ -52,6 +52,10 @@ struct Kernel {
 
 // Records that a thread waits for the previous kernel (kernels/cuda/prelude.cuh).
 void note_wait();
+// Makes a function the previous kernel of the next one: it runs as late as it may, when the first
+// thread waits for it, or here if none has.
+void set_previous_kernel(std::function<void()> function);
+void finish_previous_kernel();
 // Runs a kernel that is launched while the previous one runs: fails unless all threads wait for it.
 // `Kernel::launch` always does.
 void run_dependent_grid(const Launch& launch, const std::string& name,

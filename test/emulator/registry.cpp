@@ -1,9 +1,11 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <mutex>
 
 #include "access_trace.h"
 #include "emulator.h"
+#include "fiber.h"
 
 namespace emulator {
 
@@ -15,6 +17,12 @@ std::vector<Kernel>& registered() {
 }
 
 std::atomic<uint64_t> threads_that_waited = 0;
+
+// The previous kernel, until a thread has waited for it. Only this orders its writes before reads
+// of other threads: those that do not wait race with it.
+std::function<void()> previous_kernel;
+std::atomic<bool> previous_pending = false;
+std::mutex previous_mutex;
 
 }  // namespace
 
@@ -37,7 +45,27 @@ std::string symbol_of(void* function) {
 
 void register_kernel(Kernel kernel) { registered().push_back(std::move(kernel)); }
 
-void note_wait() { threads_that_waited.fetch_add(1, std::memory_order_relaxed); }
+void note_wait() {
+  threads_that_waited.fetch_add(1, std::memory_order_relaxed);
+  finish_previous_kernel();
+}
+
+void finish_previous_kernel() {
+  if (previous_pending.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(previous_mutex);
+    if (previous_pending.load(std::memory_order_relaxed)) {
+      previous_kernel();
+      races::release(&previous_kernel);
+      previous_pending.store(false, std::memory_order_release);
+    }
+  }
+  races::acquire(&previous_kernel);
+}
+
+void set_previous_kernel(std::function<void()> function) {
+  previous_kernel = std::move(function);
+  previous_pending = true;
+}
 
 void run_dependent_grid(const Launch& shape, const std::string& name,
                         const std::function<void()>& thread) {
