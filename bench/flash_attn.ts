@@ -46,6 +46,8 @@ export type RaceLine =
   }
   | {
     readonly kind: "decode";
+    /** Of keys and values. */
+    readonly type: "BF16" | "Q8_0";
     readonly length: number;
     readonly batch: number;
     readonly kv_heads: number;
@@ -156,10 +158,10 @@ export function describeRace(
       device.includes(one.device) && one.model === model.join(" ") && one.depth === length
     )?.teraflops;
   };
-  const microseconds = ({ batch, length, kv_heads }: Extract<RaceLine, { kind: "decode" }>) =>
+  const microseconds = (line: Extract<RaceLine, { kind: "decode" }>) =>
     expectedDecode.find((one) =>
-      device.includes(one.device) && one.type === "BF16" && one.batch === batch &&
-      one.depth === length && one.kvHeads === kv_heads
+      device.includes(one.device) && one.type === line.type && one.batch === line.batch &&
+      one.depth === line.length && one.kvHeads === line.kv_heads
     )?.time_us;
   const matmul = limits?.matmul_tflop_s ?? NaN, copy = limits?.copy_gb_s ?? NaN;
   return [
@@ -194,12 +196,13 @@ export function describeRace(
       ]),
     ),
     "",
-    "Decode, BF16, eight query heads a KV head, head_dim 128, pages of 16 (peers: contiguous), GB/s " +
-    "of keys and values:",
+    "Decode, eight query heads a KV head, head_dim 128, pages of 16 (peers: contiguous), GB/s of " +
+    "keys and values:",
     "",
     table(
-      ["batch", "KV heads", "keys", "ours", "of copy", "µs", "expected", "FA2", "cuDNN"],
+      ["type", "batch", "KV heads", "keys", "ours", "of copy", "µs", "expected", "FA2", "cuDNN"],
       decode.map((line) => [
+        line.type,
         `${line.batch}`,
         `${line.kv_heads}`,
         `${line.length}`,

@@ -69,15 +69,16 @@ export function linesOfRace(line: RaceLine): Line[] {
       }));
     }
     case "decode": {
-      const { length, batch, kv_heads: kvHeads } = line;
+      const { type, length, batch, kv_heads: kvHeads } = line;
+      const bits = type === "Q8_0" ? 8.5 : 16;
       return contenders(line.gb_s, (by, gbPerSecond) => ({
         kind: "speed",
         group: "flash_attn decode",
-        name: `${batch} x ${length}, ${kvHeads} KV heads`,
+        name: `${type}, ${batch} x ${length}, ${kvHeads} KV heads`,
         by,
-        microseconds: batch * length * kvHeads * 128 * 4 / gbPerSecond / 1e3,
+        microseconds: batch * length * kvHeads * 128 * bits / 4 / gbPerSecond / 1e3,
         gbPerSecond,
-        of: { batch, length, kvHeads },
+        of: { batch, length, kvHeads, bits },
       }));
     }
   }

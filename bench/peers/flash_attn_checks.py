@@ -2,6 +2,8 @@
 
 import torch
 
+from flash_attn_library import EARLY_KEYS, Q8_0, Q8Pages
+
 
 def reference(q, k, v, dtype, causal=False, left=-1, right=-1, softcap=0.0, sinks=None):
     """Attention of one sequence, [row, head, dim], in `dtype`."""
@@ -94,6 +96,35 @@ def check_paged(flash, function, dtype, dim, q_lengths, k_lengths, heads, kv_hea
     return errors(out, parts, cu_q.tolist(), options, dtype)
 
 
+def check_q8(flash, dim, q_lengths, k_lengths, heads, kv_heads, page, flags, options):
+    """Decoding with pages of Q8_0."""
+    dtype, device = torch.float16, "cuda"
+    wide = (max(k_lengths) + page - 1) // page
+    table = torch.randperm(wide * len(q_lengths), device=device).to(torch.int32).view(-1, wide)
+    caches = [Q8Pages(table.numel(), page, kv_heads, dim) for _ in range(2)]
+    for cache in caches:
+        cache.numbers.copy_(torch.randint(-128, 128, cache.numbers.shape, device=device))
+        # Of powers of two, no product of a factor is rounded to float16.
+        exponents = torch.randint(-9, -5, cache.factors.shape, device=device)
+        cache.factors.copy_(torch.pow(2.0, exponents))
+    parts = []
+    for rows, keys, row in zip(q_lengths, k_lengths, table.tolist()):
+        k, v = (torch.cat([cache.values(row[i // page], min(page, keys - i))
+                           for i in range(0, keys, page)]) for cache in caches)
+        parts.append((torch.randn(rows, heads, dim, device=device).to(dtype), k, v))
+    q = torch.cat([part[0] for part in parts])
+    out = torch.full_like(q, float("nan"))
+    cu_q = cumulative(q_lengths)
+    flash.prepare("decode", q, *(cache.numbers for cache in caches), out, batch=len(parts),
+                  seqlen_q=max(q_lengths), seqlen_k=max(k_lengths), total_q=len(q),
+                  cu_seqlens_q=cu_q, seqlens_k=torch.tensor(k_lengths, dtype=torch.int32,
+                                                            device=device),
+                  block_table=table, block_table_stride=wide, page_size=page, kv_dtype=Q8_0,
+                  k_scales=caches[0].factors, v_scales=caches[1].factors,
+                  flags=flags | EARLY_KEYS, **native(options))()
+    return errors(out, parts, cu_q.tolist(), options, dtype)
+
+
 def native(options):
     """Returns the options as fields of flash_attn_params."""
     fields = {}
@@ -126,3 +157,7 @@ def run_checks(flash, report):
                 result = check_paged(flash, "decode", dtype, dim, [1, 16, 3], [1, 4000, 9000], 8, 2,
                                      16, causal, options)
                 report(f"decode {label}", *result)
+                if dtype == torch.float16:
+                    result = check_q8(flash, dim, [1, 16, 3], [1, 4000, 9000], 8, 2, 16, causal,
+                                      options)
+                    report(f"decode q8_0 {label}", *result)

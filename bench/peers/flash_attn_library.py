@@ -5,7 +5,7 @@ import ctypes
 import torch
 
 CAUSAL, FORCE_SM80, EARLY_KEYS = 1, 2, 8
-E4M3 = 2
+Q8_0, E4M3 = 1, 2
 FUNCTIONS = ("fwd", "varlen_fwd", "decode")
 TYPES = {
     "u32": ctypes.c_uint32,
@@ -14,6 +14,26 @@ TYPES = {
     "i64": ctypes.c_int64,
     "pointer": ctypes.c_void_p,
 }
+
+
+class Q8Pages:
+    """Pages of keys or values of Q8_0 on a device: of each page and head, the numbers of its rows
+    and then their factors."""
+
+    def __init__(self, pages, page, heads, dim, device="cuda"):
+        each = page * dim * 17 // 16
+        self.memory = torch.zeros(pages * heads * each, dtype=torch.int8, device=device)
+        blocks = self.memory.view(pages, heads, each)
+        self.factors = blocks[..., page * dim:].view(torch.float16).view(
+            pages, heads, page, dim // 32)
+        # [page, row, head, dim]
+        self.numbers = blocks[..., :page * dim].view(pages, heads, page, dim).transpose(1, 2)
+
+    def values(self, page, rows):
+        """The first rows of a page as floats, [row, head, dim]."""
+        numbers = self.numbers[page, :rows].double()
+        factors = self.factors[page, :, :rows].transpose(0, 1).double()
+        return numbers * factors.repeat_interleave(32, -1)
 
 
 class FlashAttention:

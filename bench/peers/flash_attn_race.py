@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from flash_attn_checks import cumulative, run_checks
-from flash_attn_library import CAUSAL, EARLY_KEYS, FORCE_SM80, FlashAttention
+from flash_attn_library import CAUSAL, EARLY_KEYS, FORCE_SM80, Q8_0, FlashAttention, Q8Pages
 from torch_timing import say, seconds
 
 TOKENS = 16384
@@ -143,9 +143,39 @@ def race_decode(flash, length, batch, kv_heads, page=PAGE, dim=128):
         "fa2": time_or_none(torch_calls(contiguous, SDPBackend.FLASH_ATTENTION, False, True)),
         "cudnn": time_or_none(torch_calls(contiguous, SDPBackend.CUDNN_ATTENTION, False, True)),
     }
-    say(kind="decode", length=length, batch=batch, kv_heads=kv_heads,
+    say(kind="decode", type="BF16", length=length, batch=batch, kv_heads=kv_heads,
         gb_s={name: t and bytes_each / t / 1e9 for name, t in times.items()},
         microseconds={name: t and t * 1e6 for name, t in times.items()})
+
+
+def race_decode_q8(flash, length, batch, kv_heads, page=PAGE, dim=128):
+    """Like race_decode, with pages of Q8_0; the peers have none."""
+    heads = 8 * kv_heads
+    bytes_each = batch * length * kv_heads * dim * 2 * 17 // 16
+    free = torch.cuda.mem_get_info()[0]
+    if 3 * bytes_each > free:
+        return
+    n_sets = max(1, min(8, (1 << 28) // bytes_each, int(free // (3 * bytes_each))))
+    wide = (length + page - 1) // page
+    lengths = torch.full((batch,), length, dtype=torch.int32, device="cuda")
+    calls = []
+    for _ in range(n_sets):
+        q = torch.randn(batch, 1, heads, dim, device="cuda").to(torch.float16)
+        caches = [Q8Pages(batch * wide, page, kv_heads, dim) for _ in range(2)]
+        for cache in caches:
+            cache.memory.random_(-128, 128)
+            cache.factors.fill_(1 / 64)
+        table = torch.randperm(batch * wide, device="cuda").to(torch.int32).view(batch, wide)
+        calls.append(flash.prepare("decode", q, *(cache.numbers for cache in caches),
+                                   torch.empty_like(q), batch=batch, seqlen_q=1, seqlen_k=length,
+                                   seqlens_k=lengths, block_table=table, block_table_stride=wide,
+                                   page_size=page, kv_dtype=Q8_0, k_scales=caches[0].factors,
+                                   v_scales=caches[1].factors, flags=CAUSAL | EARLY_KEYS))
+    time = time_or_none(calls)
+    nothing = dict(fa2=None, cudnn=None)
+    say(kind="decode", type="Q8_0", length=length, batch=batch, kv_heads=kv_heads,
+        gb_s=dict(ours=time and bytes_each / time / 1e9, **nothing),
+        microseconds=dict(ours=time and time * 1e6, **nothing))
 
 
 def main():
@@ -161,10 +191,9 @@ def main():
         common = dim in (64, 128)
         for causal in (True, False):
             for dtype in (torch.bfloat16, torch.float16) if common else (torch.bfloat16,):
-                for length in (512, 1024, 2048, 4096, 8192, 16384) if common else (4096, 16384):
+                for length in (512, 1024, 2048, 4096, 8192, 16384):
                     race_forward(flash, dtype, dim, length, causal)
-        if common:
-            race_forward(flash, torch.bfloat16, dim, 131072, True)
+            race_forward(flash, torch.bfloat16, dim, 131072, causal)
         if dim != 96 and torch.cuda.get_device_capability()[0] == 9:
             for length in (4096, 16384):
                 race_forward(flash, torch.float8_e4m3fn, dim, length, True)
@@ -172,6 +201,7 @@ def main():
         for kv_heads in (8, 4, 2, 1):
             for length in (1024, 8192, 32768, 131072):
                 race_decode(flash, length, batch, kv_heads)
+                race_decode_q8(flash, length, batch, kv_heads)
 
 
 main()

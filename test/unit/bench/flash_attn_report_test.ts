@@ -53,11 +53,21 @@ Deno.test("describeRace: names failed checks, prints a dash for unsupported case
       },
       {
         kind: "decode",
+        type: "BF16",
         length: 8192,
         batch: 16,
         kv_heads: 8,
         gb_s: { ours: 2700, fa2: 2500, cudnn: null },
         microseconds: { ours: 199.04, fa2: 215, cudnn: null },
+      },
+      {
+        kind: "decode",
+        type: "Q8_0",
+        length: 8192,
+        batch: 16,
+        kv_heads: 8,
+        gb_s: { ours: 1500, fa2: null, cudnn: null },
+        microseconds: { ours: 90, fa2: null, cudnn: null },
       },
     ],
     expected,
@@ -66,10 +76,11 @@ Deno.test("describeRace: names failed checks, prints a dash for unsupported case
   assertStringIncludes(report, "## libflash_attn on NVIDIA H100");
   assertStringIncludes(report, "1 of 2 checks within twice the error of float32.");
   assertStringIncludes(report, "- decode float16 128 causal: Infinity (float32: 0.001)");
-  const rows = report.split("\n").filter((line) => /^\| (bfloat16|16) /.test(line));
+  const rows = report.split("\n").filter((line) => /^\| (bfloat16|BF16|Q8_0) /.test(line));
   assertEquals(rows, [
     "| bfloat16 | 128 | yes | – | 4096 | 600 | 582 | 75% | 330 | 380 * | 320 | – |",
     "| bfloat16 | 128 | yes | varlen | 8192 | 500 | 580 * | 63% | – | – | – | – |",
-    "| 16 | 8 | 8192 | 2700 | 90% | 199.0 | 170.0 * | 2500 | – |",
+    "| BF16 | 16 | 8 | 8192 | 2700 | 90% | 199.0 | 170.0 * | 2500 | – |",
+    "| Q8_0 | 16 | 8 | 8192 | 1500 | 50% | 90.0 | – | – | – |",
   ]);
 });

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { linesOfRace } from "../../../bench/gpu/flash_attn.ts";
 import { type Line, readLines, type SpeedLine } from "../../../bench/gpu/lines.ts";
 import { testCases } from "../../../bench/gpu/operations.ts";
@@ -108,4 +108,15 @@ Deno.test("GPU check: results of the race become lines of the check", () => {
       ["FlashAttention-2", Math.round(operations / 320e6)],
     ],
   );
+  // 32 numbers of Q8_0 are 34 bytes.
+  for (const [type, bytes] of [["BF16", 64], ["Q8_0", 34]] as const) {
+    const size = 2 * 8192 * 8 * 128 * bytes / 32;
+    const [line] = linesOfRace({
+      ...{ kind: "decode", type, length: 8192, batch: 1, kv_heads: 8 },
+      gb_s: { ours: size / 20e3, fa2: null },
+      microseconds: { ours: 20, fa2: null },
+    });
+    assert(line?.kind === "speed");
+    assertAlmostEquals(line.microseconds, 20);
+  }
 });
