@@ -164,10 +164,17 @@ function splitBlocks(text: string): Block[] {
     const targets = Array.from(body.matchAll(TARGET), ([, name]) => name ?? "");
     const instruction = parseInstruction(body.replace(/\s*\(\*.*$/, "").replace(/\s*;.*$/, ""));
     draft.instructions.push(instruction);
+    // ptxas leaves some rolled loops by a conditional call that does not return.
+    if (instruction.name === "CALL" && instruction.isConditional) {
+      draft.targets.push(...targets);
+      open = false;
+    }
     if (/^(BRA|BRX|EXIT|RET|JMP|BREAK)$/.test(instruction.name)) {
       if (instruction.name !== "EXIT" && instruction.name !== "RET") draft.targets.push(...targets);
-      // `BRA !P1` jumps only if all lanes agree, so it may fall through, too.
-      const always = !instruction.isConditional && !/^!?U?P\d/.test(instruction.operands);
+      // `BRA !P1` jumps only if all lanes agree, and `BRA.DIV` only if some have diverged: both may
+      // fall through, too.
+      const always = !instruction.isConditional && instruction.opcode !== "BRA.DIV" &&
+        !/^!?U?P\d/.test(instruction.operands);
       draft.falls = !always;
       open = false;
     }

@@ -28,8 +28,9 @@ class Q8Products {
                                const q8_pair *scales) const {
     const int lane = thread_index() % 32;
     Factors factors(scales);
-#pragma unroll
+#pragma unroll (kScales % 4 == 0 ? 4 : kScales)
     for (int b = 0; b < kScales; b++) {
+      factors.advance(b);
       uint32_t query[2][4];
       load_query(query[0], 2 * b);
       load_query(query[1], 2 * b + 1);
@@ -67,6 +68,7 @@ class Q8Products {
     for (int k = 0; k < kColumnTiles / 2; k++) {
 #pragma unroll
       for (int b = 0; b < kScales; b++) {
+        if (k == 0 || kScales > Factors::kBlocks) factors.advance(b);
         uint32_t stored[4];
         load_matrices_transposed(stored,
                                  values + Layout::offset(16 * k + lane % 16, 2 * b + lane / 16));
@@ -105,20 +107,30 @@ class Q8Products {
     }
   }
 
-  // The factors of the keys 8 n + 2 (lane % 4) and + 1.
+  // The factors of the keys 8 n + 2 (lane % 4) and + 1. Blocks of 32 columns are taken in order; at
+  // most four of a key are in registers.
   class Factors {
    public:
-    FA_DEVICE Factors(const q8_pair *scales) {
+    FA_DEVICE Factors(const q8_pair *scales)
+        : first_(scales + 2 * (thread_index() % 4) * kScales) {}
+
+    // Loads the factors of the next blocks if `block` is the first of them.
+    FA_DEVICE void advance(int block) {
+      if (block % kBlocks != 0) return;
 #pragma unroll
       for (int n = 0; n < kColumnTiles; n++) {
-        const q8_pair *const key = scales + (8 * n + 2 * (thread_index() % 4)) * kScales;
+        const q8_pair *const key = first_ + 8 * n * kScales + block;
 #pragma unroll
-        for (int i = 0; i < kScales; i++) {
+        for (int i = 0; i < kWords; i++) {
           // Of an odd number, only every other key's are aligned to eight bytes.
           if constexpr (kScales % 2 != 0) {
             words_[n][i] = load_word(key + 2 * i);
+          } else if constexpr (kBlocks % 4 != 0) {
+            if (i % 2 == 0) load_words(words_[n][i], words_[n][i + 1], key + 2 * i);
           } else if (i % 2 == 0) {
-            load_words(words_[n][i], words_[n][i + 1], key + 2 * i);
+            const int second = i / (kBlocks / 2);
+            load_words(words_[n][i], words_[n][i + 1],
+                       key + second * kScales + 2 * (i - second * (kBlocks / 2)));
           }
         }
       }
@@ -126,16 +138,24 @@ class Q8Products {
 
     // Those of 32 columns.
     FA_DEVICE uint32_t pair(int n, int block) const {
-      const uint32_t first = words_[n][block / 2], second = words_[n][(kScales + block) / 2];
-      return (block % 2 == 0)
+      const int at = block % kBlocks;
+      const uint32_t first = words_[n][at / 2], second = words_[n][(kBlocks + at) / 2];
+      return (at % 2 == 0)
                  ? (kScales % 2 == 0 ? pair_halves<0, 0>(first, second)
                                      : pair_halves<0, 1>(first, second))
                  : (kScales % 2 == 0 ? pair_halves<1, 1>(first, second)
                                      : pair_halves<1, 0>(first, second));
     }
 
+    // Blocks whose factors are in registers.
+    static constexpr int kBlocks = kScales % 4 == 0 ? 4 : kScales;
+
    private:
-    uint32_t words_[kColumnTiles][kScales];
+    // Words of two keys.
+    static constexpr int kWords = kBlocks;
+
+    const q8_pair *first_;
+    uint32_t words_[kColumnTiles][kWords];
   };
 
   const f16 *queries_ = nullptr;
