@@ -6,8 +6,8 @@ import { join } from "@std/path";
 import { disassembleObject, type KernelCode } from "../../test/emulator/nvdisasm.ts";
 import { root } from "../root.ts";
 import {
-  instructionsAfterWait,
   type LoopMeasures,
+  measureEnd,
   measureLoop,
   measureStart,
   type Way,
@@ -497,12 +497,18 @@ export async function predictFlashDecode(): Promise<FlashDecodePrediction[] | un
   const headDim = 128, gpu = H100;
   const ofGpu = ({ architecture }: KernelCode) => architecture === gpu.architecture.name;
   const kernels = (await kernelsOf("decode_128", "decode"))?.filter(ofGpu);
-  const combine = (await kernelsOf("combine", "decode"))?.find(ofGpu);
+  const combine = (await kernelsOf("combine", "decode"))?.filter(ofGpu);
   if (kernels === undefined || combine === undefined) return undefined;
   const { l2, memory } = gpu.latencies;
   const us = (clocks: number) => clocks / gpu.clock / 1e3;
-  const merge = COSTS.dependentLaunch +
-    us(l2 + CLOCKS_PER_INSTRUCTION * instructionsAfterWait(MachineCode.parse(combine.text)));
+  const merge = (parts: number) => {
+    const kernel = combine.map(({ symbol, text }) => ({ most: mostParts(symbol), text }))
+      .filter(({ most }) => most >= parts).toSorted((a, b) => a.most - b.most)[0];
+    const end = kernel && measureEnd(MachineCode.parse(kernel.text), gpu.latencies);
+    if (end === undefined) throw new Error(`no kernel combines ${parts} parts after a wait`);
+    return COSTS.dependentLaunch +
+      us(end.hops * l2 + CLOCKS_PER_INSTRUCTION * end.instructions);
+  };
   return DECODE_KERNELS.filter(({ type }) => type !== "F16").flatMap(({ type, symbol, bytes }) => {
     const kernel = kernels.find((one) => symbol.test(one.symbol));
     if (kernel === undefined) return [];
@@ -534,7 +540,7 @@ export async function predictFlashDecode(): Promise<FlashDecodePrediction[] | un
           const times: DecodeTimes = {
             start,
             keys: (1 - early / size) * joined([read, us(size / busy / rate)]),
-            combine: parts > 1 ? merge : 0,
+            combine: parts > 1 ? merge(parts) : 0,
           };
           const time_us = times.start + times.keys + times.combine;
           const limit_us = size / gpu.bandwidth / 1e3;
@@ -560,6 +566,11 @@ export function copiesBeforeWait(code: MachineCode): boolean {
   const query = all.findIndex(({ name, opcode }) => name === "LDG" && opcode.includes(".128"));
   return copy >= 0 && copy < query &&
     all.slice(copy, query).some(({ name }) => name === "ACQBULK");
+}
+
+/** Returns the most parts that an instance of the combine kernel combines, by its symbol. */
+export function mostParts(symbol: string): number {
+  return Number(/combine_sm80INS_\d\w+ELi(\d+)E/.exec(symbol)?.[1]);
 }
 
 /** Parts of the keys of each of several key heads (host/split_plan.cpp). */

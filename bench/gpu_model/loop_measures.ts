@@ -334,11 +334,18 @@ function earlyBytes(code: MachineCode): number {
   return 0;
 }
 
+/** The end of a kernel, from its wait for the previous kernel on. */
+export interface EndMeasures {
+  readonly instructions: number;
+  /** Global loads that must complete one after another. */
+  readonly hops: number;
+}
+
 /**
- * Returns the instructions after the wait for the previous kernel, on the way with the most global
- * loads; loops run once. 0 without a wait.
+ * Returns the measures of the way after the wait for the previous kernel that has the most global
+ * loads; loops run once. Undefined without a wait.
  */
-export function instructionsAfterWait(code: MachineCode): number {
+export function measureEnd(code: MachineCode, latencies: Latencies): EndMeasures | undefined {
   const whole = { header: 0, blocks: new Set(code.blocks.keys()) };
   const loaded = (one: Instruction) => isGlobal(one) ? bytesPerLane(one) : 0;
   const ways = [...bestPaths(code, whole, loaded).values()]
@@ -346,7 +353,11 @@ export function instructionsAfterWait(code: MachineCode): number {
     .filter((way) => way.at(-1)?.name === "EXIT");
   const most = ways.toSorted((a, b) => sum(b.map(loaded)) - sum(a.map(loaded)))[0] ?? [];
   const wait = most.findIndex(({ name }) => name === "ACQBULK");
-  return wait < 0 ? 0 : most.length - 1 - wait;
+  if (wait < 0) return undefined;
+  const after = most.slice(wait + 1);
+  const clock = new LoadClock(latencies, false);
+  for (const instruction of after) clock.step(instruction);
+  return { instructions: after.length, hops: clock.waits };
 }
 
 /** Returns the path with the fewest blocks from the entry to each block. */

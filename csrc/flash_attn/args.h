@@ -111,8 +111,7 @@ struct DecodeArgs {
   Divisor n_kv_heads;
   Divisor group;
   // Partial results of rows (sequence * max_q + token) * n_heads + head.
-  int64_t partial_rows;
-  float *partial_out;    // [n_splits][rows][head_dim]
+  float *partial_out;    // [rows][head_dim / 32][n_splits][32]
   float *partial_lse;    // [rows][n_splits, rounded up to four], base 2
 };
 

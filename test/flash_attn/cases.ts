@@ -147,7 +147,8 @@ export const decodeCases: readonly Case[] = [
     capability: 90,
   },
   { fn: "decode", head_dim: 96, q: [1, 1, 1], k: [0, 300, 800], splits: 2, sinks: 1, page: 8 },
-  // More parts than a group of the combine kernel loads at once.
+  // Up to 32, 64 and 128 parts, which different instances of the combine kernel combine; fewer than
+  // 16 of a shorter sequence.
   {
     fn: "decode",
     head_dim: 192,
@@ -159,6 +160,8 @@ export const decodeCases: readonly Case[] = [
     page: 64,
     capability: 90,
   },
+  { fn: "decode", head_dim: 64, q: [1], k: [9000], splits: 35, sinks: 1, capability: 90 },
+  { fn: "decode", head_dim: 64, q: [1, 1], k: [17000, 900], splits: 128, page: 64 },
   { fn: "decode", head_dim: 96, q: [2, 2], k: [0, 300], heads: 3, kv_heads: 3 },
   // Tiles of many rows, in as many parts as fill the device.
   { fn: "decode", head_dim: 64, q: [16], k: [1000], heads: 8, kv_heads: 1 },
@@ -257,6 +260,20 @@ export const sanitizerCases: readonly Case[] = [
   { fn: "decode", head_dim: 64, q: [3, 2], k: [600, 5], heads: 2, page: 8, splits: 2, packed_q: 1 },
   { fn: "decode", head_dim: 64, q: [10], k: [70], heads: 4, kv_heads: 1, causal: 1 },
   { fn: "decode", kv: "q8", dtype: "f16", head_dim: 96, q: [2], k: [333], page: 8, splits: 2 },
+  // Keys requested before the previous kernel ends, by blocks with and without keys, and with an
+  // empty part: the lengths are those of different numbers of parts.
+  {
+    fn: "decode",
+    head_dim: 64,
+    q: [1, 2, 1],
+    k: [600, 40, 0],
+    page: 16,
+    packed_q: 1,
+    splits: 3,
+    early: 1,
+    capability: 90,
+  },
+  { fn: "decode", kv: "q8", dtype: "f16", head_dim: 64, q: [1], k: [520], early: 1, left: 70 },
   { fn: "fwd", head_dim: 64, q: [30], k: [300], capability: 90, heads: 6 },
   // More tiles of keys than stages, so that a stage is filled again.
   { fn: "varlen", head_dim: 128, q: [3, 20], k: [5, 660], causal: 1, capability: 90, order: 5 },

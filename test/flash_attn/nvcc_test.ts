@@ -12,9 +12,11 @@ import {
   DECODE_KERNELS,
   decodeBytesPerClock,
   instructionsPerMma,
+  mostParts,
   predictFlash,
   predictFlashDecode,
 } from "../../bench/gpu_model/flash_model.ts";
+import { measureEnd } from "../../bench/gpu_model/loop_measures.ts";
 import { MachineCode, parseInstruction } from "../../bench/gpu_model/machine_code.ts";
 import { A100, H100, type NvidiaGpu } from "../../bench/gpu_model/nvidia.ts";
 import { disassembleObject, type KernelCode } from "../emulator/nvdisasm.ts";
@@ -65,7 +67,7 @@ function objectFiles(folder: string, ending: string): string[] {
 }
 
 Deno.test({
-  name: "nvcc: no kernel of a head_dim up to 192 spills registers, no products wait for each other",
+  name: "nvcc: no kernel spills registers, no products wait for each other",
   ignore,
   async fn() {
     const { objects } = await build();
@@ -73,18 +75,14 @@ Deno.test({
     const reports = texts.flatMap(parseKernelReports);
     const count = (test: (report: KernelReport) => boolean) => reports.filter(test).length;
     // Two types and five head_dims; SM80's kernels are also compiled for SM90; decode has two
-    // shapes of each type, and one of Q8_0; kernels of SM90 cap scores or do not, and E4M3 has four
-    // head_dims.
+    // shapes of each type, and one of Q8_0; instances for four numbers of parts combine them;
+    // kernels of SM90 cap scores or do not, and E4M3 has four head_dims.
     assertEquals(count(({ kernel }) => kernel === "forward_sm80"), 20);
     assertEquals(count(({ kernel }) => kernel === "decode_sm80"), 50);
-    assertEquals(count(({ kernel }) => kernel === "combine_sm80"), 4);
+    assertEquals(count(({ kernel }) => kernel === "combine_sm80"), 16);
     assertEquals(count(({ kernel }) => kernel === "forward_sm90"), 28);
     const spilling = reports.filter(({ spilled }) => spilled > 0);
-    const isCommon = ({ numbers }: KernelReport) => (numbers[0] ?? 0) <= 192;
-    assertEquals(spilling.filter(isCommon).map(describeKernel), []);
-    for (const report of spilling) {
-      console.error(`${describeKernel(report)} spills ${report.spilled} bytes`);
-    }
+    assertEquals(spilling.map(describeKernel), []);
     for (const text of texts) {
       // ptxas remarks when it serializes wgmma because of registers or control flow, and when it
       // ignores setmaxnreg because the initial number of registers is unknown.
@@ -105,7 +103,8 @@ Deno.test({
         // 128 threads, two blocks; 256 threads, one block.
         forward_sm80: 256,
         decode_sm80: 256,
-        combine_sm80: 128,
+        // 64 to 256 threads, 1,024 of them on a multiprocessor.
+        combine_sm80: 64,
         // At launch, before setmaxnreg: four warpgroups, or three.
         forward_sm90: report.numbers[0] === 64 ? 128 : 168,
       };
@@ -287,21 +286,37 @@ Deno.test({
     await build();
     for (const prediction of await predictFlashDecode() ?? []) {
       const { batch, kvHeads, depth, type, limit_us, readShare } = prediction;
-      // 20 us are 67 MB. Shorter reads cannot make up for two launches.
-      const least = limit_us > 20 ? 0.89 : limit_us > 10 ? 0.82 : 0;
+      // 20 us are 67 MB, 10 us are 8,192 keys of one sequence with 8 heads of BF16. Shorter reads
+      // cannot make up for two launches.
+      const middling = type === "BF16" ? 0.85 : 0.84;
+      const least = limit_us > 20 ? 0.89 : limit_us > 10 ? middling : 0;
       const name = `${type}, ${batch} x ${depth} keys of ${kvHeads} heads: ${readShare}`;
       assert(readShare >= least && readShare < 1, name);
     }
   },
 });
 
+/** Most instructions after the wait for parts, by the most parts of an instance. */
+const COMBINE_INSTRUCTIONS: Readonly<Record<number, number>> = {
+  16: 78,
+  32: 118,
+  64: 127,
+  128: 133,
+};
+
 Deno.test({
-  name: "nvcc: combining loads partial results 16 bytes at a time",
+  name: "nvcc: combining loads all parts at once, 16 bytes at a time, and has few instructions",
   ignore,
   fn: (t) =>
-    eachKernel(t, "decode/combine", ({ architecture, text }) => {
+    eachKernel(t, "decode/combine", ({ architecture, symbol, text }) => {
       if (architecture !== "sm_90") return;
-      assertEquals(narrowLoadsAfterWait(instructionsOf(text)), []);
+      const code = instructionsOf(text);
+      assertEquals(narrowLoadsAfterWait(code), []);
+      // Lanes exchange sums without shared memory and barriers.
+      assertEquals(code.filter(({ name }) => /^(BAR|LDS|STS)$/.test(name)), []);
+      const { hops, instructions } = measureEnd(MachineCode.parse(text), H100.latencies)!;
+      assertEquals(hops, 1);
+      assert(instructions <= COMBINE_INSTRUCTIONS[mostParts(symbol)]!, `${instructions}`);
     }),
 });
 

@@ -208,17 +208,46 @@ export const FLASH_ATTN: readonly Mutant[] = [
     [
       "weight-of-a-split",
       "decode/combine.cuh",
-      "own[i] = exp2_fast(own[i] - base);",
-      "own[i] = exp2_fast(base - own[i]);",
+      "exp2_fast(lse[run][i] - base);",
+      "exp2_fast(base - lse[run][i]);",
+    ],
+    [
+      "sink-of-combined-parts",
+      "decode/combine.cuh",
+      "sum_of_parts<kLanes>(total) + exp2_fast(sink - base);",
+      "sum_of_parts<kLanes>(total);",
+    ],
+    [
+      "numbers-past-the-last-part",
+      "decode/combine.cuh",
+      "exists ? first + i : parts.count - 1, own_columns);",
+      "first + i, own_columns);",
     ],
     ["wait-for-the-kernel-before", "decode/decode.cuh", "  wait(false);\n", ""],
+    [
+      "wait-before-keys",
+      "decode/decode.cuh",
+      "if ((args.early_keys != 0) == early)",
+      "if (early)",
+    ],
     [
       "wait-after-early-keys",
       "decode/decode.cuh",
       "    wait(true);\n    allow_next_kernel();\n",
       "    allow_next_kernel();\n",
     ],
-    ["wait-for-the-parts", "decode/combine.cuh", "  wait_for_previous_kernel();\n", ""],
+    [
+      "wait-for-the-parts",
+      "decode/combine.cuh",
+      "  wait_for_previous_kernel();\n  allow_next_kernel();\n",
+      "  allow_next_kernel();\n",
+    ],
+    [
+      "wait-without-parts",
+      "decode/combine.cuh",
+      "    wait_for_previous_kernel();\n    return;\n",
+      "    return;\n",
+    ],
     [
       "factors-past-the-last",
       "sm80/tile_ring.cuh",
@@ -228,8 +257,8 @@ export const FLASH_ATTN: readonly Mutant[] = [
     [
       "factor-of-a-neighbour",
       "decode/q8_products.cuh",
-      "words_[n][(kScales + block) / 2];",
-      "words_[n][block / 2];",
+      "words_[n][(kBlocks + at) / 2];",
+      "words_[n][at / 2];",
     ],
   ),
   ...group(
@@ -264,7 +293,7 @@ export const FLASH_ATTN: readonly Mutant[] = [
     [
       "parts-past-the-last",
       "decode/combine.cuh",
-      "    if (first + i >= count) own[i] = kMinusInfinity;\n",
+      "      lse[run][i] = fminf(lse[run][i], most[run][i]);\n",
       "",
     ],
   ),

@@ -1,6 +1,6 @@
 /** The analysis of machine code on short texts whose loops, waits and pipes are known. */
 import { assertAlmostEquals, assertEquals } from "@std/assert";
-import { measureLoop, measureStart } from "../../bench/gpu_model/loop_measures.ts";
+import { measureEnd, measureLoop, measureStart } from "../../bench/gpu_model/loop_measures.ts";
 import { MachineCode, parseInstruction } from "../../bench/gpu_model/machine_code.ts";
 import { H100 } from "../../bench/gpu_model/nvidia.ts";
 import { residentBlocks } from "../../bench/gpu_model/kernel_measures.ts";
@@ -56,6 +56,21 @@ Deno.test("machine code: loops are found with their depth, without code that is 
   );
   assertEquals(loops.map(({ depth, blocks }) => [depth, blocks.size]), [[0, 3], [1, 1]]);
   assertEquals(instructions.length, 6);
+});
+
+Deno.test("machine code: a loop that a conditional call leaves is inside another", () => {
+  const { loops } = code(
+    ".L_x_0:",
+    "IADD3 R1, R1, 0x1, RZ",
+    ".L_x_1:",
+    "HMMA.16816.F32 R4, R8, R12, R4",
+    "@!P0 CALL.REL.NOINC `(.L_x_2)",
+    "BRA `(.L_x_1)",
+    ".L_x_2:",
+    "@P1 BRA `(.L_x_0)",
+    "EXIT",
+  );
+  assertEquals(loops.map(({ depth, blocks }) => [depth, blocks.size]), [[0, 4], [1, 2]]);
 });
 
 Deno.test("machine code: loads that wait in turn, together, or an iteration ahead", () => {
@@ -155,4 +170,23 @@ Deno.test("machine code: occupancy follows registers, shared memory and warps", 
   assertEquals(blocks(129, 256, 0), 1);
   assertEquals(blocks(32, 128, 75 * 1024), 3);
   assertEquals(blocks(16, 64, 0), 32);
+});
+
+Deno.test("machine code: loads after the wait for the previous kernel, in turn or at once", () => {
+  const load = (to: number, from: number) => `LDG.E.128 R${to}, desc[UR4][R${from}.64]`;
+  const end = (...lines: readonly string[]) =>
+    measureEnd(code(load(40, 2), ...lines, "EXIT"), H100.latencies);
+  assertEquals(end("FADD R1, R40, R41"), undefined);
+  const add = "FADD R1, R4, R8";
+  assertEquals(end("ACQBULK", load(4, 2), load(8, 2), add), { instructions: 4, hops: 1 });
+  assertEquals(end("ACQBULK", load(4, 2), load(8, 4), add), { instructions: 4, hops: 2 });
+  // The way with the most loads; lanes that have diverged take another.
+  assertEquals(
+    end("ACQBULK", "BRA.DIV UR4, `(.L_x_0)", load(4, 2), "EXIT", ".L_x_0:", "WARPSYNC R1"),
+    { instructions: 3, hops: 0 },
+  );
+  assertEquals(
+    end("@P0 BRA `(.L_x_0)", "ACQBULK", load(4, 2), load(8, 2), add, "EXIT", ".L_x_0:", "ACQBULK"),
+    { instructions: 4, hops: 1 },
+  );
 });

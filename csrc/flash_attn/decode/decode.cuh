@@ -188,10 +188,10 @@ FA_KERNEL FA_LAUNCH_BOUNDS(128, (DecodeTile<kHeadDim, kRowWarps, kIsQ8>::kBlocks
       continue;
     }
     const int64_t to = partial_row(args, sequence, at.query, at.head);
-    float *const columns = partial_out(args, to, part) + 8 * chunk;
+    float *const columns = partial_out(args, to, part, 8 * chunk);
     store_floats(columns, combined.value[0]);
     store_floats(columns + 4, combined.value[1]);
-    if (chunk == 0) args.partial_lse[to * partial_stride(args) + part] = combined.lse_log2;
+    if (chunk == 0) partial_lse(args, to)[part] = combined.lse_log2;
   }
 }
 

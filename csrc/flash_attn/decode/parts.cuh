@@ -31,9 +31,6 @@ struct KeyParts {
   }
 };
 
-// Numbers of the partial log-sum-exps of a row.
-FA_DEVICE int partial_stride(const DecodeArgs &args) { return (args.n_splits + 3) & ~3; }
-
 // The row of a query's partial results.
 FA_DEVICE int64_t partial_row(const DecodeArgs &args, const Sequence &sequence, int query,
                               int head) {
@@ -41,9 +38,19 @@ FA_DEVICE int64_t partial_row(const DecodeArgs &args, const Sequence &sequence, 
   return token * args.n_heads.value + head;
 }
 
-// A part's result for a row.
-FA_DEVICE float *partial_out(const DecodeArgs &args, int64_t row, int part) {
-  return args.partial_out + (part * args.partial_rows + row) * args.head_dim;
+// The log-sum-exps of a row's parts.
+FA_DEVICE float *partial_lse(const DecodeArgs &args, int64_t row) {
+  return args.partial_lse + row * ((args.n_splits + 3) & ~3);
+}
+
+// Columns of a row whose parts are neighbours in memory.
+inline constexpr int kPartColumns = 32;
+
+// A part's result for a row, from a column on.
+FA_DEVICE float *partial_out(const DecodeArgs &args, int64_t row, int part, int column) {
+  const int64_t columns = row * (args.head_dim / kPartColumns) + column / kPartColumns;
+  return args.partial_out + (columns * args.n_splits + part) * kPartColumns +
+         column % kPartColumns;
 }
 
 // Eight neighbouring columns of a result under combination.

@@ -22,6 +22,12 @@ FA_DEVICE void compute_here(float a, float b) {
   if (fminf(a, b) < 0) asm volatile("nanosleep.u32 0;");
 }
 
+// Completes the computation of addresses, combined by "or", likewise. None is in the upper half of
+// memory. The vote keeps the lanes together.
+FA_DEVICE void compute_here(uintptr_t addresses) {
+  if (any_lane(static_cast<intptr_t>(addresses) < 0)) asm volatile("nanosleep.u32 0;");
+}
+
 // The upper half of a product.
 FA_DEVICE uint32_t multiply_high(uint32_t a, uint32_t b) { return __umulhi(a, b); }
 

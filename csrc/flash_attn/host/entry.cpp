@@ -52,10 +52,10 @@ flash_attn_status run_split(uint32_t function, const flash_attn_params &p, const
   args.n_heads = divisor(p.n_heads);
   args.n_kv_heads = divisor(p.n_kv_heads);
   args.group = divisor(p.n_heads / p.n_kv_heads);
-  args.partial_rows = int64_t{p.batch} * p.seqlen_q * p.n_heads;
   if (plan.n_splits > 1) {
+    const int64_t rows = int64_t{p.batch} * p.seqlen_q * p.n_heads;
     args.partial_out = static_cast<float *>(p.workspace);
-    args.partial_lse = args.partial_out + plan.n_splits * args.partial_rows * p.head_dim;
+    args.partial_lse = args.partial_out + rows * plan.n_splits * p.head_dim;
   }
   const auto status = with_head_dim(p.head_dim, [&]<int kHeadDim>() {
     if (p.kv_dtype == FLASH_ATTN_KV_Q8_0) {

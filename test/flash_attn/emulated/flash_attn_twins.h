@@ -49,6 +49,7 @@ FA_DEVICE int warp_uniform(int value) {
 
 FA_DEVICE int forget(int value) { return value; }
 FA_DEVICE void compute_here(float, float) {}
+FA_DEVICE void compute_here(uintptr_t) {}
 FA_DEVICE uint32_t multiply_high(uint32_t a, uint32_t b) { return __umulhi(a, b); }
 
 FA_DEVICE float exp2_fast(float x) { return std::exp2(x); }
