@@ -198,8 +198,10 @@ export async function buildLibraries(options: BuildOptions = {}): Promise<BuildR
   }
   const signatures = new FileSignatures(root);
   const isStale = (step: Step) => !isCurrent(root, step, signatures);
+  const steps = new Map<string, Step>();
+  for (const step of graphs.flatMap((graph) => graph.compiles)) steps.set(step.output, step);
   // Slow files first, so that all cores are busy until the end.
-  const compiles = graphs.flatMap((graph) => graph.compiles).filter(isStale)
+  const compiles = [...steps.values()].filter(isStale)
     .sort((a, b) => Number(b.isSlow) - Number(a.isSlow));
   const jobs = options.jobs ?? navigator.hardwareConcurrency;
   let started = 0;

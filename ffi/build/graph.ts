@@ -9,6 +9,8 @@ import {
   commonCompileFlags,
   commonLinkFlags,
   type Library,
+  type LibraryName,
+  sharedFlags,
   staticRuntimeFlags,
   systemFlags,
 } from "./libraries.ts";
@@ -86,9 +88,13 @@ export function outputFolder(platform: Platform, variant: Variant): string {
   return join("build", variantName(platform, variant));
 }
 
-/** Returns the folder of a library's objects and records. */
-export function objectFolder(platform: Platform, variant: Variant, library: Library): string {
-  return join("build", "obj", variantName(platform, variant), library.name);
+/** Returns the folder of a library's objects and records, or of those that libraries share. */
+export function objectFolder(
+  platform: Platform,
+  variant: Variant,
+  name: LibraryName | "shared",
+): string {
+  return join("build", "obj", variantName(platform, variant), name);
 }
 
 /** Returns the source files below `folder` in a fixed order; none if it does not exist. */
@@ -174,14 +180,16 @@ function bundles(sources: readonly string[], { library, variant }: Context): str
 
 /** Returns the compilation of a bundle for the baseline, or for a kernel target. */
 function compileStep(context: Context, bundle: readonly string[], target?: KernelTarget): Step {
-  const { library, platform, compiler, variant, objectFolder } = context;
+  const { library, platform, compiler, variant } = context;
   const [first = "", ...more] = bundle;
+  const isShared = library.shared.some((folder) => first.startsWith(`${folder}/`));
+  const objects = isShared ? objectFolder(platform, variant, "shared") : context.objectFolder;
   const last = more.at(-1) ?? first;
   const suffix = target === undefined ? "" : `.${target.name}`;
-  const inFolder = first.startsWith(`${objectFolder}/`)
-    ? first.slice(objectFolder.length + 1)
+  const inFolder = first.startsWith(`${objects}/`)
+    ? first.slice(objects.length + 1)
     : first.slice("csrc/".length);
-  const output = join(objectFolder, `${inFolder}${suffix}.o`);
+  const output = join(objects, `${inFolder}${suffix}.o`);
   const name = more.length === 0 ? first : `${first} to ${basename(last)}`;
   return {
     label: target === undefined ? name : `${name} (${target.name})`,
@@ -191,7 +199,7 @@ function compileStep(context: Context, bundle: readonly string[], target?: Kerne
       ...compiler.command,
       ...commonCompileFlags,
       ...systemFlags[platform.os],
-      ...library.compileFlags,
+      ...(isShared ? sharedFlags : library.compileFlags),
       ...variantCompileFlags(variant, compiler),
       ...(target === undefined ? [] : [...target.flags, `-DFORGE_TARGET=${target.name}`]),
       ...bundle.slice(0, -1).flatMap((source) => ["-include", source]),
@@ -272,7 +280,7 @@ export function libraryGraph(
   variant: Variant,
   compiler: Compiler,
 ): LibraryGraph {
-  const folder = objectFolder(platform, variant, library);
+  const folder = objectFolder(platform, variant, library.name);
   const context: Context = { library, platform, variant, compiler, objectFolder: folder };
   const generated = generatedSources(root, context);
   const sources = [

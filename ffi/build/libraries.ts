@@ -14,7 +14,7 @@ export interface Library {
   readonly compiler?: "nvcc";
   /** Folder of the library's own sources; without sources the library is not built. */
   readonly folder: string;
-  /** Folders of sources shared with other libraries. */
+  /** Folders of sources shared with other libraries, compiled once with {@linkcode sharedFlags}. */
   readonly shared: readonly string[];
   /** Folder inside `folder` whose files are compiled once per kernel target. */
   readonly kernels?: string;
@@ -31,6 +31,7 @@ export interface Library {
   readonly extensions: readonly string[];
   /** Systems that can build it. */
   readonly systems: readonly Platform["os"][];
+  /** Flags of the library's own sources. */
   readonly compileFlags: readonly string[];
   readonly linkFlags: readonly string[];
 }
@@ -49,6 +50,9 @@ const sharedByGpus = [...cpp.shared, "csrc/gpu"];
 // Results, such as those of --quantize, must not depend on which products and sums a compiler
 // contracts. Clang contracts for arm64, GCC for every processor with fused multiply-add.
 const noContraction = "-ffp-contract=off";
+
+/** Flags of the folders that libraries share. */
+export const sharedFlags: readonly string[] = ["-O3", noContraction];
 
 /** All libraries. */
 export const libraries: readonly Library[] = [

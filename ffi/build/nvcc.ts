@@ -121,7 +121,7 @@ export function nvccGraph(
   variant: Variant,
   nvcc: Compiler,
 ): LibraryGraph {
-  const folder = objectFolder(platform, variant, library);
+  const folder = objectFolder(platform, variant, library.name);
   const compiles = listSources(root, library.folder, library.extensions)
     .map((source) => compileStep(library, folder, source, nvcc));
   const objects = compiles.map((step) => step.output);

@@ -100,7 +100,7 @@ Deno.test({
     using tree = new FakeTree();
     const build = () => tree.build({ only: ["reference"] });
     const { folder } = await build();
-    const objects = join(tree.root, "build", "obj", folder.split("/").at(-1) ?? "", "reference");
+    const objects = join(tree.root, "build", "obj", folder.split("/").at(-1) ?? "", "shared");
 
     Deno.removeSync(join(objects, "common", "one.cpp.o"));
     assertEquals((await build()).labels, ["csrc/common/one.cpp"]);
