@@ -31,6 +31,12 @@ async function checkAll(mode: "plain" | "asan" | "tsan", cases: readonly Case[])
   assertNearFloat(cases, outcomes);
 }
 
+/** Returns calls of random shapes and flags. */
+function randomCases(length: number): Case[] {
+  const random = new Random("flash attention");
+  return Array.from({ length }, () => randomCase(random));
+}
+
 for (const capability of [80, 90] as const) {
   Deno.test({
     name: `flash attention: forward kernels of SM${capability} compute what plain loops compute`,
@@ -96,20 +102,17 @@ Deno.test({
 Deno.test({
   name: "flash attention: random shapes and flags",
   ignore,
-  fn: () => {
-    const random = new Random("flash attention");
-    return checkAll("plain", Array.from({ length: 60 }, () => randomCase(random)));
-  },
+  fn: () => checkAll("plain", randomCases(60)),
 });
 
 Deno.test({
   name: "flash attention: no access beyond a buffer, nothing undefined",
   ignore,
-  fn: () => checkAll("asan", sanitizerCases),
+  fn: () => checkAll("asan", [...sanitizerCases, ...randomCases(4)]),
 });
 
 Deno.test({
   name: "flash attention: no races between threads, copies and products",
   ignore,
-  fn: () => checkAll("tsan", sanitizerCases),
+  fn: () => checkAll("tsan", [...sanitizerCases, ...randomCases(4)]),
 });
