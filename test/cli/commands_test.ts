@@ -7,7 +7,7 @@ import {
 } from "@std/assert";
 import { SYNTHETIC_NAMES } from "../../src/bench/synthetic/shapes.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { writeRandomLlama } from "../support/tiny_llama.ts";
+import { writeLlamaAdapter, writeRandomLlama } from "../support/tiny_llama.ts";
 import { forge } from "./forge.ts";
 
 async function output(...args: string[]): Promise<string> {
@@ -42,6 +42,20 @@ Deno.test("inspect: describes a model and its memory, as text and as JSON", asyn
   assertEquals(await output("inspect", folder.path, "--template"), "{{ messages[0].content }}");
   const facts = JSON.parse(await output("inspect", "-m", folder.path, "--json"));
   assertEquals(facts.architecture, "llama");
+  writeLlamaAdapter(folder.at("adapter"));
+  const { path: _, ...adapter } = JSON.parse(
+    await output("inspect", folder.at("adapter"), "--json"),
+  );
+  assertEquals(adapter, {
+    adapter: "lora",
+    format: "safetensors",
+    architecture: null,
+    base_model: null,
+    matrices: 4,
+    ranks: [4],
+    modules: ["o_proj", "q_proj"],
+    bytes: 4 * 4 * 2 * 4 * 64,
+  });
   assert(facts.parameters > 0 && facts.bytes === 4 * facts.parameters);
   assertEquals(facts.embedding, null);
   assertEquals(facts.replicas, undefined);

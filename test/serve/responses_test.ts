@@ -133,6 +133,42 @@ Deno.test("responses: a later turn continues an earlier response", async () => {
   await assertRejects(() => sdk.responses.retrieve(unstored.id), OpenAI.NotFoundError);
 });
 
+Deno.test("responses: reasoning, calls and messages of the input become turns", async () => {
+  using folder = new TempFolder();
+  const chatTemplate = "{% for m in messages %}[{{ m.role }}:{{ m.reasoning_content }}:" +
+    "{{ m.content }}:{% for c in m.tool_calls or [] %}{{ c.function.name }}{% endfor %}]{% endfor %}";
+  await using client = await scripted(folder, ["Yes."], { chatTemplate });
+  const tokens = async (input: object) => {
+    const body = { input, temperature: 0, max_output_tokens: 16 };
+    const response = await client.post("/v1/responses", body);
+    return (await response.json()).usage.input_tokens;
+  };
+  const user = { role: "user", content: "q" };
+  const said = { role: "assistant", content: "sure" };
+  const thought = (text: string) => ({
+    type: "reasoning",
+    summary: [],
+    content: [{ type: "reasoning_text", text }],
+  });
+  const call = { type: "function_call", call_id: "1", name: "weather", arguments: "{}" };
+  const output = { type: "function_call_output", call_id: "1", output: "warm" };
+  const turns = (text: string) => text.length - "[user::q:]".length;
+  const plain = await tokens([user]);
+  const cases: readonly (readonly [items: object[], turns: string])[] = [
+    [[user, said, user], "[user::q:][assistant::sure:][user::q:]"],
+    [[user, thought("hm"), said, user], "[user::q:][assistant:hm:sure:][user::q:]"],
+    [
+      [user, said, thought("hm, so"), said, user],
+      "[user::q:][assistant::sure:][assistant:hm, so:sure:][user::q:]",
+    ],
+    [[user, thought("a"), call, output], "[user::q:][assistant:a::weather][tool::warm:]"],
+    [[user, said, call, call, output], "[user::q:][assistant::sure:weatherweather][tool::warm:]"],
+  ];
+  for (const [items, expected] of cases) {
+    assertEquals(await tokens(items) - plain, turns(expected), expected);
+  }
+});
+
 Deno.test("responses: structured output, limits, and what is refused", async () => {
   await using client = await Client.open(DEMO);
   const sdk = openAi(client);

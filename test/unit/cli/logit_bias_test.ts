@@ -16,7 +16,22 @@ Deno.test("logit bias: ids, texts and quoted texts", () => {
   for (const [text, token, bias] of cases) {
     assertEquals(parseTokenBias(text), { token, bias }, text);
   }
-  for (const text of ["", "x", "=1", "x=", "x=y", "x=inf", "x=1x", "x=NaN"]) {
+  for (
+    const text of [
+      "",
+      "x",
+      "=1",
+      "x=",
+      "x=y",
+      "x=inf",
+      "x=1x",
+      "x=a1",
+      "x=--1",
+      "x=-inf1",
+      "x=1e",
+      "x=NaN",
+    ]
+  ) {
     assertEquals(parseTokenBias(text), undefined, text);
   }
 });

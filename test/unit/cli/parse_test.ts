@@ -1,6 +1,8 @@
 /** The grammar of the command line; values of options have tests of their own. */
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { pathToFileURL } from "node:url";
+import { COMMANDS } from "../../../src/cli/commands.ts";
+import { OPTIONS } from "../../../src/cli/options/options.ts";
 import { parseCommandLine } from "../../../src/cli/parse.ts";
 import { headCommit } from "../../../src/cli/version.ts";
 import { ForgeError } from "../../../src/errors.ts";
@@ -60,6 +62,17 @@ Deno.test("help and version win over mistakes before them", () => {
   assertEquals(text(), text("help"));
   assertEquals(text("run", "--version"), text("--version"));
   assertEquals(parsed("run", "-p", "--help").options.prompt, "--help");
+});
+
+Deno.test("the help of a command names each of its flags, operands and examples", () => {
+  for (const command of COMMANDS) {
+    const help = text(command.name, "--help").replace(/\s+/g, " ");
+    const flags = command.options.map((key) => OPTIONS[key].flags);
+    const operands = command.operands?.map(({ name }) => name) ?? [];
+    for (const part of [...flags, ...operands, ...command.examples]) {
+      assertStringIncludes(help, part.replace(/\s+/g, " "));
+    }
+  }
 });
 
 Deno.test("mistakes are named with what is valid", () => {

@@ -107,6 +107,31 @@ Deno.test("schema: accepts typical texts and rejects invalid ones", async () => 
   });
 });
 
+Deno.test("schema: bounds allow exactly the numbers that meet them, zeros of both signs too", async () => {
+  const wholes = ["0", "1", "5", "10"], fractions = ["", ".0", ".5", ".50", ".05"];
+  const numbers = ["", "-"].flatMap((sign) =>
+    wholes.flatMap((whole) => fractions.map((fraction) => sign + whole + fraction))
+  );
+  const rules: Record<string, (value: number, bound: number) => boolean> = {
+    minimum: (value, bound) => value >= bound,
+    maximum: (value, bound) => value <= bound,
+    exclusiveMinimum: (value, bound) => value > bound,
+    exclusiveMaximum: (value, bound) => value < bound,
+  };
+  await withConstraints(async (constraints) => {
+    for (const [keyword, allows] of Object.entries(rules)) {
+      for (const bound of [-5, -0.5, 0, 0.05, 1]) {
+        const schema = { type: "number", [keyword]: bound };
+        const constraint = await constraints.compile(spec.schema(schema), false);
+        for (const text of numbers) {
+          const isAccepted = acceptsText(constraint, text);
+          assertEquals(isAccepted, allows(Number(text), bound), `${keyword} ${bound}: ${text}`);
+        }
+      }
+    }
+  });
+});
+
 Deno.test("schema: unsupported keywords are rejected by name and place", async () => {
   const refusals: [unknown, string[]][] = [
     [{ not: { type: "string" } }, ['"not"', '"#"']],

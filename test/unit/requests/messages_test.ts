@@ -1,7 +1,8 @@
 /** Tests reading messages in the formats of clients. */
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import type { JsonValue } from "../../../src/formats/json.ts";
+import type { JsonObject, JsonValue } from "../../../src/formats/json.ts";
 import { readMessages } from "../../../src/requests/messages.ts";
+import { readOptions } from "../../../src/requests/options.ts";
 import { parseRequest } from "../../../src/requests/parse.ts";
 import { RequestError } from "../../../src/requests/values.ts";
 
@@ -55,6 +56,23 @@ Deno.test("messages: errors name the wrong key", () => {
     const error = assertThrows(() => readMessages([message as JsonValue]), RequestError);
     assertStringIncludes(error.message, text);
     if (key !== undefined) assertEquals(error.key, key);
+  }
+});
+
+Deno.test("requests: each list and number may have its limit, and no more", () => {
+  const list = (count: number) => Array.from({ length: count }, (_, i) => `s${i}`);
+  const limits: readonly (readonly [key: string, most: JsonValue, more: JsonValue, JsonObject])[] =
+    [
+      ["stop", list(64), list(65), {}],
+      ["dry_sequence_breakers", list(64), list(65), {}],
+      ["n", 128, 129, {}],
+      ["logprobs", 20, 21, {}],
+      ["top_logprobs", 20, 21, { logprobs: true }],
+      ["top_p", 1, 1.001, {}],
+    ];
+  for (const [key, most, more, rest] of limits) {
+    readOptions({ ...rest, [key]: most }, {});
+    assertThrows(() => readOptions({ ...rest, [key]: more }, {}), RequestError, key);
   }
 });
 

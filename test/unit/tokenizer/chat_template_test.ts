@@ -248,6 +248,8 @@ const MISTAKES: Record<string, string> = {
   "{{ ''.__class__.x }}": '"(…).__class__" is undefined',
   "{{ [missing]|tojson }}": 'tojson cannot write a value: "missing" is undefined',
   "{% for a, b in [1] %}{% endfor %}": "int cannot be iterated over",
+  "{{ 'a\\N{DASH}' }}": "escapes \\N{…} of characters by name are not supported",
+  "{{ '\\xg1' }}": "an escape \\x without a valid hexadecimal number",
   "{% macro f(a) %}{% endmacro %}{{ f(b=1) }}": 'f() has no parameter "b"',
 };
 
