@@ -195,6 +195,7 @@ Deno.test("responses: structured output, limits, and what is refused", async () 
       [{}, "input is missing"],
       [{ input: "x", inputs: 1 }, 'unknown key "inputs"; did you mean input?'],
       [{ input: "x", tools: [{ type: "file_search" }] }, "forge runs no tools itself"],
+      [{ input: "x", tools: [{ type: "my_web_search" }] }, "forge runs no tools itself"],
       [{ input: "x", background: true }, "background is true"],
       [{ input: [{ type: "image_generation_call" }] }, 'input[0].type is "image_generation_call"'],
       [

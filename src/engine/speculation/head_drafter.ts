@@ -105,12 +105,12 @@ export class HeadDrafter implements ModelDrafter {
     if (drafted.length === 0) return;
     const isMasked = drafted.some(({ prospect: { draft } }) => draft.mask() !== undefined);
     const width = tree?.width ?? 1;
+    const nTop = tree === undefined ? 0 : Math.max(width, N_LEAVES);
     // A run of several steps takes no masks, and reads the tokens that it chose.
     if (isMasked || this.#vocabulary !== undefined || width > 1) {
-      const nTop = tree === undefined ? 0 : Math.max(width, N_LEAVES);
       for (let open = drafted; open.length > 0;) open = await this.#draftNext(open, nTop, tree);
     } else {
-      await this.#draftAll(drafted, tree === undefined ? 0 : N_LEAVES);
+      await this.#draftAll(drafted, nTop);
     }
     if (tree?.width === 1) addLeaves(drafted, tree);
     for (const { prospect: { tokens, draft }, choices } of drafted) {

@@ -8,10 +8,12 @@ import { Speculator } from "../../../../src/engine/speculation/speculator.ts";
 import type { OutputRequest, StepResult } from "../../../../src/backend.ts";
 import type { PageTable } from "../../../../src/engine/cache/kv_pages.ts";
 import { type Chunk, UNSAMPLED } from "../../../../src/engine/runner.ts";
+import { TokenMask } from "../../../../src/engine/generation/token_mask.ts";
 import { Draft } from "../../../../src/engine/speculation/draft.ts";
 import { TokenList } from "../../../../src/engine/token_list.ts";
 import { type GenerateOptions, load } from "../../../../src/mod.ts";
 import { CACHE, checkMix, randomCases, withRunner } from "../../../support/mixes.ts";
+import { Places } from "../../../support/places.ts";
 import { Random } from "../../../support/random.ts";
 import { TempFolder } from "../../../support/temp_folder.ts";
 import { writeRandomHybrid } from "../../../support/tiny_hybrid.ts";
@@ -159,6 +161,36 @@ Deno.test("a head with fewer tokens gets masks, biases and histories of its own 
   assertEquals([own, Array.from(history)], [Uint32Array.of(0b1101), [3, 0]]);
   assertEquals(ownBias, new Map([[1, 1], [3, -3]]));
   assertEquals(draft.tokens, [97]);
+});
+
+Deno.test("a head names as many candidates as a tree has use for, also with masks", async () => {
+  for (const width of [undefined, 1, 2, 8]) {
+    for (const isMasked of [false, true]) {
+      const asked: number[] = [];
+      const runner = {
+        contextLength: 64,
+        vocabSize: 100,
+        draftTokens: undefined,
+        draft(chunks: readonly Chunk[]): Promise<StepResult[][]> {
+          asked.push(...chunks.flatMap(({ outputs }) => outputs.map(({ nTop }) => nTop)));
+          return Promise.resolve(chunks.map(() => [{ token: 3, logprob: 0, top: [] }]));
+        },
+        cancel: () => {},
+      };
+      const mask = new TokenMask(new Places([[3, 4], [5, 6]]).start(), 100);
+      using draft = new Draft(isMasked ? mask : undefined, new Set());
+      draft.limit = 1;
+      const table = { reserve: () => true } as unknown as PageTable;
+      const prospect = {
+        ...{ tokens: new TokenList([7, 8]), draft, room: 1, replayed: 0, table, stored: 1 },
+        next: () => ({ ...UNSAMPLED, row: 0 }),
+        branch: () => undefined,
+      };
+      const tree = width === undefined ? undefined : { width, takeRow: () => true };
+      await new HeadDrafter(runner).draft([prospect], [1], tree);
+      assertEquals(asked, [width === undefined ? 0 : Math.max(width, 3)], `${width} ${isMasked}`);
+    }
+  }
 });
 
 const SCHEMA = { type: "object", properties: { a: { type: "integer" } }, required: ["a"] };
