@@ -78,13 +78,11 @@ function readTypes(fields: GgufTokenizerFields, vocabulary: Vocabulary): Uint8Ar
   if (declared) {
     for (let id = 0; id < types.length; id++) types[id] = declared[id] ?? NORMAL;
   } else {
-    for (const id of byteTokenIds(vocabulary)) if (id >= 0) types[id] = BYTE;
+    // A token that is missing has the id -1, at which a typed array stores nothing.
+    for (const id of byteTokenIds(vocabulary)) types[id] = BYTE;
   }
   // Some files declare these as normal tokens, which would never end an answer.
-  for (const text of END_OF_GENERATION) {
-    const id = vocabulary.idOf(text);
-    if (id >= 0) types[id] = CONTROL;
-  }
+  for (const text of END_OF_GENERATION) types[vocabulary.idOf(text)] = CONTROL;
   return types;
 }
 
