@@ -138,6 +138,9 @@ Deno.test({
     ]);
     await terminal.type("/nope\r");
     await terminal.waitFor("unknown command");
+    // It also drops the lines of a message that goes on.
+    await terminal.type("begun \\\r");
+    await terminal.type("\x03");
     await terminal.type("half a line\x03");
     await terminal.waitFor("> ");
     await terminal.type("\x03");

@@ -39,6 +39,30 @@ const ofAdapters = (
   }));
 
 export const TYPESCRIPT: readonly Mutant[] = [
+  ...group("serve", [
+    "model-loaded-next-to-one-being-closed",
+    "serve/model_pool",
+    "closing ?? this.#victim(needed)",
+    "this.#victim(needed)",
+    "serve/model_pool",
+  ]),
+  ...group(
+    "engine",
+    [
+      "failure-of-a-later-text-of-the-step-lost",
+      "engine/embedding/embedder",
+      "failures.push(error);",
+      "",
+      "engine/embedding/steps",
+    ],
+    [
+      "request-refused-while-a-prompt-is-loaded",
+      "engine/schedule/scheduler",
+      " || this.#pools.some(({ free, size }) => free < size)",
+      "",
+      "engine/schedule/scheduler",
+    ],
+  ),
   {
     name: "engine/residual-of-every-rank",
     file: "src/models/parts/blocks.ts",
