@@ -234,7 +234,7 @@ Deno.test("an ordinary template can render a very long conversation", () => {
     content: "hello",
   }));
   assertEquals(template.render(many, OPTIONS).length, 10_000 * (7 + 9));
-  // What a format costs depends on its own digits, not on the most that any may have.
+  // The cost of a format grows with its own digits only.
   const formats = "{{ '%.2f|%5d|%-4s|%x' % (1.5, 2, 'a', 255) }}{{ '{:.3f}'.format(2.5) }}";
   const table = new ChatTemplate(`{% for i in range(2000) %}${formats}{% endfor %}`);
   assertEquals(table.render([], OPTIONS).length, 2000 * "1.50|    2|a   |ff2.500".length);
