@@ -6,6 +6,7 @@ import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/
 import { ForgeError, load, type LoadOptions, type Model } from "../../src/mod.ts";
 import { Random } from "../support/random.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
+import { writeHead } from "../support/eagle_head.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeEndlessLlama, writeRandomLlama } from "../support/tiny_llama.ts";
 import type { JsonObject } from "../../src/formats/json.ts";
@@ -215,6 +216,17 @@ Deno.test("options that contradict a division are refused", async () => {
   ) {
     const opened = load(folder.path, { threads: 8, tensorParallel: 2, ...options });
     await assertRejects(() => opened, ForgeError, message);
+  }
+});
+
+Deno.test("devices that divide a model refuse a head that drafts, from a folder of its own", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.at("model"));
+  writeHead(folder.at("head"));
+  for (const division of [{ tensorParallel: 2 }, { pipelineParallel: 2 }]) {
+    const options = { device: "cpu", draftModel: folder.at("head"), ...division } as const;
+    const opened = load(folder.at("model"), options);
+    await assertRejects(() => opened, ForgeError, "heads that draft tokens are not divided");
   }
 });
 

@@ -145,7 +145,6 @@ export class HeadDrafter implements ModelDrafter {
     for (const [i, text] of drafted.entries()) {
       for (const result of results[i]!.slice(0, text.count)) {
         this.#continue(text, [result], undefined);
-        if (text.tips.length === 0) break;
       }
     }
   }
