@@ -209,11 +209,45 @@ function kernelParts(
   };
 }
 
+/** Warps of a kernel with wgmma that multiply, and tokens of a tile. */
+const WGMMA = { warps: 8, tokens: 128 } as const;
+
+/** The work of a kernel with wgmma, apart from its machine code. */
+interface WgmmaKind {
+  /** Columns of a step. */
+  readonly columns: number;
+  /** Rows and tokens of a product of a warpgroup, of 16 columns. */
+  readonly product: readonly [rows: number, tokens: number];
+  /** Bytes of shared memory that a product reads. */
+  readonly productBytes: number;
+  /** Bytes that TMA copies to shared memory in a step of a tile of `rows` rows. */
+  readonly copied: (rows: number) => number;
+  /** Share of the last tile of an expert, half of which has tokens, that is computed in vain. */
+  readonly waste: number;
+  /** Times that a warp waits for L2 while it stores a tile, on top of one for memory. */
+  readonly waits: number;
+}
+/** kernels/cuda/wgmma_gemm.cuh: tokens and rows are in shared memory. */
+const HALF_WGMMA: WgmmaKind = {
+  columns: 64,
+  product: [128, 64],
+  productBytes: (64 + 128) * 16 * 2,
+  copied: (rows) => 64 * 2 * (WGMMA.tokens + rows),
+  waste: 0.5,
+  waits: 0,
+};
 /**
- * Tiles of the kernels with wgmma (kernels/cuda/wgmma_gemm.cuh): tokens, columns of a step, and
- * warps that multiply. A product of a warpgroup reads 64 tokens and 128 rows of 16 columns.
+ * kernels/cuda/wgmma_quantized.cuh: only tokens are in shared memory, and half of a tile with up to
+ * 64 of them is left out. Sums are stored 16 tokens at a time.
  */
-const WGMMA = { tokens: 128, columns: 64, warps: 8, productBytes: (64 + 128) * 16 * 2 } as const;
+const QUANTIZED_WGMMA: WgmmaKind = {
+  columns: 128,
+  product: [64, 64],
+  productBytes: 64 * 16 * 2,
+  copied: () => 128 * 2 * WGMMA.tokens,
+  waste: 0.25,
+  waits: 8,
+};
 /**
  * Clocks in which the warps of a block store the sums of a row of a tile: 128 sums, each written to
  * shared memory, read from it, added to a residual and stored, 32 lanes a clock.
@@ -222,6 +256,7 @@ const STORE_CLOCKS = 16;
 
 /** The tiles of a kernel with wgmma. */
 interface TileWork {
+  readonly kind: WgmmaKind;
   /** Of the multiprocessor with the most tiles. */
   readonly tiles: number;
   /** Multiprocessors with a tile. */
@@ -238,50 +273,60 @@ function tileWork(launch: Launch, { instance, loops }: KernelMeasures, gpu: Nvid
   const loop = loops.filter(({ products }) => products > 0)
     .toSorted((a, b) => b.depth - a.depth || b.products - a.products)[0];
   if (loop === undefined) throw new Error(`${instance} has no products`);
-  const rows = loop.products * WGMMA.warps / WGMMA.tokens / WGMMA.columns;
+  const kind = instance.includes("quantized") ? QUANTIZED_WGMMA : HALF_WGMMA;
+  const rows = loop.products * WGMMA.warps / WGMMA.tokens / kind.columns;
   const tokens = productTokens(launch), allRows = rowsOf(launch.matrix);
-  // Half of the last tile of each expert is empty.
   const tiles = tokens === undefined
-    ? launch.flops / 2 / columnsOf(launch.matrix) / WGMMA.tokens / rows + allRows / rows / 2
+    ? launch.flops / 2 / columnsOf(launch.matrix) / WGMMA.tokens / rows +
+      allRows / rows * kind.waste
     : Math.ceil(tokens / WGMMA.tokens) * Math.ceil(allRows / rows);
   return {
+    kind,
     tiles: Math.ceil(tiles / gpu.multiprocessors),
     busy: Math.min(tiles, gpu.multiprocessors),
     rows,
     loop,
-    steps: Math.ceil(columnsOf(launch.matrix) / WGMMA.columns),
+    steps: Math.ceil(columnsOf(launch.matrix) / kind.columns),
   };
 }
 
 /**
- * Microseconds of the tensor cores, at the clock that power allows under their load, of issuing, of
- * shared memory, which copies write and products read, and of L2.
+ * Microseconds of the tensor cores, at the clock that power allows under their load, of the other
+ * pipes, of shared memory, which copies write and products read, and of L2.
  */
 function tileParts(
   launch: Launch,
   measures: KernelMeasures,
   gpu: NvidiaGpu,
 ): Partial<Record<Pipe | "L2" | "latency", number>> {
-  const { tiles, busy, rows, loop, steps } = tileWork(launch, measures, gpu);
+  const { kind, tiles, busy, rows, loop, steps } = tileWork(launch, measures, gpu);
   const { rates } = gpu.architecture;
-  const copied = 2 * WGMMA.columns * (WGMMA.tokens + rows);
-  const products = loop.products * WGMMA.warps / (64 * 128 * 16);
+  const copied = kind.copied(rows), streamed = WGMMA.warps * loop.streamed;
+  const [productRows, productTokens] = kind.product;
+  const products = loop.products * WGMMA.warps / (productRows * productTokens * 16);
   const powered = gpu.teraflops * 1e3 / (2 * rates.wgmma * gpu.multiprocessors * gpu.clock);
   const time = (clocks: number) => tiles * steps * clocks / gpu.clock / 1e3;
+  const { tensor, lsu, ...others } = loop.pipes;
   return {
-    tensor: time(WGMMA.warps * loop.pipes.tensor / powered),
-    issue: time(WGMMA.warps * loop.pipes.issue),
-    lsu: time((copied + products * WGMMA.productBytes) / rates.l1Bytes),
+    ...Object.fromEntries(
+      Object.entries(others).map(([pipe, clocks]) => [pipe, time(WGMMA.warps * clocks)]),
+    ),
+    tensor: time(WGMMA.warps * tensor / powered),
+    lsu: time(WGMMA.warps * lsu + (copied + products * kind.productBytes) / rates.l1Bytes),
     L2: time(
-      Math.max(copied / COSTS.l2BytesPerMultiprocessor, copied * busy / gpu.bulkBytesPerClock),
+      Math.max(
+        (copied + streamed) / COSTS.l2BytesPerMultiprocessor,
+        busy * (copied / gpu.bulkBytesPerClock + streamed / gpu.l2BytesPerClock),
+      ),
     ),
   };
 }
 
 /** Microseconds of storing sums, in which a block multiplies nothing. */
 function storeTime(launch: Launch, measures: KernelMeasures, gpu: NvidiaGpu): number {
-  const { tiles, rows } = tileWork(launch, measures, gpu);
-  return tiles * (STORE_CLOCKS * rows + gpu.latencies.memory) / gpu.clock / 1e3;
+  const { kind, tiles, rows } = tileWork(launch, measures, gpu);
+  const { l2, memory } = gpu.latencies;
+  return tiles * (STORE_CLOCKS * rows + memory + kind.waits * l2) / gpu.clock / 1e3;
 }
 
 /** Iterations of a kernel's main loop, over all warps. */

@@ -130,22 +130,29 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   bool emit_library_product(const Product& product, const RowGroup& rows);
   // The whole product in terms of the library.
   LtShape library_shape(const Product& product, const RowGroup& rows) const;
-  // True if the tensor cores of SM90 multiply weights of a type as they are.
+  // True if the tensor cores of SM90 multiply weights of a type without a library.
   bool multiplies_by_wgmma(WeightType type);
   // The rows of x and the matrices of a weight as these tensor cores read them; nothing if the
   // driver refuses.
   struct WgmmaMaps {
     TensorMap x, weight;
   };
+  // tile_rows: 0 for quantised weights, which have no map.
   std::optional<WgmmaMaps> wgmma_maps(const ProductOperands& operands, uint64_t x_rows,
                                       uint64_t matrices, uint32_t tile_rows) const;
+  // Launches the kernel for a weight of `matrices` matrices; returns false if the driver refuses.
+  template <class Output>
+  bool launch_wgmma(const std::string& kernel, WeightType type, const ProductOperands& operands,
+                    const Output& output, uint64_t x_rows, uint64_t token_tiles,
+                    uint64_t matrices);
   // Emits such a product; returns false for other weights and devices.
   bool emit_wgmma_gemm(const Product& product, const RowGroup& rows);
   // Converts rows once for all parts of a weight, that is, until the next call of begin_half_rows.
-  // A row of x may be several rows of the product, its `pieces`.
+  // A row of x may be several rows of the product, its `pieces`. chunk_cols: 0, or the columns of
+  // the chunks in whose order columns are written (wgmma_quantized.cuh).
   void begin_half_rows();
   ProductRows half_rows(WeightType type, const ProductRows& x, uint32_t cols,
-                        const RowGroup& rows, uint32_t pieces = 1);
+                        const RowGroup& rows, uint32_t pieces = 1, uint32_t chunk_cols = 0);
   uint32_t matvec_split(uint64_t rows, uint64_t cols) const;
 
   // The weights of a product whose blocks have tiles of a grid, with tile_rows adjacent rows each,
@@ -219,7 +226,8 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   CudaDevice& device_;
   const DeviceProperties& gpu_;
   const AttentionChoice& attention_;
-  std::map<std::string, ProductRows> half_rows_;  // by their type
+  // By their type and the order of columns.
+  std::map<std::pair<std::string, uint32_t>, ProductRows> half_rows_;
   WeightPrefetch prefetch_;
 };
 
@@ -242,7 +250,10 @@ std::string half_instance(const char* kernel, WeightType type);
 constexpr uint32_t kGemmRows = 128;
 constexpr uint32_t kGemmTokens = 64;
 constexpr uint32_t kGemmShared = 55296;
-// Columns of x, padded for tensor cores.
-constexpr uint32_t padded_cols(uint64_t cols) { return divide_up(cols, 64) * 64; }
+// Columns of x, padded for tensor cores; in the order of chunks, for whole steps of 128.
+constexpr uint32_t padded_cols(uint64_t cols, uint32_t chunk_cols = 0) {
+  const uint32_t unit = chunk_cols == 0 ? 64 : 128;
+  return divide_up(cols, unit) * unit;
+}
 
 }  // namespace forge::cuda

@@ -32,11 +32,11 @@ static const char* half_of(WeightType type) { return multiplies_as_bf16(type) ? 
 //                                         cores in registers, for one token as for 64: arithmetic on
 //                                         two F16 at once takes half of the instructions of F32
 //   prefill rows             cuBLASLt     fastest where it is present and rows are many
-//     of F16 and BF16, SM90  wgmma_gemm   the full rate of tensor cores, and no second pass for the
+//     else on SM90           wgmma_gemm   the full rate of tensor cores, and no second pass for the
+//       or                   wgmma_quantized_gemm
 //                                         epilogue; mma.sync reaches 62% of it
-//     elsewhere              gemm         also with NVRTC or a driver before CUDA 12, and of
-//                                         quantised weights: wgmma would have them unpacked first for
-//                                         any number of rows, which costs more for short prompts
+//     elsewhere              gemm         also with NVRTC or a driver before CUDA 12, and of file
+//                                         blocks, whose decoded weights would fill the registers
 uint32_t matvec_tokens(uint32_t rows) { return std::min(std::bit_ceil(rows), kMostMatvecTokens); }
 
 // Blocks that divide the columns of a tile of decode_gemm among themselves, so that a weight of few
@@ -279,11 +279,11 @@ void PlanBuilder::begin_half_rows() {
 }
 
 ProductRows PlanBuilder::half_rows(WeightType type, const ProductRows& x, uint32_t cols,
-                                   const RowGroup& rows, uint32_t pieces) {
+                                   const RowGroup& rows, uint32_t pieces, uint32_t chunk_cols) {
   const std::string element = half_of(type);
-  const auto known = half_rows_.find(element);
+  const auto known = half_rows_.find({element, chunk_cols});
   if (known != half_rows_.end()) return known->second;
-  const uint32_t padded = padded_cols(cols);
+  const uint32_t padded = padded_cols(cols, chunk_cols);
   const uint64_t n_rows = uint64_t{rows.max_rows} * pieces;
   const ProductRows half = {.data = scratch(n_rows * padded * 2),
                             .scale = scratch(n_rows * sizeof(float)),
@@ -296,8 +296,9 @@ ProductRows PlanBuilder::half_rows(WeightType type, const ProductRows& x, uint32
                                                .norm = x.norm,
                                                .set = rows.set,
                                                .cols = cols,
-                                               .padded_cols = padded});
-  half_rows_.emplace(element, half);
+                                               .padded_cols = padded,
+                                               .chunk_cols = chunk_cols});
+  half_rows_.emplace(std::pair(element, chunk_cols), half);
   return half;
 }
 

@@ -81,10 +81,11 @@ KERNEL_STRUCT(RepackRows,
               u32 n_blocks;)
 
 // out [rows of the set, pieces, padded_cols] of 16-bit floats, scale [rows of the set, pieces],
-// x [.., pieces, cols].
+// x [.., pieces, cols]. chunk_cols: 0, or the columns of the chunks in whose order columns are
+// written (rounded_rows.cuh).
 KERNEL_STRUCT(ConvertRows,
               WRITES(void) out; WRITES(float) scale; READS(float) x; PART(InputNorm) norm;
-              PART(RowSet) set; u32 cols; u32 padded_cols;)
+              PART(RowSet) set; u32 cols; u32 padded_cols; u32 chunk_cols;)
 
 // out [weight.rows, padded_cols]
 KERNEL_STRUCT(Dequantize, WRITES(void) out; PART(WeightRows) weight; u32 padded_cols;)

@@ -1,7 +1,8 @@
 // Converts rows of x for products on tensor cores (rounded_rows.cuh), normalized if they have a
 // norm: each once, or those of pairs of a token and an expert, in the order of the pairs.
 //
-//   out is zero beyond cols
+//   out is zero beyond cols; chunk_cols: 0 for columns in their order, 16 or 32 for that of
+//   wgmma_quantized.cuh
 //   grid: (rows, pieces per row), or pairs; block 256
 //
 // Rows are padded so that products need no bounds checks along K.
@@ -15,7 +16,10 @@ DEVICE void convert_row(const ConvertRows& a, const float* from, u64 row) {
   uint4* to = static_cast<uint4*>(a.out) + row * units;
   const RowScale scale = scale_of_row(T{}, from, a.norm, a.cols);
   for (u32 unit = threadIdx.x; unit < units; unit += kRowThreads) {
-    to[unit] = rounded_unit(T{}, from, a.norm, unit, a.cols, scale.factor);
+    to[unit] =
+        a.chunk_cols == 0
+            ? rounded_unit(T{}, from, a.norm, unit, a.cols, scale.factor)
+            : rounded_pairs(T{}, from, a.norm, unit, a.chunk_cols, a.cols, scale.factor);
   }
   if (threadIdx.x == 0) a.scale[row] = scale.product;
 }

@@ -46,18 +46,46 @@ DEVICE void load_eight(const float* x, u32 first, u32 cols, float (&v)[8]) {
   for (u32 i = 0; i < 8; ++i) v[i] = first + i < cols ? x[first + i] : 0.0f;
 }
 
-// Loads columns first .. first + 7 of a row, times the norm's weight if it has a norm, and adds
-// their squares before that. All loads are in flight together.
-DEVICE void load_normed(const float* x, const InputNorm& norm, u32 first, u32 cols, float (&v)[8],
-                        float& squares) {
-  float weight[8];
-  load_eight(x, first, cols, v);
-  if (norm.weight) load_eight(norm.weight, first, cols, weight);
+// Multiplies columns of a row by the norm's weight, if it has a norm, and adds their squares before
+// that.
+DEVICE void apply_norm(const InputNorm& norm, const float (&weight)[8], float (&v)[8],
+                       float& squares) {
   if (!norm.weight) return;
 #pragma unroll
   for (u32 i = 0; i < 8; ++i) {
     squares += v[i] * v[i];
     v[i] *= weight[i] + norm.offset;
+  }
+}
+
+// Loads columns first .. first + 7 of a row, normalized but for the factor 1 / rms. All loads are
+// in flight together.
+DEVICE void load_normed(const float* x, const InputNorm& norm, u32 first, u32 cols, float (&v)[8],
+                        float& squares) {
+  float weight[8];
+  load_eight(x, first, cols, v);
+  if (norm.weight) load_eight(norm.weight, first, cols, weight);
+  apply_norm(norm, weight, v, squares);
+}
+
+// The order of columns of wgmma_quantized.cuh: of 4 chunk_cols columns, a lane t of four has chunk
+// t, of which each product of 16 columns takes four. Pair t of unit n of the row in this order
+// begins at this column.
+DEVICE u32 column_in_chunks(u32 n, u32 t, u32 chunk_cols) {
+  const u32 units = chunk_cols / 2;
+  return n / units * (4 * chunk_cols) + t * chunk_cols + n % units * 2;
+}
+
+// Loads unit n of a row in this order; zeros beyond the last column.
+DEVICE void load_pairs(const float* x, u32 n, u32 chunk_cols, u32 cols, float (&v)[8]) {
+#pragma unroll
+  for (u32 t = 0; t < 4; ++t) {
+    const u32 column = column_in_chunks(n, t, chunk_cols);
+    float2 pair = make_float2(0, 0);
+    // Columns of quantised weights are a multiple of 32.
+    if (column < cols) pair = *reinterpret_cast<const float2*>(x + column);
+    v[2 * t] = pair.x;
+    v[2 * t + 1] = pair.y;
   }
 }
 
@@ -86,14 +114,30 @@ DEVICE RowScale scale_of_row(T type, const float* x, const InputNorm& norm, u32 
   return {1.0f / divisor, divisor / rms};
 }
 
+template <class T>
+DEVICE uint4 packed(T type, const float (&v)[8], float factor) {
+  return make_uint4(pack_as(type, v[0] * factor, v[1] * factor),
+                    pack_as(type, v[2] * factor, v[3] * factor),
+                    pack_as(type, v[4] * factor, v[5] * factor),
+                    pack_as(type, v[6] * factor, v[7] * factor));
+}
+
 // Columns 8 unit .. 8 unit + 7 of a row, rounded; zeros beyond the last.
 template <class T>
 DEVICE uint4 rounded_unit(T type, const float* x, const InputNorm& norm, u32 unit, u32 cols,
                           float factor) {
   float v[8], squares = 0;
   load_normed(x, norm, unit * 8, cols, v, squares);
-  return make_uint4(pack_as(type, v[0] * factor, v[1] * factor),
-                    pack_as(type, v[2] * factor, v[3] * factor),
-                    pack_as(type, v[4] * factor, v[5] * factor),
-                    pack_as(type, v[6] * factor, v[7] * factor));
+  return packed(type, v, factor);
+}
+
+// The same in the order of chunks.
+template <class T>
+DEVICE uint4 rounded_pairs(T type, const float* x, const InputNorm& norm, u32 unit, u32 chunk_cols,
+                           u32 cols, float factor) {
+  float v[8], weight[8], squares = 0;
+  load_pairs(x, unit, chunk_cols, cols, v);
+  if (norm.weight) load_pairs(norm.weight, unit, chunk_cols, cols, weight);
+  apply_norm(norm, weight, v, squares);
+  return packed(type, v, factor);
 }

@@ -11,23 +11,6 @@
 #include "row_set.cuh"
 #include "wgmma_gemm.cuh"
 
-// Rows of the weight in a group of tiles. Blocks that run together share the rows of a group and
-// the tokens of some tiles, about as many bytes of each, which stay in L2.
-constexpr u32 kGroupRows = 2048;
-
-// Tile i: groups of rows one after another; in a group, all tiles of the first 128 tokens, then of
-// the next.
-template <u32 kTileRows>
-DEVICE TileAt tile_in_groups(u32 i, u32 rows, u32 tokens) {
-  constexpr u32 kGroup = kGroupRows / kTileRows;
-  const u32 row_tiles = (rows + kTileRows - 1) / kTileRows;
-  const u32 token_tiles = (tokens + kTileTokens - 1) / kTileTokens;
-  const u32 group = i / (kGroup * token_tiles), place = i % (kGroup * token_tiles);
-  const u32 width = min(kGroup, row_tiles - group * kGroup);
-  const u32 first = place / width * kTileTokens;
-  return {first, min(kTileTokens, tokens - first), (group * kGroup + place % width) * kTileRows, 0};
-}
-
 template <class T, u32 kProducts>
 __global__ void __launch_bounds__(kWgmmaThreads, 1)
     wgmma_gemm(ProductOperands a, Epilogue e, FA_GRID_CONSTANT sm90::TensorMap x,

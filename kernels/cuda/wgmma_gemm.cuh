@@ -93,10 +93,10 @@ struct TileOutput {
   u32 rows;  // of the matrix
 };
 
-// Copies the slices of a block's tiles, one after another. Called by one thread.
-template <class Tile, class At>
-DEVICE void copy_tiles(const sm90::TensorMap& x, const sm90::TensorMap& weight, u32 n_tiles,
-                       u32 n_steps, At at) {
+// Copies the slices of a block's tiles, one after another: copy(stage, barrier, step, tile) starts
+// the copies of a stage. Called by one thread.
+template <class Tile, class At, class Copy>
+DEVICE void copy_tiles(u32 n_tiles, u32 n_steps, At at, Copy copy) {
   auto& ring = Tile::ring();
   sm90::StageCounter<int(kStages)> stages;
   for (u32 i = blockIdx.x; i < n_tiles; i += gridDim.x) {
@@ -106,10 +106,7 @@ DEVICE void copy_tiles(const sm90::TensorMap& x, const sm90::TensorMap& weight, 
       const int stage = stages.stage();
       sm90::barrier_wait(ring.empty[stage], stages.parity() ^ 1);
       sm90::barrier_arrive_expecting(ring.full[stage], Tile::kStageBytes);
-      sm90::copy_box(Tile::tokens(stage), x, ring.full[stage], sm90::evicted_in_turn(),
-                     step * kTileCols, tile.first_token, 0, 0);
-      sm90::copy_box(Tile::rows(stage), weight, ring.full[stage], sm90::evicted_in_turn(),
-                     step * kTileCols, tile.first_row, tile.matrix, 0);
+      copy(stage, ring.full[stage], step, tile);
     }
   }
 }
@@ -254,14 +251,27 @@ DEVICE void multiply_tiles(u32 consumer, u32 n_tiles, u32 n_steps, At at, Output
 }
 
 // Prepares the shared memory of a block. All threads must call this; a barrier must follow.
-template <class Tile>
-DEVICE void begin_tiles(const sm90::TensorMap& x, const sm90::TensorMap& weight) {
+template <class Tile, class... Maps>
+DEVICE void begin_tiles(const Maps&... maps) {
   if (threadIdx.x != 0) return;
-  sm90::prefetch_tensor_map(x);
-  sm90::prefetch_tensor_map(weight);
+  (sm90::prefetch_tensor_map(maps), ...);
   // Each warp of the consumers arrives once.
   Tile::ring().init(kConsumers * kConsumerWarps);
   sm90::barrier_init_fence();
+}
+
+// Calls copy() in one thread, and multiply(consumer) in the threads of each consumer warpgroup. All
+// threads of the block must call this.
+template <class Copy, class Multiply>
+DEVICE void divide_work(Copy copy, Multiply multiply) {
+  const u32 warp = sm90::warp_uniform(int(threadIdx.x / kWarp));
+  if (warp < kConsumerWarps) {
+    sm90::release_registers<24>();
+    if (threadIdx.x == 0) copy();
+  } else {
+    sm90::take_registers<240>();
+    multiply(warp / kConsumerWarps - 1);
+  }
 }
 
 // Computes the tiles at(i) of all i < n_tiles. All threads of the block must call this; parameters
@@ -269,12 +279,49 @@ DEVICE void begin_tiles(const sm90::TensorMap& x, const sm90::TensorMap& weight)
 template <class T, u32 kProducts, class At, class Output, class RowOf>
 DEVICE void compute_tiles(const sm90::TensorMap& x, const sm90::TensorMap& weight, u32 n_tiles,
                           u32 n_steps, At at, Output output, RowOf row_of) {
-  const u32 warp = sm90::warp_uniform(int(threadIdx.x / kWarp));
-  if (warp < kConsumerWarps) {
-    sm90::release_registers<40>();
-    if (threadIdx.x == 0) copy_tiles<WgmmaTile<kProducts>>(x, weight, n_tiles, n_steps, at);
-  } else {
-    sm90::take_registers<232>();
-    multiply_tiles<T, kProducts>(warp / kConsumerWarps - 1, n_tiles, n_steps, at, output, row_of);
-  }
+  using Tile = WgmmaTile<kProducts>;
+  divide_work(
+      [&] {
+        copy_tiles<Tile>(n_tiles, n_steps, at,
+                         [&](int stage, sm90::Barrier& full, u32 step, const TileAt& tile) {
+                           const int column = step * kTileCols;
+                           sm90::copy_box(Tile::tokens(stage), x, full, sm90::evicted_in_turn(),
+                                          column, tile.first_token, 0, 0);
+                           sm90::copy_box(Tile::rows(stage), weight, full, sm90::evicted_in_turn(),
+                                          column, tile.first_row, tile.matrix, 0);
+                         });
+      },
+      [&](u32 consumer) {
+        multiply_tiles<T, kProducts>(consumer, n_tiles, n_steps, at, output, row_of);
+      });
+}
+
+// Rows of the weight in a group of tiles. Blocks that run together share the rows of a group and
+// the tokens of some tiles, about as many bytes of each, which stay in L2.
+constexpr u32 kGroupRows = 2048;
+
+// Tile i of a product without groups: groups of rows one after another; in a group, all tiles of
+// the first 128 tokens, then of the next.
+template <u32 kTileRows>
+DEVICE TileAt tile_in_groups(u32 i, u32 rows, u32 tokens) {
+  constexpr u32 kGroup = kGroupRows / kTileRows;
+  const u32 row_tiles = (rows + kTileRows - 1) / kTileRows;
+  const u32 token_tiles = (tokens + kTileTokens - 1) / kTileTokens;
+  const u32 group = i / (kGroup * token_tiles), place = i % (kGroup * token_tiles);
+  const u32 width = min(kGroup, row_tiles - group * kGroup);
+  const u32 first = place / width * kTileTokens;
+  return {first, min(kTileTokens, tokens - first), (group * kGroup + place % width) * kTileRows, 0};
+}
+
+// Tile i of a product with experts: all rows of each tile of pairs, one after another.
+DEVICE TileAt tile_of_pairs(const ExpertPairs& e, u32 i, u32 row_tiles, u32 tile_rows) {
+  const MoeTile pairs = e.tiles[i / row_tiles];
+  return {pairs.first, pairs.count, i % row_tiles * tile_rows, pairs.expert};
+}
+
+DEVICE TileOutput output_of_pairs(const ProductOperands& a, const ExpertPairs& e,
+                                  const TileAt& tile) {
+  const u32 rows = a.weight.rows;
+  const float* bias = e.bias ? e.bias + u64(tile.matrix) * rows : nullptr;
+  return {a.out, a.x.scale + tile.first_token, {bias, nullptr, 1.0f, 0, rows}, rows};
 }

@@ -23,14 +23,8 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   const u32 rows = a.weight.rows, row_tiles = (rows + Tile::kRows - 1) / Tile::kRows;
   compute_tiles<T, kProducts>(
       x, weight, *e.n_tiles * row_tiles, a.x.padded_cols / kTileCols,
-      [&](u32 i) {
-        const MoeTile pairs = e.tiles[i / row_tiles];
-        return TileAt{pairs.first, pairs.count, i % row_tiles * Tile::kRows, pairs.expert};
-      },
-      [&](const TileAt& tile) {
-        const float* bias = e.bias ? e.bias + u64(tile.matrix) * rows : nullptr;
-        return TileOutput{a.out, a.x.scale + tile.first_token, {bias, nullptr, 1.0f, 0, rows}, rows};
-      },
+      [&](u32 i) { return tile_of_pairs(e, i, row_tiles, Tile::kRows); },
+      [&](const TileAt& tile) { return output_of_pairs(a, e, tile); },
       [&](const TileAt& tile, u32 pair) {
         return out_row_of_pair(a.set, e.pairs[tile.first_token + pair], e.top_k);
       });

@@ -117,22 +117,21 @@ Deno.test({
 });
 
 Deno.test({
-  name: "products of a prompt with quantised weights are expected at a quarter of the tensor cores",
+  name: "products of a prompt with quantised weights are expected at half of the tensor cores",
   ignore,
   fn: async () => {
     const compiler = await KernelCompiler.open();
     if (typeof compiler === "string") return console.error(`skipping: ${compiler}`);
     using _ = compiler;
     const prompt = { batch: 1, tokens: 4096, depth: 0 };
-    for (const name of ["8B", "30B-A3B"]) {
+    for (const [name, least] of [["8B", 0.78], ["30B-A3B", 0.5]] as const) {
       const model = MODELS.find((one) => one.name === name)!;
       const [step] = await predictSteps(compiler, H100, model, "Q4_K", NO_LIBRARIES, [prompt]);
-      const products = step!.launches.filter(({ kernel }) => /^(grouped_)?gemm</.test(kernel));
+      const products = step!.launches.filter(({ kernel }) => /quantized_gemm</.test(kernel));
       assert(products.length >= 4);
       for (const { kernel, matrix, limit, microseconds } of products) {
-        // mma.sync reaches at most 62% of wgmma's rate.
         const share = limit / microseconds;
-        assert(share > 0.25 && share < 0.62, `${kernel} ${matrix}: ${share}`);
+        assert(share > least && share < 0.9, `${kernel} ${matrix}: ${share}`);
       }
     }
   },

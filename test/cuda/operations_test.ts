@@ -85,7 +85,9 @@ Deno.test({
     assertMatch(output, /1xwgmma_gemm<bf16, [12]>/);
     assertMatch(output, /1xwgmma_gemm<f16, [12]>/);
     assertMatch(output, /xwgmma_grouped_gemm<b?f16, [12]>/);
-    assert(!/x(grouped_)?gemm<Format(BF16|F16)/.test(output));
+    assertMatch(output, /1xwgmma_quantized_gemm<FormatQ\w+, f16, [12]>/);
+    assertMatch(output, /xwgmma_grouped_quantized_gemm<Format\w+, f16, [12]>/);
+    assert(!/x(grouped_)?gemm<Format/.test(output));
     // A driver that describes no tensors.
     assertMatch(await run("architecture=90,refuse_tensor_maps=1"), /1xgemm<FormatBF16, bf16>/);
   },

@@ -69,10 +69,19 @@ struct WarpgroupProduct;
 
 // from_shared: c = a b^T, or c += a b^T, both in shared memory with depth contiguous.
 // from_registers: c += a b, a in registers, b in shared memory with columns contiguous, or depth
-// for E4M3. `shared` and `registers` are the constants that end the instruction: c is added (for
+// for E4M3. from_registers_by_depth: c += a b^T, b in shared memory with depth contiguous.
+// `shared`, `registers` and `by_depth` are the constants that end the instruction: c is added (for
 // registers), the signs of a and b, and, for 16-bit numbers, which operands in shared memory are
 // transposed. i0 to i4 are the indices of the operands after the accumulators.
-#define FA_PRODUCT(T, shape, shared, registers, n, i0, i1, i2, i3, i4)                         \
+#define FA_PRODUCT_OF_REGISTERS(name, shape, registers, n, i0, i1, i2, i3, i4)                 \
+  FA_DEVICE static void name(float (&c)[1][n / 8][4], const uint32_t (&a)[4], uint64_t b) {    \
+    asm volatile(                                                                              \
+        "wgmma.mma_async.sync.aligned.m64n" #n shape " {" FA_NAMES_##n                         \
+        "}, {%" #i0 ",%" #i1 ",%" #i2 ",%" #i3 "}, %" #i4 ", " registers ";"                   \
+        : FA_BIND_##n                                                                          \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                 \
+  }
+#define FA_PRODUCT(T, shape, shared, registers, by_depth, n, i0, i1, i2, i3, i4)               \
   template <>                                                                                  \
   struct WarpgroupProduct<T, n> {                                                              \
     FA_DEVICE static void from_shared(float (&c)[1][n / 8][4], uint64_t a, uint64_t b,         \
@@ -84,20 +93,15 @@ struct WarpgroupProduct;
           : FA_BIND_##n                                                                        \
           : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));                                \
     }                                                                                          \
-    FA_DEVICE static void from_registers(float (&c)[1][n / 8][4], const uint32_t (&a)[4],      \
-                                         uint64_t b) {                                         \
-      asm volatile(                                                                            \
-          "wgmma.mma_async.sync.aligned.m64n" #n shape " {" FA_NAMES_##n                       \
-          "}, {%" #i0 ",%" #i1 ",%" #i2 ",%" #i3 "}, %" #i4 ", " registers ";"                 \
-          : FA_BIND_##n                                                                        \
-          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                               \
-    }                                                                                          \
+    FA_PRODUCT_OF_REGISTERS(from_registers, shape, registers, n, i0, i1, i2, i3, i4)           \
+    FA_PRODUCT_OF_REGISTERS(from_registers_by_depth, shape, by_depth, n, i0, i1, i2, i3, i4)   \
   };
 
 #define FA_PRODUCT_16(T, type, ...) \
-  FA_PRODUCT(T, "k16.f32." type "." type, "1, 1, 0, 0", "1, 1, 1, 1", __VA_ARGS__)
+  FA_PRODUCT(T, "k16.f32." type "." type, "1, 1, 0, 0", "1, 1, 1, 1", \
+             "1, 1, 1, 0", __VA_ARGS__)
 #define FA_PRODUCT_E4M3(...) \
-  FA_PRODUCT(e4m3_pair, "k32.f32.e4m3.e4m3", "1, 1", "1, 1, 1", __VA_ARGS__)
+  FA_PRODUCT(e4m3_pair, "k32.f32.e4m3.e4m3", "1, 1", "1, 1, 1", "1, 1, 1", __VA_ARGS__)
 
 #define FA_PRODUCTS(T, type)                                       \
   FA_PRODUCT_16(T, type, 64, 32, 33, 34, 35, 36)                   \

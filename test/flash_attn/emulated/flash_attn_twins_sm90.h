@@ -95,6 +95,11 @@ struct WarpgroupProduct {
     emulator::sm90::issue_product(
         {&c[0][0][0], kColumns, true, a, 0, b, !kIsE4m3, value_of<T>, kIsE4m3 ? 2 : 1});
   }
+  FA_DEVICE static void from_registers_by_depth(float (&c)[1][kColumns / 8][4],
+                                                const uint32_t (&a)[4], uint64_t b) {
+    emulator::sm90::issue_product(
+        {&c[0][0][0], kColumns, true, a, 0, b, false, value_of<T>, kIsE4m3 ? 2 : 1});
+  }
 };
 
 }  // namespace flash_attn

@@ -86,7 +86,8 @@ TEST(convert_rows_moves_rows_into_the_range_of_f16) {
                                                .norm = {},
                                                .set = {n_rows.data(), nullptr},
                                                .cols = cols,
-                                               .padded_cols = padded});
+                                               .padded_cols = padded,
+               .chunk_cols = 0});
     for (u32 r = 0; r < 3; ++r) {
       for (u32 i = 0; i < padded; ++i) {
         const u16 bits = out[r * padded + i];
@@ -99,6 +100,39 @@ TEST(convert_rows_moves_rows_into_the_range_of_f16) {
     }
     EXPECT(!half || (scale[0] == 2 && scale[1] == 1024 && scale[2] == 0x1p-113f));
     EXPECT(half || (scale[0] == 1 && scale[1] == 1 && scale[2] == 1));
+  }
+}
+
+// In the order of chunks, a unit of eight has two columns of each of four chunks.
+TEST(convert_rows_orders_columns_by_chunks) {
+  Random random(8);
+  const u32 cols = 160, padded = 256;
+  const auto x = random_floats(random, cols), weight = random_floats(random, cols, 2);
+  const Buffer<u32> n_rows = {1u};
+  const auto converted = [&](u32 chunk_cols) {
+    Buffer<u16> out(padded);
+    Buffer<float> scale(1);
+    launch("convert_rows<f16>", {{1}, {256}},
+           cuda_args::ConvertRows<const void*>{
+               .out = out.data(),
+               .scale = scale.data(),
+               .x = x.data(),
+               .norm = {.weight = weight.data(), .eps = 0.5f, .offset = 1},
+               .set = {n_rows.data(), nullptr},
+               .cols = cols,
+               .padded_cols = padded,
+               .chunk_cols = chunk_cols});
+    return out;
+  };
+  const Buffer<u16> plain = converted(0);
+  for (const u32 chunk : {16u, 32u}) {
+    const Buffer<u16> ordered = converted(chunk);
+    for (u32 i = 0; i < padded; ++i) {
+      // Product `of`, of four chunks, holds four columns of each.
+      const u32 group = i / (4 * chunk), of = i % (4 * chunk) / 16, place = i % 16;
+      const u32 lane = place % 8 / 2, column = 4 * of + place % 2 + place / 8 * 2;
+      EXPECT(ordered[i] == plain[group * 4 * chunk + lane * chunk + column]);
+    }
   }
 }
 
@@ -120,7 +154,8 @@ TEST(convert_rows_normalizes) {
                .norm = {.weight = weight.data(), .eps = 0.5f, .offset = 1},
                .set = {n_rows.data(), nullptr},
                .cols = cols,
-               .padded_cols = padded});
+               .padded_cols = padded,
+               .chunk_cols = 0});
     for (u32 r = 0; r < rows; ++r) {
       double squares = 0;
       for (u32 i = 0; i < cols; ++i) squares += double(x[r * cols + i]) * x[r * cols + i];

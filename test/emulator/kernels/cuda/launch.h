@@ -24,8 +24,9 @@ struct HalfRows {
 
   ProductRows rows() const { return {data.data(), scale.data(), {}, padded_cols}; }
 };
+// chunk_cols: 0, or the columns of the weight's chunks, for products by wgmma with it.
 HalfRows convert_rows(const DeviceWeight& weight, const float* x, const RowSet& set, u32 max_rows,
-                      u32 pieces, const InputNorm& norm = {});
+                      u32 pieces, const InputNorm& norm = {}, u32 chunk_cols = 0);
 
 // The type that tensor cores read for a weight.
 std::string half_of(const DeviceWeight& weight);

@@ -143,9 +143,13 @@ std::string half_of(const DeviceWeight& weight) {
   return weight.format == "FormatBF16" || weight.format == "Blocks<39>" ? "bf16" : "f16";
 }
 
+static u32 padded_cols(u32 cols, u32 chunk_cols) {
+  return chunk_cols == 0 ? blocks_for(cols, 64) * 64 : blocks_for(cols, 128) * 128;
+}
+
 HalfRows convert_rows(const DeviceWeight& weight, const float* x, const RowSet& set, u32 max_rows,
-                      u32 pieces, const InputNorm& norm) {
-  const u32 cols = weight.cols, padded = (cols + 63) / 64 * 64, rows = max_rows * pieces;
+                      u32 pieces, const InputNorm& norm, u32 chunk_cols) {
+  const u32 cols = weight.cols, padded = padded_cols(cols, chunk_cols), rows = max_rows * pieces;
   HalfRows half{Buffer<u16>(rows * padded), Buffer<float>(rows), padded};
   launch("convert_rows<" + half_of(weight) + ">", {{max_rows, pieces}, {256}},
          cuda_args::ConvertRows<const void*>{.out = half.data.data(),
@@ -154,7 +158,8 @@ HalfRows convert_rows(const DeviceWeight& weight, const float* x, const RowSet& 
                                              .norm = norm,
                                              .set = set,
                                              .cols = cols,
-                                             .padded_cols = padded});
+                                             .padded_cols = padded,
+                                             .chunk_cols = chunk_cols});
   return half;
 }
 
@@ -170,41 +175,55 @@ void launch_gemm(const Gemm& op, const RowSet& set) {
 
 namespace {
 
-// The tensors of a product by wgmma, in tiles of 128 or 2 * 128 rows.
-struct WgmmaTensors {
+// Columns of a chunk of a quantised weight that wgmma multiplies as it is; 0 for 16-bit weights.
+u32 wgmma_chunk_cols(const DeviceWeight& w) {
+  if (w.format == "FormatQ8_0" || w.format == "FormatFP8") return 16;
+  return w.format[6] == 'Q' ? 32 : 0;
+}
+
+bool describe_rows(TensorMap& map, const HalfRows& half, u64 rows) {
+  const u64 row = 2 * u64(half.padded_cols);
+  return describe_tensor(map, half.data.data(), {half.padded_cols, rows, 1, 1},
+                         {row, rows * row, rows * row}, 128);
+}
+
+bool describe_weight(TensorMap& map, const DeviceWeight& w, u64 matrices, u32 products) {
+  const u64 rows = w.rows / matrices;
+  return describe_tensor(map, w.data.data(), {w.cols, rows, matrices, 1},
+                         {w.row_stride, rows * w.row_stride, w.rows * w.row_stride}, 128 * products);
+}
+
+// Launches `kernel` or its variant for quantised weights, in tiles of 128 or 2 * 128 rows.
+template <class Output>
+bool launch_wgmma(const std::string& kernel, const DeviceWeight& w, u64 matrices, u32 products,
+                  u32 blocks, const HalfRows& half, u64 x_rows, const ProductOperands& operands,
+                  const Output& output) {
   TensorMap x, weight;
-  bool are_described;
-  emulator::Launch shape;
-
-  WgmmaTensors(const HalfRows& half, u64 x_rows, const DeviceWeight& w, u64 matrices, u32 products,
-               u32 blocks)
-      : shape{{blocks}, {384}, products == 1 ? 165952u : 231488u} {
-    const u64 x_row = 2 * u64(half.padded_cols), rows = w.rows / matrices;
-    are_described =
-        describe_tensor(x, half.data.data(), {half.padded_cols, x_rows, 1, 1},
-                        {x_row, x_rows * x_row, x_rows * x_row}, 128) &&
-        describe_tensor(weight, w.data.data(), {w.cols, rows, matrices, 1},
-                        {w.row_stride, rows * w.row_stride, w.rows * w.row_stride},
-                        128 * products);
+  if (!describe_rows(x, half, x_rows)) return false;
+  // Experts in Q6_K have no wide tile.
+  if (kernel == "wgmma_grouped_" && w.format == "FormatQ6_K") products = 1;
+  const std::string end = half_of(w) + ", " + std::to_string(products) + ">";
+  if (wgmma_chunk_cols(w) > 0) {
+    launch(kernel + "quantized_gemm<" + w.format + ", " + end,
+           {{blocks}, {384}, products == 1 ? 141376u : 149568u}, operands, output, x);
+    return true;
   }
-};
-
-std::string wgmma_instance(const char* kernel, const DeviceWeight& w, u32 products) {
-  return kernel + ("<" + half_of(w)) + ", " + std::to_string(products) + ">";
+  if (!describe_weight(weight, w, matrices, products)) return false;
+  launch(kernel + "gemm<" + end, {{blocks}, {384}, products == 1 ? 165952u : 231488u}, operands,
+         output, x, weight);
+  return true;
 }
 
 }  // namespace
 
 bool launch_wgmma_gemm(const Gemm& op, const RowSet& set, u32 products, u32 blocks) {
   const DeviceWeight& w = *op.weight;
-  const HalfRows half = convert_rows(w, op.x, set, op.max_rows, 1);
-  const WgmmaTensors tensors(half, op.max_rows, w, 1, products, blocks);
-  if (!tensors.are_described) return false;
-  launch(wgmma_instance("wgmma_gemm", w, products), tensors.shape,
-         ProductOperands{
-             .out = op.out, .x = half.rows(), .weight = weight_rows(w, w.rows), .set = set},
-         epilogue(op.epilogue, op.out_stride), tensors.x, tensors.weight);
-  return true;
+  const HalfRows half = convert_rows(w, op.x, set, op.max_rows, 1, {}, wgmma_chunk_cols(w));
+  return launch_wgmma(
+      "wgmma_", w, 1, products, blocks, half, op.max_rows,
+      ProductOperands{
+          .out = op.out, .x = half.rows(), .weight = weight_rows(w, w.rows), .set = set},
+      epilogue(op.epilogue, op.out_stride));
 }
 
 void launch(const Gemm& op) { launch_gemm(op, {op.n_rows, nullptr}); }
@@ -269,10 +288,9 @@ void launch_grouped_gemm(const GroupedMatvec& op, const RowSet& set, u32 max_tok
 bool launch_wgmma_grouped_gemm(const GroupedGemm& op, u32 products, u32 blocks) {
   const GroupedMatvec& product = op.product;
   const DeviceWeight& w = *product.weight;
-  const u32 pairs = op.max_tokens * product.top_k, padded = blocks_for(w.cols, 64) * 64;
+  const u32 pairs = op.max_tokens * product.top_k, chunk_cols = wgmma_chunk_cols(w);
+  const u32 padded = padded_cols(w.cols, chunk_cols);
   HalfRows half = {Buffer<u16>(u64(pairs) * padded), Buffer<float>(pairs), padded};
-  const WgmmaTensors tensors(half, pairs, w, w.rows / product.expert_rows, products, blocks);
-  if (!tensors.are_described) return false;
   const RowSet set = {op.n_tokens, nullptr};
   launch("convert_pairs<" + half_of(w) + ">", {{pairs}, {256}},
          cuda_args::ConvertRows<const void*>{.out = half.data.data(),
@@ -281,11 +299,11 @@ bool launch_wgmma_grouped_gemm(const GroupedGemm& op, u32 products, u32 blocks) 
                                              .norm = {},
                                              .set = set,
                                              .cols = w.cols,
-                                             .padded_cols = padded},
+                                             .padded_cols = padded,
+                                             .chunk_cols = chunk_cols},
          expert_pairs(product));
-  launch(wgmma_instance("wgmma_grouped_gemm", w, products), tensors.shape,
-         operands(product, half.rows(), set), expert_pairs(product), tensors.x, tensors.weight);
-  return true;
+  return launch_wgmma("wgmma_grouped_", w, w.rows / product.expert_rows, products, blocks, half,
+                      pairs, operands(product, half.rows(), set), expert_pairs(product));
 }
 
 u32 grouped_gemm_tokens() { return 64; }

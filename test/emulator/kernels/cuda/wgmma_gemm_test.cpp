@@ -2,12 +2,21 @@
 
 #include <algorithm>
 
+#include "../../../../csrc/common/quant/weight_type.h"
 #include "../grouped_products.h"
 #include "launch.h"
 
 namespace {
 
-const WeightKind* const kKinds[] = {&half_kinds[0], &half_kinds[1]};  // F16 and BF16
+// The fast formats without F32.
+const WeightKind* const kKinds[] = {&half_kinds[0], &half_kinds[1], &half_kinds[2], &half_kinds[3],
+                                    &half_kinds[4], &half_kinds[5], &half_kinds[6]};
+
+// Up to `most` columns, a whole number of blocks.
+u32 random_cols(Random& random, const WeightKind& kind, u32 most) {
+  const u32 unit = forge::find_weight_type(kind.type)->block_elements;
+  return unit * random.between(1, (most + unit - 1) / unit);
+}
 
 template <u32 products, u32 blocks>
 void multiply(const Gemm& op) {
@@ -17,8 +26,9 @@ using Multiply = void (*)(const Gemm&);
 constexpr Multiply kMultiply[] = {multiply<1, 1>, multiply<1, 3>, multiply<2, 1>, multiply<2, 2>};
 
 void check_random(Random& random) {
-  check_gemm(*random.one_of(kKinds), random.between(1, 300), random.between(1, 300),
-             random.between(1, 300), random.one_of(kMultiply));
+  const WeightKind& kind = *random.one_of(kKinds);
+  check_gemm(kind, random.between(1, 300), random_cols(random, kind, 300), random.between(1, 300),
+             random.one_of(kMultiply));
 }
 
 // One that has each part of an epilogue or lacks it.
@@ -42,7 +52,7 @@ struct RandomEpilogue {
 
 void check_epilogue(Random& random) {
   const WeightKind& kind = *random.one_of(kKinds);
-  const u32 rows = random.between(1, 140), cols = random.between(1, 100);
+  const u32 rows = random.between(1, 140), cols = random_cols(random, kind, 100);
   const u32 tokens = random.between(1, 30), stride = rows + random.below(3);
   const DeviceWeight weight = random_weight(random, kind, rows, cols);
   const auto x = random_floats(random, u64(tokens) * cols);
@@ -78,12 +88,13 @@ constexpr void (*kMultiplyGroups[])(const GroupedGemm&) = {
 
 void check_random_groups(Random& random) {
   const u32 n_experts = random.between(1, 12), n_used = random.between(1, n_experts);
-  check_grouped_gemm(*random.one_of(kKinds),
+  const WeightKind& kind = *random.one_of(kKinds);
+  check_grouped_gemm(kind,
                      {.tokens = random.between(1, 300),
                       .n_experts = n_experts,
                       .top_k = random.between(1, std::min(n_used, 3u)),
                       .rows = random.between(1, 300),
-                      .cols = random.between(1, 150),
+                      .cols = random_cols(random, kind, 150),
                       .shared = random.below(2) == 0},
                      n_used, random.below(2) == 0, 128, random.one_of(kMultiplyGroups));
 }
@@ -96,6 +107,14 @@ TEST(wgmma_grouped_gemm_of_one_expert_for_all) {
   check_grouped_gemm(half_kinds[0], {150, 6, 1, 20, 64, true}, 1, true, 128, multiply_groups<1, 2>);
   check_grouped_gemm(half_kinds[1], {70, 3, 2, 130, 77, false}, 2, false, 128,
                      multiply_groups<2, 1>);
+  check_grouped_gemm(half_kinds[3], {150, 6, 1, 20, 64, true}, 1, true, 128, multiply_groups<1, 2>);
+}
+TEST(wgmma_gemm_of_quantised_weights) {
+  for (int k = 2; k < 7; ++k) {
+    check_gemm(half_kinds[k], 290, 768, 130, multiply<2, 3>);
+    check_grouped_gemm(half_kinds[k], {70, 3, 2, 270, 512, k % 2 == 0}, 2, k % 2 == 0, 128,
+                       multiply_groups<2, 1>);
+  }
 }
 TEST_RANDOM(random_wgmma_gemm, check_random, 6)
 TEST_RANDOM(random_wgmma_gemm_epilogue, check_epilogue, 12)
@@ -106,13 +125,16 @@ TEST(wgmma_gemm_of_odd_columns) {
 TEST(wgmma_gemm_of_several_tiles_a_block) {
   check_gemm(half_kinds[0], 300, 330, 140, multiply<1, 2>);
   check_gemm(half_kinds[1], 520, 70, 260, multiply<2, 2>);
+  check_gemm(half_kinds[2], 300, 320, 190, multiply<1, 2>);
+  check_gemm(half_kinds[4], 520, 512, 260, multiply<2, 2>);
 }
 // More rows than a group of tiles.
 TEST(wgmma_gemm_of_several_groups) { check_gemm(half_kinds[1], 2100, 20, 130, multiply<2, 3>); }
 TEST(wgmma_gemm_of_a_token_is_the_same_with_any_other) {
-  const u32 n_rows = 150, rows = 300, cols = 200;
+  const u32 n_rows = 150, rows = 300;
   for (const WeightKind* kind : kKinds) {
     Random random(kind->type);
+    const u32 cols = forge::find_weight_type(kind->type)->block_elements == 1 ? 200 : 256;
     const DeviceWeight weight = random_weight(random, *kind, rows, cols);
     const auto x = random_floats(random, n_rows * cols);
     const auto residual = random_floats(random, n_rows * rows);
