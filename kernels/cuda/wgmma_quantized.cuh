@@ -29,7 +29,7 @@
 
 constexpr u32 kStepCols = 128, kProductTokens = 64;
 constexpr u32 kHalves = kTileTokens / kProductTokens;
-// Units of eight columns that a lane has of a row, in a step; and tokens that a warp stores at once.
+// Units of eight columns that a lane has of a row in a step; tokens that a warp stores at once.
 constexpr u32 kLaneUnits = kStepCols / 4 / 8, kBatchTokens = 16;
 
 // kProducts: 1 or 2 products of 64 rows by a consumer.
@@ -311,16 +311,18 @@ DEVICE void compute_quantized_tiles(const sm90::TensorMap& x, const WeightRows& 
   using Tile = QuantizedTile<kProducts>;
   divide_work(
       [&] {
-        copy_tiles<Tile>(n_tiles(), n_steps, at,
-                         [&](int stage, sm90::Barrier& full, u32 step, const TileAt& tile) {
+        copy_tiles<Tile>(
+            n_tiles(), n_steps, at,
+            [&](int stage, sm90::Barrier& full, u32 step, const TileAt& tile) {
+              const int column = step * kStepCols;
+              char* const to = Tile::tokens(stage);
 #pragma unroll
-                           for (u32 panel = 0; panel < kStepCols / kTileCols; ++panel) {
-                             sm90::copy_box(
-                                 Tile::tokens(stage) + panel * Tile::TokenPanel::kPanelBytes, x, full,
-                                 sm90::evicted_in_turn(), step * kStepCols + panel * kTileCols,
-                                 tile.first_token, 0, 0);
-                           }
-                         });
+              for (u32 panel = 0; panel < kStepCols / kTileCols; ++panel) {
+                sm90::copy_box(to + panel * Tile::TokenPanel::kPanelBytes, x, full,
+                               sm90::evicted_in_turn(), column + panel * kTileCols,
+                               tile.first_token, 0, 0);
+              }
+            });
       },
       [&](u32 consumer) {
         multiply_rows<F, T, kProducts>(consumer, w, n_tiles, n_steps, at, output, row_of);

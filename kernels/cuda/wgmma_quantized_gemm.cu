@@ -1,5 +1,5 @@
-// Products of prompts with quantised weights on SM90: out = residual + alpha * activation(x weight^T
-// + bias).
+// Products of prompts with quantised weights on SM90:
+// out = residual + alpha * activation(x weight^T + bias).
 //
 //   x converted to T, in the order of columns of the format's chunks, as tensor [tokens,
 //   padded_cols]; boxes of 64 columns by 128 tokens; weight: rows in the format F

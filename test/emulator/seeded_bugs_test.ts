@@ -180,6 +180,16 @@ const bugs: readonly SeededBug[] = [
     instances: /wgmma|rows<b?f16>/,
   })),
   {
+    bug: "weights are unpacked over operands of products in flight",
+    file: "wgmma_quantized.cuh",
+    change: ["sm90::product_wait<1>();", "sm90::product_wait<2>();"],
+    kernels: ["wgmma_quantized_gemm.cu", "convert_rows.cu", "repack_rows.cu"],
+    test: "wgmma_gemm_of_quantised_weights_and_several_tiles_a_block",
+    mode: "plain",
+    caughtAs: /product\[\d+\] is|a product without a fence/,
+    instances: /wgmma_quantized_gemm<FormatQ4_0, f16, 2>|rows<(f16|FormatQ4_0)>/,
+  },
+  {
     bug: "some threads of a block never reach its barrier",
     file: "moe_group.cu",
     change: [
