@@ -321,11 +321,14 @@ Deno.test({
         const others = instructionsPerProduct(kernel);
         const isQuantized = name.includes("quantized");
         // One loop over columns, or one each for up to 64 tokens and for more, of four groups. The
-        // tensor cores take 64 or 32 clocks for a product of a warpgroup, in which each of its warps
-        // could issue as many instructions. Inside a group products follow each other.
+        // tensor cores take 64 or 32 clocks for a product of a warpgroup, in which each of its
+        // warps could issue as many instructions.
         assertEquals(others.length, isQuantized ? 8 : 1, name);
         const most = isQuantized ? 32 : 8;
-        assert(others.every((count) => count <= most), `${name}: ${others} instructions a product`);
+        assert(
+          others.every((count) => count <= most),
+          `${name}: ${others} instructions a product`,
+        );
         checked++;
       }
     }
