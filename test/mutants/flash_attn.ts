@@ -293,8 +293,8 @@ export const FLASH_ATTN: readonly Mutant[] = [
     [
       "parts-past-the-last",
       "decode/combine.cuh",
-      "      lse[run][i] = fminf(lse[run][i], most[run][i]);\n",
-      "",
+      "exists ? -kMinusInfinity : kMinusInfinity;",
+      "-kMinusInfinity;",
     ],
   ),
   ...group(
