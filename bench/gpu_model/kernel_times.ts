@@ -23,7 +23,7 @@ export interface LaunchTime {
  */
 const TOKEN_TILES: readonly (readonly [RegExp, number])[] = [
   [/decode_gemm<.*, 8>$/, 64],
-  [/decode_gemm<.*, 4>$/, 32],
+  [/decode_gemm<.*, 4(, 2)?>$/, 32],
   [/decode_gemm</, 8],
   [/gemm</, 64],
 ];
@@ -125,7 +125,7 @@ function earlyBytes(
   const isDependent = gpu.architecture.name === "sm_90";
   const launch = isDependent ? COSTS.dependentLaunch : COSTS.serialLaunch;
   const start = early > 0 || requested === 0 ? COSTS.inputs : startTime(measures, gpu);
-  const follows = requested > 0 && /decode_gemm<.*, 0>$/.test(kernel);
+  const follows = requested > 0 && /decode_gemm<.*, 0(, 1)?>$/.test(kernel);
   const latency = follows ? 0 : gpu.latencies.memory / gpu.clock / 1e3;
   const rate = gpu.bandwidth * gpu.readable * 1e3;
   const read = between.reduce((sum, other) => sum + other.bytes, 0);
@@ -146,14 +146,21 @@ function mergeTime(launch: Launch, gpu: NvidiaGpu): number {
   const tokens = productTokens(launch), rows = rowsOf(launch.matrix);
   const tile = decodeTile(launch.kernel);
   if (tokens === undefined || tile === undefined) return 0;
-  const tiles = Math.ceil(tokens / Math.max(1, tile)) * Math.ceil(rows / (tile >= 32 ? 64 : 32));
+  const tiles = Math.ceil(tokens / tile.tokens) * Math.ceil(rows / tile.rows);
   return launch.blocks > tiles ? 3 * gpu.latencies.l2 / gpu.clock / 1e3 : 0;
 }
 
-/** Tokens of a tile of decode_gemm or gated_decode_gemm; undefined for other kernels. */
-function decodeTile(kernel: string): number | undefined {
-  const tiles = /^(?:gated_)?decode_gemm<.*, (\d)>$/.exec(kernel)?.[1];
-  return tiles === undefined ? undefined : 8 * Number(tiles);
+/**
+ * Tokens and rows of a tile of decode_gemm or gated_decode_gemm (csrc/cuda/plan_products.cpp);
+ * undefined for other kernels.
+ */
+function decodeTile(kernel: string): { tokens: number; rows: number } | undefined {
+  const [, gated, format, tiles, short] =
+    /^(gated_)?decode_gemm<(\w+).*?, (\d)(, \d)?>$/.exec(kernel) ?? [];
+  if (tiles === undefined) return undefined;
+  const halves = short !== undefined || (gated !== undefined && tiles === "0");
+  const rows = format === "Blocks" ? 32 : (tiles === "4" ? 128 : 64) / (halves ? 2 : 1);
+  return { tokens: Math.max(1, 8 * Number(tiles)), rows };
 }
 
 /** Microseconds from the wait for the previous kernel until the first streamed bytes arrive. */
@@ -352,9 +359,14 @@ function warpIterations(launch: Launch, stream: LoopMeasures): number {
 /** Bytes of L1 left for x, next to shared memory. */
 const L1_BYTES = 128 * 1024;
 
-/** True if the rows of x that a block multiplies stay in L1: 16-bit ones in tensor-core kernels. */
+/**
+ * True if the rows of x that a block multiplies stay in L1: 16-bit ones in tensor-core kernels.
+ * Those of decode products are in shared memory, and their scales share lines in L1
+ * (test/cuda/address_trace_test.ts).
+ */
 function fitsL1(launch: Launch): boolean {
   const { kernel, matrix } = launch;
+  if (/decode_gemm</.test(kernel)) return true;
   if (matvecTokens(launch) !== undefined) return inputRows(launch) <= L1_BYTES;
   const tile = TOKEN_TILES.find(([pattern]) => pattern.test(kernel))?.[1] ?? 1;
   return 2 * tile * columnsOf(matrix) <= L1_BYTES;

@@ -39,6 +39,7 @@ struct ProductTile {
   uint32_t splits;        // blocks that divide the columns among themselves
   uint32_t resident;      // blocks that a multiprocessor runs at once
   uint32_t shared_bytes;  // dynamic
+  bool is_short = false;  // half of the rows, of weights that have few
 
   Grid grid(uint64_t n_tokens, uint64_t n_rows) const {
     return {divide_up(n_tokens, tokens), divide_up(n_rows, rows), splits};
@@ -114,8 +115,10 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   bool emit_gated_product(const MatmulOp& op, const RmsNormOp* norm, const RowGroup& rows);
   void emit_matvec(const Product& product, const RowGroup& rows);
   void emit_decode_gemm(const Product& product, const RowGroup& rows);
-  // Tile for a weight, for one with a gated unit, or for experts, which share the columns of a row
-  // with no other block.
+  // Tile for any weight, for one without or with a gated unit, or for experts, which share the
+  // columns of a row with no other block.
+  ProductTile weight_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
+                          const WeightFormat& format) const;
   ProductTile product_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
                            const WeightFormat& format) const;
   ProductTile gated_tile(uint32_t tokens, uint64_t rows, uint64_t cols,

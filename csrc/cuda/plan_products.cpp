@@ -39,14 +39,22 @@ static const char* half_of(WeightType type) { return multiplies_as_bf16(type) ? 
 //                                         blocks, whose decoded weights would fill the registers
 uint32_t matvec_tokens(uint32_t rows) { return std::min(std::bit_ceil(rows), kMostMatvecTokens); }
 
+// Rows of a tile of decode_gemm (kWeightRowTiles of kernels/cuda/decode_gemm.cuh), by its tokens.
+static uint32_t tile_rows(const WeightFormat& format, uint32_t token_tiles) {
+  if (format.is_generic) return 32;
+  return token_tiles == 4 ? 128 : 64;
+}
+
 // Blocks that divide the columns of a tile of decode_gemm among themselves, so that a weight of few
-// rows fills the device: each multiprocessor has one and a half blocks of 32 rows, or each slice of
-// a row just one span of columns (kernels/cuda/decode_gemm.cuh). They do not depend on the number
-// of tokens, because the order of sums does not.
-static uint32_t column_splits(uint64_t rows, uint64_t cols, uint32_t multiprocessors) {
+// rows fills the device: each multiprocessor has one and a half tiles of one token, or each slice
+// of a row just one span of columns (kernels/cuda/decode_gemm.cuh). They do not depend on the
+// number of tokens, because the order of sums does not.
+static uint32_t column_splits(uint64_t rows, uint64_t cols, const WeightFormat& format,
+                              uint32_t multiprocessors) {
+  const uint64_t tiles = divide_up(rows, tile_rows(format, 0));
   uint32_t splits = 1;
   while (splits < kMostColumnSplits && cols >= 2 * splits * kSplitCols &&
-         2 * divide_up(rows, 32) * splits < 3 * multiprocessors) {
+         2 * tiles * splits < 3 * multiprocessors) {
     splits *= 2;
   }
   return splits;
@@ -54,29 +62,40 @@ static uint32_t column_splits(uint64_t rows, uint64_t cols, uint32_t multiproces
 
 // The tiles of decode_gemm, by tokens:
 //
-//   1    x is rounded by the kernel itself, which saves a launch
+//   1    x is rounded by the kernel itself, which saves a launch; 64 rows of the weight, or 32 of
+//        one that has too few for all multiprocessors
 //   8    one tile of the tensor cores; file blocks, whose decoded weights fill the registers, use no
 //        larger one
-//   32   64 rows of the weight share x in shared memory, which smaller devices have for 32 tokens; 128
-//        rows of a gate and `up`
+//   32   128 rows of the weight share x in shared memory, which smaller devices have for 32 tokens;
+//        or 64
 //   64   and others for twice as many
-ProductTile PlanBuilder::product_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
-                                      const WeightFormat& format) const {
-  const uint32_t splits = column_splits(rows, cols, gpu_.multiprocessors);
+ProductTile PlanBuilder::weight_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
+                                     const WeightFormat& format) const {
+  const uint32_t splits = column_splits(rows, cols, format, gpu_.multiprocessors);
   // The largest part of a row.
   ProductTile tile = expert_tile(tokens, divide_up(divide_up(cols, 128), splits) * 128, format);
   tile.splits = splits;
+  tile.rows = tile_rows(format, tile.token_tiles);
+  // The sums of four slices may take more than the ring.
+  tile.shared_bytes = std::max<uint32_t>(tile.shared_bytes, 16 * tile.tokens * (tile.rows + 4));
   return tile;
 }
 
-// 32 tokens share 128 rows: the weight has many, and x is read less often.
+ProductTile PlanBuilder::product_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
+                                      const WeightFormat& format) const {
+  ProductTile tile = weight_tile(tokens, rows, cols, format);
+  const uint64_t blocks = divide_up(rows, tile.rows) * tile.splits;
+  const bool has_short = tile.token_tiles == 0 ? !format.is_generic : tile.token_tiles == 4;
+  tile.is_short = has_short && 4 * blocks < 3 * tile.resident * gpu_.multiprocessors;
+  if (tile.is_short) tile.rows /= 2;
+  return tile;
+}
+
+// As in kernels/cuda/gated_decode_gemm.cu.
 ProductTile PlanBuilder::gated_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
                                     const WeightFormat& format) const {
-  ProductTile tile = product_tile(tokens, rows, cols, format);
-  if (tile.token_tiles != 4) return tile;
-  tile.rows = 128;
-  // The sums of four slices take more than the ring.
-  tile.shared_bytes = std::max<uint32_t>(tile.shared_bytes, 16 * tile.tokens * (tile.rows + 4));
+  ProductTile tile = weight_tile(tokens, rows, cols, format);
+  if (tile.token_tiles == 0) tile.rows = 32;
   return tile;
 }
 
@@ -98,7 +117,7 @@ ProductTile PlanBuilder::expert_tile(uint32_t tokens, uint64_t cols,
   if (tokens > 8 && !format.is_generic) tiles = tokens > 32 && fits(ring(8)) ? 8 : 4;
   return {.token_tiles = tiles,
           .tokens = 8 * tiles,
-          .rows = tiles >= 4 ? 64u : 32u,
+          .rows = 32,
           .splits = 1,
           .resident = format.is_generic || tiles >= 4 ? 1u : 2u,
           .shared_bytes = ring(tiles)};
@@ -124,7 +143,7 @@ ColumnSplit PlanBuilder::column_split(const ProductTile& tile, const Grid& grid)
 
 std::string decode_instance(const char* kernel, WeightType type, const ProductTile& tile) {
   return std::string(kernel) + "<" + weight_format(type).name + ", " + half_of(type) + ", " +
-         std::to_string(tile.token_tiles) + ">";
+         std::to_string(tile.token_tiles) + (!tile.is_short ? ">" : tile.token_tiles == 0 ? ", 1>" : ", 2>");
 }
 
 std::string half_instance(const char* kernel, WeightType type) {

@@ -2,18 +2,18 @@
 //
 //   x: F32 rows for one token, else converted to T
 //   weight: rows in the format F; out [.., out_stride] F32
-//   grid: (tokens / tile, rows / 32, or 64 from 4 tiles on, blocks that share the columns); block
-//   256; dynamic shared: ProductTile of csrc/cuda/plan_builder.h
+//   grid: (tokens / tile, rows / (32 * row_tiles), blocks that share the columns); block 256;
+//   dynamic shared: ProductTile of csrc/cuda/plan_builder.h
 //   moves: the weight, once per tile of tokens; neighbouring blocks read the same rows
 //
 // The method is that of decode_gemm.cuh.
 
 #include "decode_gemm.cuh"
 
-template <class F, class T, u32 token_tiles>
+template <class F, class T, u32 token_tiles, u32 row_tiles = kWeightRowTiles<F, token_tiles>>
 __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
     decode_gemm(ProductOperands a, Epilogue e, ColumnSplit split, NextWeights next) {
-  using Tile = DecodeTile<token_tiles>;
+  using Tile = DecodeTile<token_tiles, row_tiles>;
   DYNAMIC_SHARED(uint4, memory);
   const u32 first = blockIdx.y * Tile::kRows, rows = a.weight.rows;
   multiply_tile<F, T, Tile>(
@@ -26,32 +26,46 @@ __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
 }
 
 INSTANCE(decode_gemm<FormatF16, f16, 0>)
+INSTANCE(decode_gemm<FormatF16, f16, 0, 1>)
 INSTANCE(decode_gemm<FormatF16, f16, 1>)
 INSTANCE(decode_gemm<FormatF16, f16, 4>)
+INSTANCE(decode_gemm<FormatF16, f16, 4, 2>)
 INSTANCE(decode_gemm<FormatF16, f16, 8>)
 INSTANCE(decode_gemm<FormatBF16, bf16, 0>)
+INSTANCE(decode_gemm<FormatBF16, bf16, 0, 1>)
 INSTANCE(decode_gemm<FormatBF16, bf16, 1>)
 INSTANCE(decode_gemm<FormatBF16, bf16, 4>)
+INSTANCE(decode_gemm<FormatBF16, bf16, 4, 2>)
 INSTANCE(decode_gemm<FormatBF16, bf16, 8>)
 INSTANCE(decode_gemm<FormatQ8_0, f16, 0>)
+INSTANCE(decode_gemm<FormatQ8_0, f16, 0, 1>)
 INSTANCE(decode_gemm<FormatQ8_0, f16, 1>)
 INSTANCE(decode_gemm<FormatQ8_0, f16, 4>)
+INSTANCE(decode_gemm<FormatQ8_0, f16, 4, 2>)
 INSTANCE(decode_gemm<FormatQ8_0, f16, 8>)
 INSTANCE(decode_gemm<FormatFP8, f16, 0>)
+INSTANCE(decode_gemm<FormatFP8, f16, 0, 1>)
 INSTANCE(decode_gemm<FormatFP8, f16, 1>)
 INSTANCE(decode_gemm<FormatFP8, f16, 4>)
+INSTANCE(decode_gemm<FormatFP8, f16, 4, 2>)
 INSTANCE(decode_gemm<FormatFP8, f16, 8>)
 INSTANCE(decode_gemm<FormatQ4_0, f16, 0>)
+INSTANCE(decode_gemm<FormatQ4_0, f16, 0, 1>)
 INSTANCE(decode_gemm<FormatQ4_0, f16, 1>)
 INSTANCE(decode_gemm<FormatQ4_0, f16, 4>)
+INSTANCE(decode_gemm<FormatQ4_0, f16, 4, 2>)
 INSTANCE(decode_gemm<FormatQ4_0, f16, 8>)
 INSTANCE(decode_gemm<FormatQ4_K, f16, 0>)
+INSTANCE(decode_gemm<FormatQ4_K, f16, 0, 1>)
 INSTANCE(decode_gemm<FormatQ4_K, f16, 1>)
 INSTANCE(decode_gemm<FormatQ4_K, f16, 4>)
+INSTANCE(decode_gemm<FormatQ4_K, f16, 4, 2>)
 INSTANCE(decode_gemm<FormatQ4_K, f16, 8>)
 INSTANCE(decode_gemm<FormatQ6_K, f16, 0>)
+INSTANCE(decode_gemm<FormatQ6_K, f16, 0, 1>)
 INSTANCE(decode_gemm<FormatQ6_K, f16, 1>)
 INSTANCE(decode_gemm<FormatQ6_K, f16, 4>)
+INSTANCE(decode_gemm<FormatQ6_K, f16, 4, 2>)
 INSTANCE(decode_gemm<FormatQ6_K, f16, 8>)
 INSTANCE(decode_gemm<Blocks<3>, f16, 0>)
 INSTANCE(decode_gemm<Blocks<3>, f16, 1>)

@@ -34,9 +34,8 @@
 constexpr u32 kThreads = kRowThreads, kSlices = 4, kRowWarps = 2, kSpan = 128, kSpanUnits = kSpan / 8;
 
 // The tile of a block: 8 * token_tiles tokens, or a single one if token_tiles is 0, and row_tiles
-// times 16 rows for each of the warps that share a slice. Many tokens share the weights of more
-// rows, since each block reads all of x.
-template <u32 token_tiles, u32 row_tiles = token_tiles >= 4 ? 2 : 1>
+// times 16 rows for each of the warps that share a slice.
+template <u32 token_tiles, u32 row_tiles>
 struct DecodeTile {
   static constexpr bool kOne = token_tiles == 0;
   static constexpr u32 kTokenTiles = kOne ? 1 : token_tiles;
@@ -48,19 +47,26 @@ struct DecodeTile {
   static constexpr u32 kSumStride = kRows + 4;
 };
 
+// The row tiles of a weight. Each block reads all of its columns of x, so more rows read x less
+// often: 32 tokens take as many rows as the registers hold. File blocks fill them with 32 rows.
+template <class F, u32 token_tiles>
+constexpr u32 kWeightRowTiles = kDecodedByLoad<F> ? 1 : token_tiles == 4 ? 4 : 2;
+
 // Steps of a span: in one, four lanes have a chunk of each row.
 template <class F>
 constexpr u32 kSteps = kSpan / (4 * F::kCols);
 // Blocks per multiprocessor, whose registers must suffice.
 template <class F, u32 token_tiles>
 constexpr u32 kResident = kDecodedByLoad<F> || token_tiles >= 4 ? 1 : 2;
-// Spans of weights in flight: 8 or 16 chunks of 16 bytes a lane, as registers allow. All resident
+// Spans of weights in flight: 8 to 16 chunks of 16 bytes a lane, as registers allow. All resident
 // warps together have at least 32 KB in flight, enough for 3.35 TB/s of an H100.
 template <class F, class Tile>
 constexpr u32 ahead() {
   constexpr u32 of_span = 2 * Tile::kRowTiles * kSteps<F>;
   constexpr bool has_room = Tile::kTokenTiles == 4 && Tile::kRowTiles == 2;
-  constexpr u32 chunks = F::kRegisters <= 5 || has_room ? 16 : 8;
+  // Two blocks of 64 rows have registers for 12, where spans have four.
+  constexpr bool is_tight = Tile::kTokenTiles == 1 && Tile::kRowTiles == 2 && of_span == 4;
+  constexpr u32 chunks = F::kRegisters <= 5 || has_room ? (is_tight ? 12 : 16) : 8;
   return kDecodedByLoad<F> || of_span >= chunks ? 1 : chunks / of_span;
 }
 
@@ -77,7 +83,10 @@ DEVICE u32 unit_place(u32 token, u32 unit) {
 template <class F, u32 row_tiles, u32 spans>
 struct WeightRing {
   typename F::Chunk chunks[spans][kSteps<F>][row_tiles][2];
-  const u8* rows[row_tiles][2];
+  // Rows have whole units; those of file blocks are of any size, and next to each other.
+  static constexpr u32 kUnit = kDecodedByLoad<F> ? 1 : 16;
+  const u8* first_row;
+  u32 distances[row_tiles][2];  // from the first row, in units: addresses would take two registers
   u32 cols, n_chunks;
   const u64* codebooks;
 
@@ -87,11 +96,14 @@ struct WeightRing {
     cols = w.cols;
     n_chunks = chunks_of<F>(w.cols);
     codebooks = w.codebooks;
+    const u32 first = row_of(lane_id() / 4);
+    first_row = w.data + u64(first) * w.row_stride;
 #pragma unroll
     for (u32 m = 0; m < row_tiles; ++m) {
 #pragma unroll
       for (u32 i = 0; i < 2; ++i) {
-        rows[m][i] = w.data + u64(row_of(16 * m + 8 * i + lane_id() / 4)) * w.row_stride;
+        const u32 row = row_of(16 * m + 8 * i + lane_id() / 4);
+        distances[m][i] = u32((row - first) * (w.row_stride / kUnit));
       }
     }
   }
@@ -103,7 +115,8 @@ struct WeightRing {
     for (u32 m = 0; m < row_tiles; ++m) {
 #pragma unroll
       for (u32 i = 0; i < 2; ++i) {
-        chunks[slot][step][m][i] = F::load(rows[m][i], cols, chunk, codebooks);
+        const u8* row = first_row + u64(distances[m][i]) * kUnit;
+        chunks[slot][step][m][i] = F::load(row, cols, chunk, codebooks);
       }
     }
   }

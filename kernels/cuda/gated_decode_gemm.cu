@@ -2,8 +2,8 @@
 // of `gate`, followed by the rows of `up`.
 //
 //   x, weight: as in decode_gemm.cu, with 2 * width rows; out [.., width] F32
-//   grid: (tokens / tile, width / 16, blocks that share the columns); block 256; dynamic shared as
-//   in decode_gemm.cu
+//   grid: (tokens / tile, width / half of the tile's rows, blocks that share the columns); block
+//   256; dynamic shared as in decode_gemm.cu
 //   moves: the weight, once per tile of tokens; the intermediate of decode_gemm and glu, 16 bytes
 //   per output, stays in shared memory
 //
@@ -14,8 +14,8 @@
 template <class F, class T, u32 token_tiles>
 __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
     gated_decode_gemm(ProductOperands a, u32 unit, ColumnSplit split, NextWeights next) {
-  // Gates and `up` have many rows, of which more share x.
-  using Tile = DecodeTile<token_tiles, token_tiles == 4 ? 4 : token_tiles == 8 ? 2 : 1>;
+  // One token is rounded by each block; more rows would leave the last multiprocessors fewer.
+  using Tile = DecodeTile<token_tiles, token_tiles == 0 ? 1 : kWeightRowTiles<F, token_tiles>>;
   constexpr u32 kOutputs = Tile::kRows / 2;
   DYNAMIC_SHARED(uint4, memory);
   const u32 first = blockIdx.y * kOutputs, width = a.weight.rows / 2;

@@ -48,13 +48,16 @@ struct BlockPairs<true> {
   DEVICE_MEMBER u32 at(u32) const { return blockIdx.y; }
 };
 
+// Experts have few rows, and enough blocks all together.
+constexpr u32 kExpertRowTiles = 1;
+
 // Calls store(i, expert, pair, product_of) for i = 0 .. outputs - 1 and each pair of the block,
 // where product_of(r) is the product with row r of the tile. row_of as in DecodeProduct, of the
 // expert.
 template <class F, class T, u32 token_tiles, class RowOf, class Store>
 DEVICE void multiply_pairs(void* memory, const ProductOperands& a, const ExpertPairs& e,
                            const NextWeights& next, RowOf row_of, u32 outputs, Store store) {
-  using Tile = DecodeTile<token_tiles>;
+  using Tile = DecodeTile<token_tiles, kExpertRowTiles>;
   BlockPairs<Tile::kOne> pairs{a.set, e};
   const u32 count = pairs.begin();
   if (count == 0) return;
@@ -87,7 +90,7 @@ template <class F, class T, u32 token_tiles>
 __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
     grouped_decode_gemm(ProductOperands a, ExpertPairs e, NextWeights next) {
   wait_for_previous_kernel();
-  constexpr u32 kRows = DecodeTile<token_tiles>::kRows;
+  constexpr u32 kRows = DecodeTile<token_tiles, kExpertRowTiles>::kRows;
   DYNAMIC_SHARED(uint4, memory);
   const u32 first = blockIdx.x * kRows, rows = a.weight.rows;
   multiply_pairs<F, T, token_tiles>(
@@ -102,7 +105,7 @@ template <class F, class T>
 __global__ void __launch_bounds__(kThreads, kResident<F, 0>)
     gated_grouped_decode_gemm(ProductOperands a, ExpertPairs e, u32 unit) {
   wait_for_previous_kernel();
-  constexpr u32 kOutputs = DecodeTile<0>::kRows / 2;
+  constexpr u32 kOutputs = DecodeTile<0, kExpertRowTiles>::kRows / 2;
   DYNAMIC_SHARED(uint4, memory);
   const u32 first = blockIdx.x * kOutputs, width = a.weight.rows / 2;
   multiply_pairs<F, T, 0>(

@@ -28,7 +28,7 @@ function representative(instance: string): boolean {
     return false;
   }
   // Of products with some tokens, those with the fewest and with the most, and all of two types.
-  if (/^(gated_)?decode_gemm<Format(?!BF16|Q4_K)\w+, \w+, [14]>/.test(instance)) return false;
+  if (/^(gated_)?decode_gemm<Format(?!BF16|Q4_K)\w+, \w+, [14]\b/.test(instance)) return false;
   return !/_attention<\w+, (16|32|96)>/.test(instance);
 }
 
@@ -41,7 +41,7 @@ const occupancies: readonly (readonly [RegExp, threads: number, blocks: number])
   [/^(grouped_)?matvec<[12]>/, 256, 2],
   [/^(grouped_)?matvec</, 256, 1],
   [/^gated_grouped_decode_gemm</, 256, 2],
-  [/^(gated_|grouped_)?decode_gemm<Format\w+, \w+, [01]>/, 256, 2],
+  [/^(gated_|grouped_)?decode_gemm<Format\w+, \w+, [01]\b/, 256, 2],
   [/^(gated_|grouped_)?decode_gemm</, 256, 1],
   [/^(grouped_)?gemm</, 256, 2],
   [/^(gated_delta_rule|selective_scan)</, 128, 4],
@@ -192,7 +192,7 @@ const expectations: readonly Expectation[] = [
   ...["matvec.cu", "grouped_matvec.cu"].map((file) => ({ file, instance: /./, has: [loads128] })),
   ...["decode_gemm.cu", "gated_decode_gemm.cu", "grouped_decode_gemm.cu"].flatMap((file) => [
     { file, instance: /Format/, has: [loads128, tensorCores] },
-    { file, instance: /Format.*[148]>/, has: [asynchronous] },
+    { file, instance: /Format.*, [148](, 2)?>/, has: [asynchronous] },
   ]),
   ...["gemm.cu", "grouped_gemm.cu"].map((file) => ({
     file,

@@ -19,8 +19,8 @@ Deno.test({
 const instances = new RegExp(
   [
     "^(grouped_)?matvec<[18]>$",
-    "^(grouped_)?decode_gemm<Format\\w+, \\w+, 0>$",
-    "^decode_gemm<Format(F16|BF16), \\w+, [14]>$",
+    "^(grouped_)?decode_gemm<Format\\w+, \\w+, 0(, 1)?>$",
+    "^decode_gemm<Format(F16|BF16), \\w+, [14](, 2)?>$",
     "^(grouped_)?gemm<Format(F16|BF16)",
     "^wgmma_(grouped_)?gemm<",
     "^repack_rows",

@@ -292,8 +292,8 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     [
       "tile-rows-beyond-4-gib",
       "decode_gemm.cuh",
-      "w.data + u64(row_of(16 * m + 8 * i + lane_id() / 4)) * w.row_stride",
-      "w.data + u32(row_of(16 * m + 8 * i + lane_id() / 4) * w.row_stride)",
+      "w.data + u64(first) * w.row_stride",
+      "w.data + u32(first * w.row_stride)",
     ],
   ),
   ...group(

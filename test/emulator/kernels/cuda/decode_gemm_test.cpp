@@ -65,6 +65,7 @@ TEST(decode_gemm_of_odd_columns) {
   check_gemm(half_kinds[0], 3, 77, 5, multiply<2>);
   check_gemm(half_kinds[0], 3, 77, 1, multiply<1, 2>);
   check_gemm(half_kinds[1], 17, 1031, 19, multiply<4, 2>);
+  check_gemm(half_kinds[1], 17, 1031, 19, multiply<4>);
 }
 TEST(decode_gemm_of_other_types) {
   std::string name;

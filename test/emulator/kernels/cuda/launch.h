@@ -44,8 +44,11 @@ using ColumnSplit = cuda_args::ColumnSplit<const void*>;
 // `split` blocks share its columns.
 struct DecodeTile {
   u32 token_tiles, tokens, rows, split, shared;
+  bool is_short;  // half of the rows; here of tiles that several blocks share
 };
 DecodeTile decode_tile(const DeviceWeight& weight, u32 at_once, u32 split = 1);
+// The tile of experts.
+DecodeTile expert_tile(const DeviceWeight& weight, u32 at_once);
 // Calls run(grid, split) with the grid for these tokens and rows, and the memory that split blocks
 // need.
 template <class Run>

@@ -115,12 +115,22 @@ DecodeTile decode_tile(const DeviceWeight& weight, u32 at_once, u32 split) {
   const u32 tiles = at_once == 1 ? 0 : at_once == 2 || weight.format[0] == 'B' ? 1 : at_once;
   const u32 units = tiles == 0 ? blocks_for(blocks_for(weight.cols, 128), split) * 16
                                : tiles * 8 * 64 * (tiles > 1 ? 2 : 3);
-  return {tiles, std::max(8 * tiles, 1u), tiles > 1 ? 64u : 32u, split, std::max(units * 16, 1024u)};
+  const bool is_generic = weight.format[0] == 'B';
+  const bool is_short = split > 1 && (tiles == 4 || (tiles == 0 && !is_generic));
+  const u32 rows = is_generic ? 32 : (tiles == 4 ? 128 : 64) / (is_short ? 2 : 1);
+  const u32 tokens = std::max(8 * tiles, 1u);
+  return {tiles, tokens, rows, split, std::max(units * 16, 16 * tokens * (rows + 4)), is_short};
+}
+
+DecodeTile expert_tile(const DeviceWeight& weight, u32 at_once) {
+  DecodeTile tile = decode_tile(weight, at_once);
+  tile.rows = 32;
+  return tile;
 }
 
 std::string decode_instance(const char* kernel, const DeviceWeight& w, const DecodeTile& tile) {
   return kernel + ("<" + w.format + ", " + half_of(w) + ", ") + std::to_string(tile.token_tiles) +
-         ">";
+         (!tile.is_short ? ">" : tile.token_tiles == 0 ? ", 1>" : ", 2>");
 }
 
 void launch_decode_gemm(const Matvec& op, const RowSet& set, const InputNorm& norm,
@@ -256,7 +266,7 @@ void launch_grouped_matvec(const GroupedMatvec& op, const RowSet& set) {
   for (u32 i = 0; i < *op.n_tiles; ++i) n_pairs += op.tiles[i].count;
   const u32 tokens = n_pairs / op.top_k;
   const Buffer<u32> count = {tokens};
-  const DecodeTile tile = decode_tile(w, std::min(op.at_once, 2u));
+  const DecodeTile tile = expert_tile(w, std::min(op.at_once, 2u));
   const HalfRows half =
       convert_rows(w, op.x, {count.data(), set.list}, tokens, op.x_shared ? 1 : op.top_k);
   const bool is_one = tile.token_tiles == 0;
@@ -268,7 +278,7 @@ void launch_grouped_matvec(const GroupedMatvec& op, const RowSet& set) {
 
 void launch_gated_grouped(const GroupedMatvec& op, const RowSet& set, u32 unit) {
   const DeviceWeight& w = *op.weight;
-  const DecodeTile tile = decode_tile(w, 1);
+  const DecodeTile tile = expert_tile(w, 1);
   launch("gated_grouped_decode_gemm<" + w.format + ", " + half_of(w) + ">",
          {{blocks_for(op.expert_rows / 2, tile.rows / 2), op.max_tiles}, {256}, tile.shared},
          operands(op, float_rows(op.x), set), expert_pairs(op), unit);
