@@ -1,6 +1,6 @@
 /**
  * Kernels compiled by NVRTC and disassembled, without a GPU. Results are kept under
- * `build/gpu_model` by the text of the sources, so that only changed kernels are compiled again.
+ * `build/compiled_kernels` by the text of the sources, so that only changed kernels are compiled again.
  */
 import { createHash } from "node:crypto";
 import { join } from "@std/path";
@@ -13,6 +13,8 @@ import { maxThreads } from "./cubin.ts";
 /** One instance of a kernel, compiled for one architecture. */
 export interface CompiledKernel {
   readonly instance: string;
+  /** Its mangled name. */
+  readonly symbol: string;
   readonly registers: number;
   readonly spillBytes: number;
   /** Static shared memory. */
@@ -21,6 +23,8 @@ export interface CompiledKernel {
   readonly threads: number;
   /** nvdisasm's text. */
   readonly code: string;
+  /** ptxas's remarks on the speed of the kernels of its file, such as products that wait. */
+  readonly remarks: string;
 }
 
 /** A kernel to compile. */
@@ -36,7 +40,7 @@ export class KernelCompiler implements Disposable {
   readonly #nvrtc: Nvrtc;
   readonly #nvdisasm: string;
   readonly #sources: ReadonlyMap<string, DeviceSource>;
-  readonly #folder = join(root, "build", "gpu_model");
+  readonly #folder = join(root, "build", "compiled_kernels");
 
   private constructor(nvrtc: Nvrtc, nvdisasm: string, sources: readonly DeviceSource[]) {
     this.#nvrtc = nvrtc;
@@ -90,12 +94,14 @@ export class KernelCompiler implements Disposable {
   }
 
   async #compile(file: string, instances: readonly string[], architecture: string) {
-    const { cubin, symbols, reports } = await this.#nvrtc.compile(
+    const { cubin, symbols, reports, log } = await this.#nvrtc.compile(
       this.#source(file),
       targetOf(file, architecture) ?? architecture,
       instances,
     );
     const code = await disassemble(this.#nvdisasm, cubin);
+    const remarks = log.split("\n").filter((line) => /C\d{4}|serialized|setmaxnreg/.test(line))
+      .join("\n");
     return await Promise.all(instances.map(async (instance) => {
       const symbol = symbols.get(instance) ?? "";
       const report = reports.find((one) => one.symbol === symbol);
@@ -103,7 +109,8 @@ export class KernelCompiler implements Disposable {
       const { registers, spillBytes, sharedBytes } = report;
       const threads = maxThreads(cubin, symbol) ?? 1024;
       const text = code.get(symbol) ?? "";
-      const kernel = { instance, registers, spillBytes, sharedBytes, threads, code: text };
+      const sizes = { registers, spillBytes, sharedBytes, threads };
+      const kernel = { instance, symbol, ...sizes, code: text, remarks };
       await writeWhole(this.#path(file, instance, architecture), JSON.stringify(kernel));
       return kernel;
     }));

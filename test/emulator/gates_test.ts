@@ -3,19 +3,20 @@
  * a limited number of registers without spills, and contain the expected instructions.
  */
 import { assert, assertEquals } from "@std/assert";
+import { type CompiledKernel, KernelCompiler } from "../../bench/gpu_model/compiled_kernels.ts";
 import { buildEmulator, emulatorUnavailable } from "./build.ts";
 import { listKernels } from "./kernel_program.ts";
-import { disassemble, findNvdisasm } from "./nvdisasm.ts";
 import {
   instructionsOf,
   instructionsPerProduct,
   touchedInFlight,
 } from "../flash_attn/kernel_code.ts";
-import { type CompiledSource, deviceSources, Nvrtc, targetOf } from "./nvrtc.ts";
+import { deviceSources, Nvrtc, targetOf } from "./nvrtc.ts";
 
 const compiler = await Nvrtc.install();
-const noCompiler = typeof compiler === "string";
-if (noCompiler) console.error(`skipping: pip cannot install nvidia-cuda-nvrtc (${compiler})`);
+const kernelCompiler = await KernelCompiler.open();
+const noCompiler = typeof compiler === "string" || typeof kernelCompiler === "string";
+if (typeof kernelCompiler === "string") console.error(`skipping: ${kernelCompiler}`);
 
 /** Compiling all instances would take minutes, so a few represent those that differ in a number. */
 function representative(instance: string): boolean {
@@ -76,38 +77,42 @@ const instructions = deviceSources("test/emulator/kernels/cuda").map((source) =>
   ...source,
   headers: sources[0]?.headers ?? source.headers,
 }));
-const compiled = new Map<string, CompiledSource>();
+/** Kernels of each architecture, by file. */
+const compiled = new Map<string, Map<string, readonly CompiledKernel[]>>();
 
-/**
- * Compiles the representative instances of every source, several at a time, and keeps the results.
- */
-async function compileAll(nvrtc: Nvrtc, architecture: string) {
-  const jobs = sources.map(async (source) => {
-    const target = targetOf(source.name, architecture);
-    if (target === undefined) return;
-    const names = source.instances.filter(representative);
-    const result = await nvrtc.compile(source, target, names);
-    compiled.set(`${architecture} ${source.name}`, result);
-  });
-  await Promise.all(jobs);
+/** Compiles the representative instances of every source and keeps the results. */
+async function compileAll(architecture: string): Promise<void> {
+  if (typeof kernelCompiler === "string") throw new Error(kernelCompiler);
+  const names = sources.filter(({ name }) => targetOf(name, architecture) !== undefined)
+    .flatMap(({ name: file, instances }) =>
+      instances.filter(representative).map((instance) => ({ file, instance }))
+    );
+  const kernels = await kernelCompiler.compile(names, architecture);
+  const byFile = Map.groupBy(names, ({ file }) => file);
+  compiled.set(
+    architecture,
+    new Map(Array.from(byFile, ([file, names]) => [
+      file,
+      names.map(({ instance }) => kernels.get(instance)!),
+    ])),
+  );
+}
+
+/** Returns the kernels compiled for an architecture. */
+function kernelsOf(architecture: string): CompiledKernel[] {
+  return [...compiled.get(architecture)?.values() ?? []].flat();
 }
 
 function checkReports(architecture: string) {
   const problems: string[] = [];
-  let reports = 0;
-  for (const source of sources) {
-    const result = compiled.get(`${architecture} ${source.name}`);
-    const names = new Map(Array.from(result?.symbols ?? [], ([name, symbol]) => [symbol, name]));
-    for (const report of result?.reports ?? []) {
-      reports++;
-      const { symbol, registers, spillBytes, sharedBytes } = report;
-      const most = mostRegisters(names.get(symbol) ?? "");
-      if (registers < 8 || registers > most) problems.push(`${symbol}: ${registers} registers`);
-      if (spillBytes > 0) problems.push(`${symbol}: ${spillBytes} bytes spilled`);
-      if (sharedBytes > mostShared) problems.push(`${symbol}: ${sharedBytes} bytes shared`);
-    }
+  const kernels = kernelsOf(architecture);
+  for (const { instance, registers, spillBytes, sharedBytes } of kernels) {
+    const most = mostRegisters(instance);
+    if (registers < 8 || registers > most) problems.push(`${instance}: ${registers} registers`);
+    if (spillBytes > 0) problems.push(`${instance}: ${spillBytes} bytes spilled`);
+    if (sharedBytes > mostShared) problems.push(`${instance}: ${sharedBytes} bytes shared`);
   }
-  assert(reports > 100, `only ${reports} kernels were reported on`);
+  assert(kernels.length > 100, `only ${kernels.length} kernels were reported on`);
   assertEquals(problems, []);
 }
 
@@ -115,10 +120,9 @@ Deno.test({
   name: "kernels compile for sm_80 and sm_90 without spilling a register",
   ignore: noCompiler,
   fn: async (t) => {
-    if (typeof compiler === "string") return;
     for (const architecture of ["sm_80", "sm_90"]) {
       await t.step(architecture, async () => {
-        await compileAll(compiler, architecture);
+        await compileAll(architecture);
         checkReports(architecture);
       });
     }
@@ -150,11 +154,9 @@ Deno.test({
   fn: async () => {
     const emulated = await listKernels((await buildEmulator()).tests);
     let compared = 0;
-    for (const { symbols } of compiled.values()) {
-      for (const [name, symbol] of symbols) {
-        assertEquals(emulated.get(name), symbol);
-        compared++;
-      }
+    for (const { instance, symbol } of [...compiled.keys()].flatMap(kernelsOf)) {
+      assertEquals(emulated.get(instance), symbol);
+      compared++;
     }
     assert(compared > 100);
     const listed = [...sources, ...instructions].flatMap((source) => source.instances);
@@ -230,21 +232,13 @@ Deno.test({
   name: "tensor cores, 128-bit loads and asynchronous copies are in the machine code",
   ignore: noCompiler,
   fn: async () => {
-    const nvdisasm = await findNvdisasm();
-    if (nvdisasm === undefined) {
-      console.error("skipping: nvdisasm is neither on the PATH nor to be had from pip's triton");
-      return;
-    }
     const problems: string[] = [];
     let checked = 0;
-    for (const architecture of ["sm_80", "sm_90"]) {
+    for (const [architecture, kernels] of compiled) {
       for (const expectation of expectations) {
-        const result = compiled.get(`${architecture} ${expectation.file}`);
-        if (result === undefined) continue;
-        const code = await disassemble(nvdisasm, result.cubin);
-        for (const [name, symbol] of result.symbols) {
-          if (!expectation.instance.test(name)) continue;
-          problems.push(...missing(code.get(symbol) ?? "", `${architecture} ${name}`, expectation));
+        for (const { instance, code } of kernels.get(expectation.file) ?? []) {
+          if (!expectation.instance.test(instance)) continue;
+          problems.push(...missing(code, `${architecture} ${instance}`, expectation));
           checked++;
         }
       }
@@ -282,22 +276,15 @@ Deno.test({
   name: "every kernel of sm_90 waits for the one before it, and none for turns in shared memory",
   ignore: noCompiler,
   fn: async () => {
-    const nvdisasm = await findNvdisasm();
-    if (nvdisasm === undefined) return;
     const problems: string[] = [];
-    let checked = 0;
-    for (const [key, result] of compiled) {
-      if (!key.startsWith("sm_90 ")) continue;
-      const code = await disassemble(nvdisasm, result.cubin);
-      for (const [name, symbol] of result.symbols) {
-        const early = earlyAccess(name, code.get(symbol) ?? "");
-        if (early !== undefined) problems.push(`${name}: ${early}`);
-        const spin = atomicLoop.exec(code.get(symbol) ?? "")?.[0];
-        if (spin !== undefined) problems.push(`${name}: ${spin}`);
-        checked++;
-      }
+    const kernels = kernelsOf("sm_90");
+    for (const { instance, code } of kernels) {
+      const early = earlyAccess(instance, code);
+      if (early !== undefined) problems.push(`${instance}: ${early}`);
+      const spin = atomicLoop.exec(code)?.[0];
+      if (spin !== undefined) problems.push(`${instance}: ${spin}`);
     }
-    assert(checked >= 100, `only ${checked} kernels were looked at`);
+    assert(kernels.length >= 100, `only ${kernels.length} kernels were looked at`);
     assertEquals(problems, []);
   },
 });
@@ -306,17 +293,13 @@ Deno.test({
   name: "products of wgmma follow each other, and nothing touches their sums meanwhile",
   ignore: noCompiler,
   fn: async () => {
-    const nvdisasm = await findNvdisasm();
-    if (nvdisasm === undefined) return;
     let checked = 0;
-    for (const source of sources.filter(({ name }) => name.startsWith("wgmma_"))) {
-      const result = compiled.get(`sm_90 ${source.name}`);
-      if (result === undefined) continue;
-      // Remarks on products that wait for each other, and on an ignored setmaxnreg.
-      assert(!/serialized|C75\d\d|setmaxnreg/.test(result.log), result.log);
-      const code = await disassemble(nvdisasm, result.cubin);
-      for (const [name, symbol] of result.symbols) {
-        const kernel = instructionsOf(code.get(symbol) ?? "");
+    for (const [file, kernels] of compiled.get("sm_90") ?? []) {
+      if (!file.startsWith("wgmma_")) continue;
+      for (const { instance: name, code, remarks } of kernels) {
+        // On products that wait for each other, and on an ignored setmaxnreg.
+        assertEquals(remarks, "");
+        const kernel = instructionsOf(code);
         assertEquals(touchedInFlight(kernel).map(({ operands }) => operands), [], name);
         const others = instructionsPerProduct(kernel);
         const isQuantized = name.includes("quantized");
