@@ -23,7 +23,8 @@ export const modeFlags: Readonly<Record<EmulatorMode, readonly string[]>> = {
     "-fno-sanitize-recover=undefined",
     "-fno-omit-frame-pointer",
   ],
-  tsan: ["-g1", "-fsanitize=thread"],
+  // GCC warns of variables that it no longer sees initialised.
+  tsan: ["-g1", "-fsanitize=thread", "-Wno-maybe-uninitialized"],
   // Calls out for every access (access_trace.h). Structs of several words stay whole.
   traced: [
     "-fsanitize=kernel-address",
