@@ -1,6 +1,7 @@
 /**
  * Kernels compiled by NVRTC and disassembled, without a GPU. Results are kept under
- * `build/compiled_kernels` by the text of the sources, so that only changed kernels are compiled again.
+ * `build/compiled_kernels` by the text of the sources, so that only changed kernels are compiled
+ * again, and the tests and the model of speed share them.
  */
 import { createHash } from "node:crypto";
 import { join } from "@std/path";

@@ -231,7 +231,7 @@ function missing(code: string, name: string, { has }: Expectation): string[] {
 Deno.test({
   name: "tensor cores, 128-bit loads and asynchronous copies are in the machine code",
   ignore: noCompiler,
-  fn: async () => {
+  fn: () => {
     const problems: string[] = [];
     let checked = 0;
     for (const [architecture, kernels] of compiled) {
@@ -275,7 +275,7 @@ const atomicLoop = /\bATOMS\.CAS[^;]*/;
 Deno.test({
   name: "every kernel of sm_90 waits for the one before it, and none for turns in shared memory",
   ignore: noCompiler,
-  fn: async () => {
+  fn: () => {
     const problems: string[] = [];
     const kernels = kernelsOf("sm_90");
     for (const { instance, code } of kernels) {
@@ -292,7 +292,7 @@ Deno.test({
 Deno.test({
   name: "products of wgmma follow each other, and nothing touches their sums meanwhile",
   ignore: noCompiler,
-  fn: async () => {
+  fn: () => {
     let checked = 0;
     for (const [file, kernels] of compiled.get("sm_90") ?? []) {
       if (!file.startsWith("wgmma_")) continue;

@@ -15,7 +15,8 @@ function timeOf(launch: Launch, ...lines: readonly string[]) {
     line.startsWith(".L") ? line : `  /*${(16 * i).toString(16).padStart(4, "0")}*/  ${line} ;`
   ).join("\n");
   const { kernel: instance, threads } = launch;
-  const kernel = { instance, registers: 64, spillBytes: 0, sharedBytes: 0, threads, code };
+  const sizes = { registers: 64, spillBytes: 0, sharedBytes: 0, threads };
+  const kernel = { instance, symbol: "", ...sizes, code, remarks: "" };
   return launchTime(launch, measureKernel(kernel, H100, { threads }), H100);
 }
 
