@@ -194,7 +194,7 @@ const expectations: readonly Expectation[] = [
   ...["matvec.cu", "grouped_matvec.cu"].map((file) => ({ file, instance: /./, has: [loads128] })),
   ...["decode_gemm.cu", "gated_decode_gemm.cu", "grouped_decode_gemm.cu"].flatMap((file) => [
     { file, instance: /Format/, has: [loads128, tensorCores] },
-    { file, instance: /Format.*, [148](, 2)?>/, has: [asynchronous] },
+    { file, instance: /Format\w+, \w+, [148]\b/, has: [asynchronous] },
   ]),
   ...["gemm.cu", "grouped_gemm.cu"].map((file) => ({
     file,
