@@ -137,8 +137,8 @@ for (
       }
       if (name !== "looked up as it pays") assert(drafted > 100, `only ${drafted} draft tokens`);
       const share = accepted / drafted;
-      // Those after the end of a text are not accepted.
-      if (name.endsWith("all right")) assert(share > 0.8, `${share} of the draft tokens accepted`);
+      // Those after the end of a text are not accepted: in one mix of many, a quarter of all.
+      if (name.endsWith("all right")) assert(share > 0.6, `${share} of the draft tokens accepted`);
       else if (name.endsWith("all wrong")) assertEquals(accepted, 0);
       else if (name.endsWith("second choices")) assert(share > 0.05, `${share} accepted`);
       else if (name.includes("right")) assert(share > 0.1 && share < 0.7, `${share} accepted`);
