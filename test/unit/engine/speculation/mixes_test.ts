@@ -115,7 +115,8 @@ for (
       tree(3, 0.5),
     ],
     ["recurrent state, tree", "cpu", { maxSequences: 2, nSlots: 6, maxBranches: 9 }, 1, tree(6, 1)],
-    ["recurrent state, all right", "cpu", { maxSequences: 2, nSlots: 6 }, 1, oracle(6, 1)],
+    // Several mixes, because in some of them many draft tokens follow the ends of texts.
+    ["recurrent state, all right", "cpu", { maxSequences: 2, nSlots: 6 }, 4, oracle(6, 1)],
     ["recurrent state, all wrong", "cpu", { maxSequences: 1, nSlots: 3 }, 1, oracle(5, 0)],
     ["recurrent state, half right", "cpu", { maxSequences: 8, nSlots: 24 }, 3, oracle(4, 0.5)],
     ["recurrent state, few slots", "cpu", { maxSequences: 8, nSlots: 9 }, 2, oracle(12, 0.9)],
@@ -137,8 +138,8 @@ for (
       }
       if (name !== "looked up as it pays") assert(drafted > 100, `only ${drafted} draft tokens`);
       const share = accepted / drafted;
-      // Those after the end of a text are not accepted: in one mix of many, a quarter of all.
-      if (name.endsWith("all right")) assert(share > 0.6, `${share} of the draft tokens accepted`);
+      // Those after the end of a text are not accepted.
+      if (name.endsWith("all right")) assert(share > 0.8, `${share} of the draft tokens accepted`);
       else if (name.endsWith("all wrong")) assertEquals(accepted, 0);
       else if (name.endsWith("second choices")) assert(share > 0.05, `${share} accepted`);
       else if (name.includes("right")) assert(share > 0.1 && share < 0.7, `${share} accepted`);
