@@ -21,6 +21,23 @@ void check_dequantize(const WeightKind& kind, u32 cols) {
   }
 }
 
+// Converts rows of x to `type`; one block more finds no row.
+HalfRows convert(const std::string& type, const float* x, u32 n_rows, u32 cols, u32 padded,
+                      const InputNorm& norm, u32 chunk_cols = 0) {
+  const Buffer<u32> count = {n_rows};
+  HalfRows to = {Buffer<u16>(n_rows * padded), Buffer<float>(n_rows), padded};
+  launch("convert_rows<" + type + ">", {{n_rows + 1}, {256}},
+         cuda_args::ConvertRows<const void*>{.out = to.data.data(),
+                                             .scale = to.scale.data(),
+                                             .x = x,
+                                             .norm = norm,
+                                             .set = {count.data(), nullptr},
+                                             .cols = cols,
+                                             .padded_cols = padded,
+                                             .chunk_cols = chunk_cols});
+  return to;
+}
+
 }  // namespace
 
 TEST(dequantize_all_types) {
@@ -74,20 +91,9 @@ TEST(epilogue_of_a_library_product) {
 TEST(convert_rows_moves_rows_into_the_range_of_f16) {
   const u32 cols = 5, padded = 64;
   Buffer<float> x = {1, -2, 3.5f, 65000, 0, 1, 1e6f, -3e7f, 0.25f, 70000, 1e-30f, 2e-30f, 0, -3e-31f, 0};
-  const Buffer<u32> n_rows = {3};
-  for (const char* name : {"convert_rows<f16>", "convert_rows<bf16>"}) {
-    const bool half = std::string(name) == "convert_rows<f16>";
-    Buffer<u16> out(3 * padded);
-    Buffer<float> scale(3);
-    launch(name, {{4}, {256}},
-           cuda_args::ConvertRows<const void*>{.out = out.data(),
-                                               .scale = scale.data(),
-                                               .x = x.data(),
-                                               .norm = {},
-                                               .set = {n_rows.data(), nullptr},
-                                               .cols = cols,
-                                               .padded_cols = padded,
-               .chunk_cols = 0});
+  for (const char* type : {"f16", "bf16"}) {
+    const bool half = std::string(type) == "f16";
+    const auto [out, scale, _] = convert(type, x.data(), 3, cols, padded, {});
     for (u32 r = 0; r < 3; ++r) {
       for (u32 i = 0; i < padded; ++i) {
         const u16 bits = out[r * padded + i];
@@ -108,21 +114,9 @@ TEST(convert_rows_orders_columns_by_chunks) {
   Random random(8);
   const u32 cols = 160, padded = 256;
   const auto x = random_floats(random, cols), weight = random_floats(random, cols, 2);
-  const Buffer<u32> n_rows = {1u};
   const auto converted = [&](u32 chunk_cols) {
-    Buffer<u16> out(padded);
-    Buffer<float> scale(1);
-    launch("convert_rows<f16>", {{1}, {256}},
-           cuda_args::ConvertRows<const void*>{
-               .out = out.data(),
-               .scale = scale.data(),
-               .x = x.data(),
-               .norm = {.weight = weight.data(), .eps = 0.5f, .offset = 1},
-               .set = {n_rows.data(), nullptr},
-               .cols = cols,
-               .padded_cols = padded,
-               .chunk_cols = chunk_cols});
-    return out;
+    const InputNorm norm = {.weight = weight.data(), .eps = 0.5f, .offset = 1};
+    return convert("f16", x.data(), 1, cols, padded, norm, chunk_cols).data;
   };
   const Buffer<u16> plain = converted(0);
   for (const u32 chunk : {16u, 32u}) {
@@ -141,21 +135,10 @@ TEST(convert_rows_normalizes) {
   Random random(7);
   const u32 rows = 3, cols = 300, padded = 320;
   const auto x = random_floats(random, rows * cols, 9), weight = random_floats(random, cols, 2);
-  const Buffer<u32> n_rows = {rows};
-  for (const char* name : {"convert_rows<f16>", "convert_rows<bf16>"}) {
-    const bool half = std::string(name) == "convert_rows<f16>";
-    Buffer<u16> out(rows * padded);
-    Buffer<float> scale(rows);
-    launch(name, {{rows}, {256}},
-           cuda_args::ConvertRows<const void*>{
-               .out = out.data(),
-               .scale = scale.data(),
-               .x = x.data(),
-               .norm = {.weight = weight.data(), .eps = 0.5f, .offset = 1},
-               .set = {n_rows.data(), nullptr},
-               .cols = cols,
-               .padded_cols = padded,
-               .chunk_cols = 0});
+  const InputNorm norm = {.weight = weight.data(), .eps = 0.5f, .offset = 1};
+  for (const char* type : {"f16", "bf16"}) {
+    const bool half = std::string(type) == "f16";
+    const auto [out, scale, _] = convert(type, x.data(), rows, cols, padded, norm);
     for (u32 r = 0; r < rows; ++r) {
       double squares = 0;
       for (u32 i = 0; i < cols; ++i) squares += double(x[r * cols + i]) * x[r * cols + i];
