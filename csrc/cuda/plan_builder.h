@@ -143,11 +143,12 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   // tile_rows: 0 for quantised weights, which have no map.
   std::optional<WgmmaMaps> wgmma_maps(const ProductOperands& operands, uint64_t x_rows,
                                       uint64_t matrices, uint32_t tile_rows) const;
-  // Launches the kernel for a weight of `matrices` matrices; returns false if the driver refuses.
-  template <class Output>
+  // Calls launch_before() and launches the kernel for a weight of `matrices` matrices, or returns
+  // false if the driver refuses.
+  template <class Output, class Before>
   bool launch_wgmma(const std::string& kernel, WeightType type, const ProductOperands& operands,
                     const Output& output, uint64_t x_rows, uint64_t token_tiles,
-                    uint64_t matrices);
+                    uint64_t matrices, Before launch_before);
   // Emits such a product; returns false for other weights and devices.
   bool emit_wgmma_gemm(const Product& product, const RowGroup& rows);
   // Converts rows once for all parts of a weight, that is, until the next call of begin_half_rows.

@@ -142,8 +142,9 @@ ColumnSplit PlanBuilder::column_split(const ProductTile& tile, const Grid& grid)
 }
 
 std::string decode_instance(const char* kernel, WeightType type, const ProductTile& tile) {
+  const char* const row_tiles = tile.token_tiles == 0 ? ", 1" : ", 2";
   return std::string(kernel) + "<" + weight_format(type).name + ", " + half_of(type) + ", " +
-         std::to_string(tile.token_tiles) + (!tile.is_short ? ">" : tile.token_tiles == 0 ? ", 1>" : ", 2>");
+         std::to_string(tile.token_tiles) + (tile.is_short ? row_tiles : "") + ">";
 }
 
 std::string half_instance(const char* kernel, WeightType type) {

@@ -112,10 +112,11 @@ std::optional<PlanBuilder::WgmmaMaps> PlanBuilder::wgmma_maps(const ProductOpera
   return WgmmaMaps{*x, *weight};
 }
 
-template <class Output>
+template <class Output, class Before>
 bool PlanBuilder::launch_wgmma(const std::string& kernel, WeightType type,
                                const ProductOperands& operands, const Output& output,
-                               uint64_t x_rows, uint64_t token_tiles, uint64_t matrices) {
+                               uint64_t x_rows, uint64_t token_tiles, uint64_t matrices,
+                               Before launch_before) {
   const bool is_quantized = chunk_cols(type) > 0;
   WgmmaTiles tiles = is_quantized ? kQuantizedTiles : kHalfTiles;
   // The wide tile of such experts takes more registers than there are.
@@ -125,6 +126,7 @@ bool PlanBuilder::launch_wgmma(const std::string& kernel, WeightType type,
   const Grid grid = wgmma_grid(rows, token_tiles, tile, gpu_.multiprocessors);
   const auto maps = wgmma_maps(operands, x_rows, matrices, is_quantized ? 0 : tile.rows());
   if (!maps) return false;
+  launch_before();
   const std::string name = kernel + (is_quantized ? "quantized_gemm" : "gemm");
   const std::string file = name + ".cu", instance = wgmma_instance(name, type, tile);
   if (is_quantized) {
@@ -144,7 +146,7 @@ bool PlanBuilder::emit_wgmma_gemm(const Product& p, const RowGroup& rows) {
       .weight = p.weight,
       .set = rows.set};
   return launch_wgmma("wgmma_", p.type, operands, p.epilogue, rows.max_rows,
-                      divide_up(rows.max_rows, kTileTokens), 1);
+                      divide_up(rows.max_rows, kTileTokens), 1, [] {});
 }
 
 bool PlanBuilder::emit_wgmma_grouped_gemm(const GroupedProduct& p, const RowGroup& rows) {
@@ -159,20 +161,22 @@ bool PlanBuilder::emit_wgmma_grouped_gemm(const GroupedProduct& p, const RowGrou
                          .norm = {},
                          .padded_cols = padded};
   const ExpertPairs pairs = expert_pairs(p, groups);
-  launch("convert_rows.cu",
-         std::string("convert_pairs<") + (multiplies_as_bf16(type) ? "bf16>" : "f16>"),
-         {groups.max_pairs}, 256, 0,
-         cuda_args::ConvertRows<DevicePointer>{.out = x.data,
-                                               .scale = x.scale,
-                                               .x = value(p.x),
-                                               .norm = {},
-                                               .set = rows.set,
-                                               .cols = n_cols,
-                                               .padded_cols = padded,
-                                               .chunk_cols = chunk_cols(type)},
-         pairs);
+  const auto convert = [&] {
+    launch("convert_rows.cu",
+           std::string("convert_pairs<") + (multiplies_as_bf16(type) ? "bf16>" : "f16>"),
+           {groups.max_pairs}, 256, 0,
+           cuda_args::ConvertRows<DevicePointer>{.out = x.data,
+                                                 .scale = x.scale,
+                                                 .x = value(p.x),
+                                                 .norm = {},
+                                                 .set = rows.set,
+                                                 .cols = n_cols,
+                                                 .padded_cols = padded,
+                                                 .chunk_cols = chunk_cols(type)},
+           pairs);
+  };
   return launch_wgmma("wgmma_grouped_", type, grouped_operands(p, rows, x), pairs,
-                      groups.max_pairs, groups.max_tiles, p.n_experts);
+                      groups.max_pairs, groups.max_tiles, p.n_experts, convert);
 }
 
 }  // namespace forge::cuda

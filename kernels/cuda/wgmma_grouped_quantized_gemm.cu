@@ -9,8 +9,6 @@
 //
 // The method is that of wgmma_quantized.cuh, the order of tiles that of wgmma_grouped_gemm.cu.
 
-// The wide tile of Q6_K would take more registers than there are.
-
 #include "moe.cuh"
 #include "wgmma_quantized.cuh"
 
@@ -40,4 +38,5 @@ INSTANCE(wgmma_grouped_quantized_gemm<FormatQ4_0, f16, 1>)
 INSTANCE(wgmma_grouped_quantized_gemm<FormatQ4_0, f16, 2>)
 INSTANCE(wgmma_grouped_quantized_gemm<FormatQ4_K, f16, 1>)
 INSTANCE(wgmma_grouped_quantized_gemm<FormatQ4_K, f16, 2>)
+// Its wide tile would take more registers than there are.
 INSTANCE(wgmma_grouped_quantized_gemm<FormatQ6_K, f16, 1>)
