@@ -11,6 +11,7 @@ import {
   isInteger,
   isText,
   iterate,
+  lengthOf,
   listOf,
   Markup,
   NativeFunction,
@@ -428,7 +429,7 @@ export function justify(
   side: "left" | "right" | "center",
   budget: TemplateBudget,
 ): string {
-  const missing = width - codePointCount(text);
+  const missing = width - lengthOf(text, budget);
   if (missing <= 0) return text;
   budget.payText(text.length + missing * fill.length);
   if (side === "left") return text + fill.repeat(missing);

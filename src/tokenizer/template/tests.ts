@@ -1,4 +1,4 @@
-import type { TemplateBudget } from "./budget.ts";
+import { PRICES, type TemplateBudget } from "./budget.ts";
 import { FILTERS, isIterable, isSequence } from "./filters.ts";
 import { isLower, isUpper } from "./methods.ts";
 import { modulo } from "./operators.ts";
@@ -26,6 +26,15 @@ function plainTest(holds: (value: Value, budget: TemplateBudget) => boolean): Te
     args.bind("the test");
     return holds(value, budget);
   };
+}
+
+/** Test of a value as text. */
+function textTest(holds: (text: string) => boolean): Test {
+  return plainTest((value, budget) => {
+    const text = toText(value, budget);
+    budget.pay(text.length * PRICES.scan);
+    return holds(text);
+  });
 }
 
 function relation(holds: (value: Value, other: Value, budget: TemplateBudget) => boolean): Test {
@@ -74,18 +83,23 @@ export const TESTS: ReadonlyMap<string, Test> = new Map<string, Test>([
   ["iterable", plainTest(isIterable)],
   ["le", lessOrEqual],
   ["lessthan", less],
-  ["lower", plainTest((value, budget) => isLower(toText(value, budget)))],
+  ["lower", textTest(isLower)],
   ["lt", less],
   ["mapping", plainTest((value) => value instanceof Dict)],
   ["ne", unequal],
   ["none", plainTest((value) => value === null)],
   ["number", plainTest(isNumber)],
   ["odd", plainTest((value, budget) => equals(modulo(value, 2n, budget), 1n, budget))],
-  ["sameas", (value, args) => Object.is(value, args.bind("sameas", "other")[0])],
+  ["sameas", (value, args, budget) => {
+    const [other] = args.bind("sameas", "other");
+    // JavaScript compares text by its characters.
+    if (typeof value === "string") budget.pay(value.length * PRICES.scan);
+    return Object.is(value, other);
+  }],
   ["sequence", plainTest(isSequence)],
   ["string", plainTest(isText)],
   ["test", plainTest((value) => isNameIn(TESTS, value))],
   ["true", plainTest((value) => value === true)],
   ["undefined", plainTest((value) => value instanceof Undefined)],
-  ["upper", plainTest((value, budget) => isUpper(toText(value, budget)))],
+  ["upper", textTest(isUpper)],
 ]);

@@ -2,6 +2,13 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import { ChatTemplate } from "../../../src/tokenizer/chat_template.ts";
+import { TemplateBudget } from "../../../src/tokenizer/template/budget.ts";
+import { FILTERS } from "../../../src/tokenizer/template/filters.ts";
+import { Interpreter } from "../../../src/tokenizer/template/interpreter.ts";
+import { TEXT_METHODS } from "../../../src/tokenizer/template/methods.ts";
+import { TemplateProgram } from "../../../src/tokenizer/template/program.ts";
+import { TESTS } from "../../../src/tokenizer/template/tests.ts";
+import { TemplateError } from "../../../src/tokenizer/template/values.ts";
 
 const OPTIONS = { addGenerationPrompt: true, bosToken: "<s>", eosToken: "</s>" };
 
@@ -240,4 +247,69 @@ Deno.test("an ordinary template can render a very long conversation", () => {
   assertEquals(table.render([], OPTIONS).length, 2000 * "1.50|    2|a   |ff2.500".length);
   const long = [{ role: "user", content: "word ".repeat(500_000) }];
   assert(template.render(long, OPTIONS).length > 2_000_000);
+});
+
+/** Adds up what is paid, without a limit. */
+class Meter extends TemplateBudget {
+  spent = 0;
+
+  override pay(price: number): void {
+    this.spent += price;
+  }
+}
+
+/** Operations that read no characters of the text or list before them. */
+const CONSTANT = new RegExp(
+  "^x(\\|(attr|d|default|safe|string)\\b|\\.(starts|ends)with\\('| is (boolean|callable|defined|" +
+    "escaped|false|filter|float|integer|iterable|mapping|none|number|sequence|string|test|true|" +
+    "undefined|eq\\(9\\)|equalto\\(9\\)|ne\\(9\\)))",
+);
+
+Deno.test("every operation on text pays for the characters that it reads and makes", () => {
+  const run = (source: string, length: number) => {
+    const text = "Ab 1.".repeat(length / 5);
+    const meter = new Meter(0);
+    const { body } = new TemplateProgram(source);
+    const made = new Interpreter(body, [["x", text], ["y", `${text} `.trim()]], meter).render();
+    return { paid: meter.spent, made: made.length };
+  };
+  const growth = (source: string, of: "paid" | "made") =>
+    (run(source, 400)[of] - run(source, 200)[of]) / 200;
+  const texts = ["", "'A'", "9", "2", "500", "y", "' '", "'A', 'bcd'", "{97: 'x'}", "'%s', 1"];
+  const operations = [
+    ...Array.from(
+      FILTERS.keys(),
+      (name) => texts.flatMap((given) => [`x|${name}(${given})`, `x|${name}(${given})|list`]),
+    ),
+    ...Array.from(TEXT_METHODS.keys(), (name) => texts.map((given) => `x.${name}(${given})`)),
+    ...Array.from(
+      [...TESTS.keys()].filter((name) => /^\w+$/.test(name)),
+      (name) => ["", "(9)", "(y)"].map((given) => `x is ${name}${given}`),
+    ),
+    ...["x + y", "x ~ y", "x == y", "x < y", "x in y", "x * 2", "x[1:]", "x[::2]", "x[7]"]
+      .map((source) => [source]),
+    ...["'%s' % x", "x % ()", "'{}'.format(x)", "x.format()", "[x]|string", "x|safe ~ '<'"]
+      .map((source) => [source]),
+  ];
+  const idle: string[] = [];
+  for (const variants of operations.filter(({ length }) => length > 0)) {
+    let works = false;
+    for (const operation of variants) {
+      try {
+        const paid = growth(`{% set z = ${operation} %}`, "paid");
+        const made = growth(`{{ ${operation} }}`, "made");
+        works = true;
+        if (CONSTANT.test(operation)) continue;
+        // A character costs at least 1 to read and 4 to make.
+        assert(paid >= Math.max(1, made >= 1.5 ? 4 * made : 0), `${operation}: ${paid}, ${made}`);
+      } catch (error) {
+        if (!(error instanceof TemplateError)) throw error;
+      }
+    }
+    if (!works) idle.push(variants[0]!);
+  }
+  const others =
+    "|abs() |dictsort() |filesizeformat() |items() |map() |round() |sum() |xmlattr() " +
+    "divisibleby even odd";
+  assertEquals(idle.map((name) => name.replace(/x( is )?/, "")), others.split(" "));
 });
