@@ -1,7 +1,8 @@
-import { assertEquals, assertThrows } from "@std/assert";
+import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { loadOptions } from "../../../src/cli/options/library_options.ts";
 import { OPTIONS } from "../../../src/cli/options/options.ts";
 import { MODEL_OPTIONS } from "../../../src/cli/options/tables/model.ts";
+import type { OptionSpec } from "../../../src/cli/options/types.ts";
 import { parseOptionValue } from "../../../src/cli/options/value.ts";
 import { ForgeError } from "../../../src/errors.ts";
 
@@ -56,5 +57,68 @@ Deno.test("--lora takes a path with an optional name and scale", () => {
   ) {
     const flags = { lora: [text] } as unknown as Parameters<typeof loadOptions>[0];
     assertEquals(loadOptions(flags).lora, [{ name, path, scale }], text);
+  }
+});
+
+/** Smallest and largest value of each option with a number. */
+const LIMITS: Readonly<Record<string, string>> = {
+  "1 64": "dataParallel tensorParallel pipelineParallel numa",
+  "1 1024": "threads benchThreads",
+  "1 256": "batchParallel serveParallel",
+  "1 512": "nBatch parallel",
+  "1 128": "completions",
+  "1 32": "speculate",
+  "1 8": "draftTree",
+  "1 86400": "joinTimeout",
+  "1 10000": "repetitions",
+  "0 65535": "port",
+  "0 20": "logprobs",
+  "1 2147483647": "ctx thinking top dimensions maxModels",
+  "2 2147483647": "windowSize",
+  "0 2147483647": "maxTokens nPrompt nGen nDepth maxQueue",
+  "0 9007199254740991": "seed",
+  "0 1073741824": "topK dryAllowedLength",
+  "-1 1073741824": "repeatLastN dryPenaltyLastN",
+  "0 100": "temperature dryMultiplier dynatempRange dynatempExponent mirostatTau",
+  "1 100": "dryBase",
+  "-1 100": "topNSigma",
+  "-100 100": "presencePenalty frequencyPenalty",
+  "0.01 100": "repeatPenalty",
+  "0 1": "topP minP typicalP xtcProbability xtcThreshold mirostatEta",
+  "0 2": "mirostat",
+};
+
+Deno.test("each number may have the ends of its range, and no value beyond them", () => {
+  const seen = new Set<string>();
+  for (const [range, names] of Object.entries(LIMITS)) {
+    const [min, max] = range.split(" ").map(Number) as [number, number];
+    for (const name of names.split(" ")) {
+      seen.add(name);
+      const spec = OPTIONS[name as keyof typeof OPTIONS] as OptionSpec;
+      if (spec.kind === "flag") throw new Error(`${name} has no value`);
+      const read = (text: string) => [parseOptionValue(spec, text, undefined)].flat()[0];
+      const step = spec.kind === "number" ? 0.001 : 1;
+      for (const value of [min, max]) assertEquals(read(`${value}`), value, name);
+      for (const text of [`${min - step}`, `${max + step}`, "", "x", "1e", "0x1", "NaN"]) {
+        const error = assertThrows(() => read(text), ForgeError);
+        const flag = spec.flags.split(", ").at(-1)!;
+        assertStringIncludes(error.message, `${flag} is ${JSON.stringify(text)}; valid are `);
+        for (const end of [min, max]) assertStringIncludes(error.message, `${end}`);
+      }
+      if (spec.kind !== "number") assertThrows(() => read(`${min + 0.5}`), ForgeError);
+    }
+  }
+  const numbers = Object.entries(OPTIONS).filter(([, spec]) => "min" in spec);
+  assertEquals([...seen].sort(), numbers.map(([name]) => name).sort());
+});
+
+Deno.test("a choice is one of its names in any case, which an error lists", () => {
+  for (const [name, spec] of Object.entries(OPTIONS) as [string, OptionSpec][]) {
+    if (!("choices" in spec)) continue;
+    for (const choice of spec.choices) {
+      assertEquals(parseOptionValue(spec, choice.toUpperCase(), undefined), choice, name);
+    }
+    const error = assertThrows(() => parseOptionValue(spec, "none of them", undefined), ForgeError);
+    assertStringIncludes(error.message, spec.choices.join(", "));
   }
 });

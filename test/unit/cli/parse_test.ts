@@ -75,6 +75,58 @@ Deno.test("the help of a command names each of its flags, operands and examples"
   }
 });
 
+/** Long flags of each command, without their hyphens; names in capitals stand for several. */
+const FLAGS_OF: Readonly<Record<string, string>> = {
+  LOADING: "model device threads quantize kv-type attention products numa",
+  CACHES: "ctx kv-memory memory",
+  ENGINE: "LOADING CACHES kv-dir kv-dir-size speculate lora draft-model draft-tree chat-template",
+  DEVICES: "devices tensor-parallel pipeline-parallel",
+  PROCESSES: "distributed master join-timeout",
+  SAMPLING: "temp top-k top-p min-p repeat-penalty presence-penalty frequency-penalty " +
+    "repeat-last-n dry-multiplier dry-base dry-allowed-length dry-penalty-last-n " +
+    "dry-sequence-breaker top-n-sigma typical-p xtc-probability xtc-threshold dynatemp-range " +
+    "dynatemp-exponent mirostat mirostat-tau mirostat-eta logit-bias max-tokens stop seed",
+  CONSTRAINT: "json-schema json-object regex grammar",
+  ANSWER: "ENGINE DEVICES PROCESSES SAMPLING verbose",
+  ENCODER: "LOADING CACHES DEVICES data-parallel lora output verbose",
+  run: "ANSWER CONSTRAINT prompt file system raw prompt-cache batch output parallel ordered " +
+    "resume overwrite shard data-parallel thinking completions json logprobs colour profile",
+  chat: "ANSWER CONSTRAINT system web thinking",
+  serve: "ANSWER host port parallel max-queue alias api-key cors models-dir max-models " +
+    "keep-alive data-parallel",
+  embed: "ENCODER file lines pooling dimensions normalize",
+  rerank: "ENCODER lines instruction top",
+  inspect: "model quantize tensors template data-parallel DEVICES json verbose",
+  tokenize: "file no-special model ids json verbose",
+  perplexity: "LOADING CACHES file lora imatrix json plot verbose",
+  quantize: "type imatrix overwrite threads json verbose",
+  pull: "verbose",
+  list: "json verbose",
+  rm: "verbose",
+  bench:
+    "LOADING synthetic n-prompt n-gen pg n-depth batch-size parallel repetitions output plot " +
+    "compare verbose",
+  doctor: "json verbose",
+  completions: "verbose",
+};
+
+Deno.test("each command takes its flags, and one word more than its operands is too many", () => {
+  const expand = (text: string): string[] =>
+    text.split(" ").flatMap((name) => /^[A-Z]/.test(name) ? expand(FLAGS_OF[name]!) : [name]);
+  const operands = { run: 2, tokenize: 2, embed: 2, rerank: 2, quantize: 2, perplexity: 0 };
+  const none = { list: 0, bench: 0, doctor: 0 };
+  for (const command of COMMANDS) {
+    const flags = command.options.map((key) => OPTIONS[key].flags.split(", ").at(-1)!.slice(2));
+    assertEquals(flags.toSorted(), expand(FLAGS_OF[command.name]!).sort(), command.name);
+    const count = { ...operands, ...none }[command.name] ?? 1;
+    const words = Array<string>(count).fill("word");
+    assertEquals(parsed(command.name, ...words).operands, words);
+    assertThrows(() => parsed(command.name, ...words, "more"), ForgeError, 'argument "more"');
+  }
+  const commands = Object.keys(FLAGS_OF).filter((name) => !/^[A-Z]/.test(name));
+  assertEquals(COMMANDS.map(({ name }) => name).sort(), commands.sort());
+});
+
 Deno.test("mistakes are named with what is valid", () => {
   const mistakes: readonly (readonly [string, string])[] = [
     ["rnu", 'unknown command "rnu"; did you mean run?'],
