@@ -796,7 +796,7 @@ export const FILTERS: ReadonlyMap<string, Filter> = new Map<string, Filter>([
   ["upper", textFilter("upper")],
   ["urlencode", urlencode],
   ["urlize", (value, args, { budget, escapes }) => {
-    const text = urlize(toText(value, budget), args, budget);
+    const text = urlize(value, args, budget);
     return escapes ? new Markup(text) : text;
   }],
   ["wordcount", wordcount],

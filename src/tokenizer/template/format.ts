@@ -311,7 +311,8 @@ function formatValue(value: Value, specification: string, budget: TemplateBudget
   const spec: NumberFormat = { sign: sign ?? "-", alternate: alternate !== undefined, group };
   let text: string;
   if (isText(value)) {
-    if ((type ?? "s") !== "s" || sign !== undefined || group !== undefined || align === "=") {
+    const isOfNumbers = sign !== undefined || spec.alternate || group !== undefined;
+    if ((type ?? "s") !== "s" || isOfNumbers || align === "=") {
       throw unknown();
     }
     text = plain(value);

@@ -207,8 +207,8 @@ const WEB_ADDRESS = new RegExp(
 const MAIL_ADDRESS = /^\S+@\w[\w.-]*\.\w+$/;
 const BRACKETS = [["(", ")"], ["<", ">"], ["&lt;", "&gt;"]] as const;
 
-/** Converts text to HTML with links for its web and mail addresses. */
-export function urlize(text: string, args: Arguments, budget: TemplateBudget): string {
+/** Converts a value to HTML with links for its web and mail addresses. */
+export function urlize(value: Value, args: Arguments, budget: TemplateBudget): string {
   const [limit, nofollow, target, rel, schemes] = args.bind(
     "urlize",
     "trim_url_limit?",
@@ -251,7 +251,7 @@ export function urlize(text: string, args: Arguments, budget: TemplateBudget): s
       ? `<a href="${address}"${attributes}>${address}</a>`
       : address;
   };
-  const escaped = escapeHtml(text, budget).text;
+  const escaped = escapeHtml(value, budget).text;
   budget.payText(4 * escaped.length);
   return escaped.split(new RegExp(`([${SPACES}]+)`)).map((word) => {
     budget.pay(PRICES.value + attributes.length * PRICES.character);

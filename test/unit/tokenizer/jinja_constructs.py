@@ -6,9 +6,11 @@ Each entry is a template and its text, or null if Jinja raises an error. The tes
 that it needs no Python. Made by jinja2 3.1.6 and transformers 5.18 under Python 3.11.
 """
 
+import hashlib
 import itertools
 import json
 import os
+import re
 import sys
 
 from transformers.utils.chat_template_utils import _compile_jinja_template
@@ -716,60 +718,95 @@ def split(line):
     return [part if index == len(parts) - 1 else part + "}}" for index, part in enumerate(opened)]
 
 
-# More constructs, made of every pair of some values and operators; compared by hand only.
-VALUES = ["1", "0", "-3", "2.5", "true", "none", "missing", "'a'", "'ab c'", "''", "[]", "[1, 2]", "(1,)", "{}",
-          "{'a': 1}", "range(2)", "s", "u", "d", "users", "'<'|safe", "l|map('string')", "namespace(a=1)", "1e300", "2**70"]
+# Products: templates made of every combination of some values, operations and arguments. The JSON has
+# one hash of all texts of a group; `--group NAME` prints them.
+VALUES = ["1", "0", "-3", "2.5", "true", "none", "missing", "'a'", "'ab c'", "[]", "[2, 1]", "(1,)", "{'a': 1}",
+          "range(2)", "users", "'<'|safe"]
 OPERATORS = ["+", "-", "*", "/", "//", "%", "**", "~", "==", "!=", "<", "<=", ">", ">=", "in", "not in", "and", "or"]
+ARGUMENTS = ["", "('a')", "(1)", "(2, 3)", "(none)", "(attribute='a')", "(true)", "('x', 'y')"]
+TEXTS = ["s", "u", "''", "' a b '", "'<'|safe", "'12'", "'a\\nb'", "'Ab-cD'"]
+GIVEN = ["", "'a'", "1", "3, '-'", "'a', 'b'", "none, 1", "'a', 1", "' ', 1, 2", "['x', 'y']", "{97: 'x'}", "('a', 'H')"]
+BOUNDS = ["", "0", "1", "-1", "-9", "9"]
+UNORDERED = ["random"]
+# Arguments of a wrong type that Python happens not to use, and complex numbers: forge rejects them.
+CARELESS = re.compile(r"\|batch\(('|none)|\|int\('x', 'y'\)|\|round\(none\)|\.translate\((?!\{)|"
+                      r"\(''\)\.(starts|ends)with\(none, 1\)|\(-3\) \*\* \(2\.5\)")
 
 
-def every():
+def products():
+    """Yields names of groups, patterns and the lists whose values replace each %."""
     from jinja2.defaults import DEFAULT_FILTERS, DEFAULT_TESTS
-    for a, operator, b in itertools.product(VALUES, OPERATORS, VALUES):
-        yield "{{ (%s) %s (%s) }}" % (a, operator, b)
+    for operator in OPERATORS:
+        yield operator, "{{ (§) %s (§) }}" % operator, [VALUES, VALUES]
     for name in DEFAULT_FILTERS:
-        for value in VALUES:
-            yield "{{ (%s)|%s }}" % (value, name)
-            yield "{{ (%s)|%s|list }}" % (value, name)
-            for argument in ["'a'", "1", "2, 3", "none", "attribute='a'", "l", "true", "'x', 'y'"]:
-                yield "{{ (%s)|%s(%s) }}" % (value, name, argument)
-                yield "{{ (%s)|%s(%s)|list }}" % (value, name, argument)
+        if name not in UNORDERED:
+            yield "|" + name, "{{ (§)|%s§§ }}" % name, [VALUES, ARGUMENTS, ["", "|list"]]
     for name in DEFAULT_TESTS:
-        for value in VALUES:
-            if name.isalpha():
-                yield "{{ (%s) is %s }}" % (value, name)
-                for other in VALUES:
-                    yield "{{ (%s) is %s(%s) }}" % (value, name, other)
-    for value in ["s", "u", "''", "' a b '", "'ab'|safe", "'12'", "'a\\nb'", "'Ab-cD'"]:
-        for name in dir(str):
-            if not name.startswith("_") and name not in ("encode", "maketrans", "format_map"):
-                for arguments in ["", "'a'", "1", "3, '-'", "'a', 'b'", "none", "none, 1", "'a', 1", "' ', 1, 2", "['x', 'y']", "{97: 'x'}", "('a', 'H')"]:
-                    yield "{{ (%s).%s(%s) }}" % (value, name, arguments)
-    for value in ["u", "s", "l", "(1, 2, 3)", "range(7)", "'ab'|safe"]:
-        for a, b, c in itertools.product(["", "0", "1", "-1", "-9", "9"], ["", "0", "2", "-1", "-9", "9"], ["", "1", "2", "-1", "-2"]):
-            yield "{{ (%s)[%s:%s:%s] }}" % (value, a, b, c)
-    for spec in itertools.product(["", "<", "*^", "=", ">"], ["", "+", " "], ["", "#"], ["", "0"], ["", "8", "3"], ["", ",", "_"], ["", ".0", ".3"], ["", "d", "f", "e", "g", "%", "x", "b", "s", "c", "G", "n"]):
-        text = "".join(spec)
-        for value in ["42", "-7", "3.14159", "'abc'", "true"]:
-            if hash(text + value) % 3 == 0 or "--all" not in sys.argv:
-                yield "{{ '{:%s}'.format(%s) }}" % (text, value)
-    for flags, width, precision, kind in itertools.product(["", "-", "0", "+", " ", "#", "-0", "+0"], ["", "3", "8"], ["", ".0", ".3"], "dioxXeEfgGcrsa"):
-        for value in ["42", "-7", "3.14159", "'abc'", "0.00001234", "1e20", "none", "true"]:
-            yield "{{ '%%%s%s%s%s' %% (%s) }}" % (flags, width, precision, kind, value)
+        if name.isalpha():
+            yield "is " + name, "{{ (§) is %s§ }}" % name, [VALUES, ["", "(1)", "('a')", "([2, 1, 'a'])", "(none)"]]
+    for name in dir(str):
+        if not name.startswith("_") and name not in ("encode", "maketrans", "format_map"):
+            yield "." + name, "{{ (§).%s(§) }}" % name, [TEXTS, GIVEN]
+    for value in ["u", "l", "(1, 2, 3)", "range(7)", "'ab'|safe"]:
+        yield "slice " + value, "{{ (%s)[§:§:§] }}" % value, [BOUNDS, BOUNDS, ["", "2", "-1", "-2"]]
+    numbers = ["42", "-7", "3.14159", "'abc'", "true"]
+    for kind in ["", *"dfeg%xbscGn"]:
+        lists = [["", "<", "*^", "="], ["", "+"], ["", "#"], ["", "08"], ["", ",", "_"], ["", ".3"], [kind], numbers]
+        yield "format " + kind, "{{ '{:§§§§§§§}'.format(§) }}", lists
+    others = ["42", "-7", "3.14159", "'abc'", "0.00001234", "1e20", "none"]
+    for kind in "dioxXeEfgGcrsa":
+        yield "%" + kind, "{{ '%%§§§%s' %% (§) }}" % kind, [["", "-", "0", "+", " ", "#"], ["", "8"], ["", ".0", ".3"], others]
+
+
+def expand(pattern, lists):
+    for values in itertools.product(*lists):
+        parts = pattern.split("§")
+        yield parts[0] + "".join(value + part for value, part in zip(values, parts[1:]))
+
+
+def printed(source, environment):
+    """Returns what Jinja prints, or one of two marks: of an error, or of an address, which varies."""
+    try:
+        text = environment.from_string(source).render(
+            tools=None, documents=None, add_generation_prompt=True, bos_token="<s>", eos_token="</s>",
+            **json.loads(json.dumps(VARIABLES)))
+    except Exception:
+        return "\0error"
+    return "\0address" if " at 0x" in text else text
+
+
+def write_products(path):
+    environment = _compile_jinja_template("").environment
+    groups = []
+    for name, pattern, lists in products():
+        texts = [printed(source, environment) for source in expand(pattern, lists)]
+        skipped = [index for index, source in enumerate(expand(pattern, lists))
+                   if texts[index] == "\0address" or CARELESS.search(source)]
+        kept = [text for index, text in enumerate(texts) if index not in skipped]
+        if name in sys.argv:
+            print(json.dumps(texts, indent=0))
+        digest = hashlib.sha256("\0\0".join(kept).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        groups.append([name, pattern, lists, skipped, digest])
+    if "--group" not in sys.argv:
+        with open(path, "w") as file:
+            lines = ",\n".join(json.dumps(group, ensure_ascii=False) for group in groups)
+            variables = json.dumps(VARIABLES, ensure_ascii=False)
+            file.write('{\n"variables": %s,\n"groups": [\n%s\n]\n}\n' % (variables, lines))
 
 
 if __name__ == "__main__":
-    sources = list(every()) if "--all" in sys.argv else [
-        part for line in CONSTRUCTS for part in split(line)] + LAYOUTS
+    folder = os.path.dirname(os.path.abspath(__file__))
+    write_products(os.path.join(folder, "jinja_products.json"))
+    if "--group" in sys.argv or "--products" in sys.argv:
+        sys.exit()
+    sources = [part for line in CONSTRUCTS for part in split(line)] + LAYOUTS
     entries = []
     for source in dict.fromkeys(sources):
         text = expect(source)
         # Python prints functions and generators with their addresses.
         if text is None or " at 0x" not in text:
             entries.append([source, text])
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "jinja_constructs.json")
-    if "--all" in sys.argv:
-        path = sys.argv[sys.argv.index("--all") + 1]
-    with open(path, "w") as file:
+    with open(os.path.join(folder, "jinja_constructs.json"), "w") as file:
         lines = ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in entries)
         variables = json.dumps(VARIABLES, ensure_ascii=False)
         file.write('{\n"variables": %s,\n"constructs": [\n%s\n]\n}\n' % (variables, lines))
