@@ -78,6 +78,14 @@ Deno.test("serve: a bad request is rejected by key before anything is generated"
   // A stream that cannot start is also rejected by status.
   await client.refusal(CHAT, { messages, stream: true, regex: "(" });
   await client.refusal("/tokenize", { prompt: "x" });
+  for (
+    const [path, wrong, message] of [
+      ["/tokenize", {}, "content is missing"],
+      ["/tokenize", { content: "x", messages }, "give content or messages, not both"],
+      ["/detokenize", {}, "tokens is missing; valid is a list of token ids"],
+      ["/detokenize", { tokens: [1.5] }, "tokens is an array; valid is a list of token ids"],
+    ] as const
+  ) assertStringIncludes((await client.refusal(path, wrong)).message, message);
   await client.refusal("/detokenize", { tokens: [99999] });
   const { answers } = await (await client.get("/health")).json();
   assertEquals(answers, 0);
@@ -258,6 +266,7 @@ Deno.test("serve: invalid options are rejected", async () => {
 Deno.test("serve: a server fault has status 500 or is an event in a stream", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path, {
+    chatTemplate: "{% for m in messages %}{{ m.content }}{% endfor %}",
     change: (tensors) =>
       tensors.map((tensor) =>
         tensor.name === "model.norm.weight"
@@ -275,6 +284,20 @@ Deno.test("serve: a server fault has status 500 or is an event in a stream", asy
   assertEquals(JSON.parse(events.at(-1)!.slice(6)).error.code, "bad_model");
   assert(!events.includes("data: [DONE]"));
   assertEquals(faults.length, 2);
+  const reason = "model.norm.weight";
+  for (
+    const [path, body, start] of [
+      ["/v1/responses", { input: "a" }, 'event: error\ndata: {"type":"error",'],
+      ["/v1/messages", { messages, max_tokens: 2 }, 'event: error\ndata: {"type":"error",'],
+      ["/api/chat", { messages }, '{"error":"'],
+      ["/api/generate", { prompt: "a" }, '{"error":"'],
+    ] as const
+  ) {
+    const answer = await (await client.post(path, { ...body, stream: true })).text();
+    const last = answer.trim().split(path.startsWith("/v1") ? "\n\n" : "\n").at(-1)!;
+    assertEquals([last.slice(0, start.length), last.includes(reason)], [start, true], answer);
+  }
+  assertEquals(faults.length, 6);
   assertEquals((await (await client.get("/health")).json()).answers, 0);
 });
 

@@ -9,6 +9,8 @@ import {
 } from "@std/assert";
 import OpenAI from "openai";
 import { TempFolder } from "../support/temp_folder.ts";
+import { HttpError } from "../../src/serve/http/http_error.ts";
+import { KeptResponses } from "../../src/serve/openai/kept_responses.ts";
 import { Client, DEMO } from "./client.ts";
 import { GIVEN, scripted } from "./scripted.ts";
 
@@ -203,12 +205,62 @@ Deno.test("responses: structured output, limits, and what is refused", async () 
         "input[0].content[0].type",
       ],
       [{ input: "x", include: ["everything"] }, 'include is "everything"'],
+      [{ input: "x", include: "everything" }, 'include is "everything"; valid is a list of texts'],
+      [{ input: "x", truncation: "auto" }, 'truncation is "auto"; valid is "disabled"'],
+      [{ input: "x", tools: {} }, "tools is an object; valid is a list of functions"],
+      [{ input: "x", tools: [5] }, "tools[0] is 5; valid is an object"],
+      [{ input: "x", text: { format: { type: "xml" } } }, 'text.format.type is "xml"'],
+      [{ input: "x", text: { format: { type: "json_schema" } } }, "text.format.schema is missing"],
+      [{ input: "x", text: { style: 1 } }, 'unknown key "style"'],
+      [{ input: "x", text: { format: { type: "text", style: 1 } } }, 'unknown key "style"'],
+      [
+        { input: "x", top_logprobs: 21 },
+        "top_logprobs is 21; valid is a whole number from 0 to 20",
+      ],
+      [{ input: "x", max_output_tokens: 0 }, "max_output_tokens is 0; valid is a whole number"],
+      [
+        { input: [{ role: "user", content: 5 }] },
+        "input[0].content is 5; valid is a text or a list",
+      ],
+      [{ input: [{ role: "user", content: [{ type: "refusal" }] }] }, "[0].refusal is missing"],
+      [{ input: [{ type: "function_call", name: "f" }] }, "input[0].call_id is missing"],
+      [{ input: [{ type: "item_reference" }] }, "input[0].id is missing"],
     ] as const
   ) {
     const response = await client.post("/v1/responses", body);
     assertEquals(response.status, 400);
     assertStringIncludes((await response.json()).error.message, message);
   }
+  const valid = { input: "x", max_output_tokens: 1, truncation: "disabled", background: false };
+  const neutral = { text: { verbosity: "low" }, include: [], tools: null, reasoning: null };
+  assertEquals((await client.post("/v1/responses", { ...valid, ...neutral })).status, 200);
+});
+
+Deno.test("responses: the latest are kept, up to a number and a size", () => {
+  const kept = new KeptResponses();
+  const add = (id: string, text = "") => kept.add({ id, text }, [{ id: `item of ${id}` }]);
+  const has = (id: string) => {
+    try {
+      return kept.get(id).response.id === id && kept.item(`item of ${id}`) !== undefined;
+    } catch (error) {
+      assertEquals((error as HttpError).status, 404);
+      return false;
+    }
+  };
+  for (let i = 0; i < 1000; i++) add(`${i}`);
+  assert(has("0"), "which makes it the latest");
+  add("1000");
+  assertEquals(["0", "1", "2", "1000"].map(has), [true, false, true, true]);
+  kept.delete("1");
+  kept.delete("2");
+  assertEquals(has("2"), false);
+  // 64 Mi characters: a large one leaves room for few others, and is kept if it is alone.
+  add("large", "x".repeat(60 * 2 ** 20));
+  assertEquals(["3", "1000", "large"].map(has), [true, true, true]);
+  add("larger", "x".repeat(5 * 2 ** 20));
+  assertEquals(["3", "large", "larger"].map(has), [false, false, true]);
+  add("largest", "x".repeat(65 * 2 ** 20));
+  assertEquals(["larger", "largest"].map(has), [false, true]);
 });
 
 Deno.test("messages: blocks of thinking, text and calls, whole and as a stream", async () => {

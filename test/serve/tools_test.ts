@@ -263,6 +263,12 @@ Deno.test("serve: reasoning, content and calls in the channels of gpt-oss", asyn
     assert(["Rome", "Oslo"].includes(JSON.parse(call!.function.arguments).city));
     const { param } = await client.refusal(CHAT, { ...ASK, tool_choice: "required" });
     assertEquals(param, "tool_choice");
+    const strict = ASK.tools.map((tool) => ({
+      ...tool,
+      function: { ...tool.function, strict: true },
+    }));
+    const refused = await client.refusal(CHAT, { ...ASK, tools: strict });
+    assertStringIncludes(refused.message, "the strict tool weather cannot be enforced unless");
   }
   using folder = new TempFolder();
   const script = [
@@ -384,8 +390,15 @@ Deno.test("serve: invalid tools are rejected", async () => {
     ...ASK,
     tools: [{ type: "function", function: definition }],
   });
+  const many = (count: number) =>
+    Array.from({ length: count }, (_, i) => ({ type: "function", function: { name: `f${i}` } }));
+  assertEquals(
+    (await client.chat({ ...ASK, tools: many(128), tool_choice: "none" })).choices.length,
+    1,
+  );
   for (
     const [body, message] of [
+      [{ ...ASK, tools: many(129) }, "tools has 129; at most 128 are valid"],
       [{ ...ASK, tools: {} }, "tools is an object; valid is a list of tools"],
       [{ ...ASK, tools: [{ type: "web_search" }] }, 'tools[0].type is "web_search"'],
       [f({}), "tools[0].function.name is missing"],
