@@ -8,11 +8,15 @@ Deno.test("bench: measures the given tests at every depth and number of threads"
   using folder = new TempFolder();
   writeRandomLlama(folder.path);
   const sizes = ["-p", "8", "-n", "4", "--pg", "6,2", "-d", "0,16", "-t", "1-2", "-r", "2"];
+  const earlier = { model_type: "earlier", backends: "X", n_prompt: 0, n_gen: 4, avg_ts: 1 };
+  folder.write("a.jsonl", `${JSON.stringify(earlier)}\n`);
+  const pictures = ["--plot", folder.at("p.svg"), "--compare", folder.at("a.jsonl")];
   const { code, stdout, stderr } = await forge([
     "bench",
     "-m",
     folder.path,
     ...sizes,
+    ...pictures,
     "-o",
     "json",
   ]);
@@ -23,6 +27,8 @@ Deno.test("bench: measures the given tests at every depth and number of threads"
     records.map((r) => [r.n_threads, r.n_prompt, r.n_gen, r.n_depth]),
     [1, 2].flatMap((threads) => tests.map((test) => [threads, ...test])),
   );
+  const picture = Deno.readTextFileSync(folder.at("p.svg"));
+  for (const name of ["earlier, X", records[0]!.model_type]) assertStringIncludes(picture, name);
   const model = Deno.statSync(folder.at("model.safetensors")).size;
   for (const record of records) {
     assertEquals([record.samples_ns.length, record.samples_ts.length], [2, 2]);
@@ -105,6 +111,7 @@ Deno.test("bench: invalid options are rejected before anything is measured", asy
     '--pg is "8"; valid are two whole numbers': ["--pg", "8"],
     '--output is "xml"; valid are md, json, jsonl, csv': ["-o", "xml"],
     "nothing to measure": ["-p", "0", "-n", "0"],
+    "--compare needs --plot FILE": ["--compare", "a.jsonl"],
     'unknown shape "none"': ["--synthetic", "none"],
     "a test takes 300 tokens, but the context of": ["-p", "4", "-n", "300"],
   };

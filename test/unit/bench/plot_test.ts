@@ -97,6 +97,21 @@ Deno.test("plot: points lie where the labels of both axes place their values", (
   }
 });
 
+Deno.test("plot: values of an axis by order are spread over its width, and one is in the middle", () => {
+  const places = (...xs: number[]) => {
+    const points = xs.map((x) => [x, 1] as const);
+    const series = [{ name: "s", unit: "u", points }];
+    return lines(drawChart([{ title: "t", axis: "a", isOrdinal: true, series }]))[0]!.map(([x]) =>
+      x!
+    );
+  };
+  const [left, right] = places(1, 100) as [number, number];
+  assertEquals(places(7), [(left + right) / 2]);
+  const [, second, third] = places(1, 5, 99, 1000);
+  assert(Math.abs(second! - left - (right - left) / 3) < 0.1);
+  assert(Math.abs(right - third! - (right - left) / 3) < 0.1);
+});
+
 Deno.test("plot: names of models bring no elements", () => {
   const svg = drawPlot(pointsOf({ ...record, model_type: "<script>&" }));
   assert(!svg.includes("<script"));

@@ -242,6 +242,8 @@ const MISTAKES: Record<string, string> = {
   "{{ 1 2 }}": 'unexpected "2"; expected }}',
   "{{ a § b }}": 'unexpected character "§"',
   "a\n\n{{ missing.field }}": 'cannot be rendered in line 3: "missing" is undefined',
+  "a\n{{ 'a' + 1 }}\n\n{{ 'b' + 2 }}\n": 'cannot be rendered in line 2: "+" cannot combine',
+  "a\r\n{% nope %}\r\nb": "cannot be parsed in line 2: unknown tag",
   "{{ messages[0].a.b }}": '"messages[0].a" is undefined',
   "{{ missing() }}": '"missing" is undefined',
   "{{ 'a' + 1 }}": '"+" cannot combine str and int',
