@@ -9,7 +9,7 @@ import {
 } from "@std/assert";
 import OpenAI from "openai";
 import { TempFolder } from "../support/temp_folder.ts";
-import { HttpError } from "../../src/serve/http/http_error.ts";
+import type { HttpError } from "../../src/serve/http/http_error.ts";
 import { KeptResponses } from "../../src/serve/openai/kept_responses.ts";
 import { Client, DEMO } from "./client.ts";
 import { GIVEN, scripted } from "./scripted.ts";

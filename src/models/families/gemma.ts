@@ -119,6 +119,6 @@ function gemmaFrame(config: ConfigReader, c: DecoderConfig) {
  * except in the 27B models, which have `layersOf27B` layers and use hidden size over heads.
  */
 function attentionScale(config: ConfigReader, c: DecoderConfig, layersOf27B: number): number {
-  const implied = config.isGguf && c.nLayers === layersOf27B ? c.hiddenSize / c.nHeads : c.headDim;
+  const implied = c.nLayers === layersOf27B ? c.hiddenSize / c.nHeads : c.headDim;
   return config.positive(["query_pre_attn_scalar", undefined], implied) ** -0.5;
 }

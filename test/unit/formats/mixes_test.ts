@@ -30,6 +30,9 @@ function countsOf(mix: MixName, change: Partial<MixedModel> = {}): Record<string
 
 Deno.test("mixtures have the types of llama.cpp's files of 7B and 8B models", () => {
   assertEquals(countsOf("Q4_K_M"), { Q4_K: 193, Q6_K: 33 });
+  // Llama 2 70B: 64 heads, of which 8 share keys and values.
+  const large = { layers: 80, heads: 64, kvHeads: 8 };
+  assertEquals(countsOf("Q4_K_M", large), { Q4_K: 441, Q5_K: 40, Q6_K: 81 });
   assertEquals(countsOf("Q5_K_M"), { Q5_K: 193, Q6_K: 33 });
   assertEquals(countsOf("Q4_K_S"), { Q4_K: 217, Q5_K: 8, Q6_K: 1 });
   assertEquals(countsOf("Q3_K_M"), { Q3_K: 129, Q4_K: 92, Q5_K: 4, Q6_K: 1 });
