@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -23,6 +22,7 @@ namespace emulator {
 namespace {
 
 constexpr uint32_t kWarpLanes = 32;
+constexpr uint32_t kMostThreads = 1024;  // of a block; a power of two
 constexpr int kPoison = 0xff;
 
 struct AsyncCopy {
@@ -40,15 +40,16 @@ struct Place {
 }  // namespace
 
 struct Thread {
-  Fiber fiber;
   Position position;
+  Fiber* fiber = nullptr;  // null before it starts and after it has finished
   uint32_t number = 0;
   bool finished = false;
   bool is_late = false;  // runs only when no other thread and no copy can continue
   const char* waits_for = nullptr;  // null: can run
   Place place;
-  std::vector<AsyncCopy> open_copies;
-  std::deque<std::vector<AsyncCopy>> copy_groups;
+  // Asynchronous copies, and how many of them are in each committed group.
+  std::vector<AsyncCopy> copies;
+  std::vector<size_t> copy_groups;
 };
 
 namespace {
@@ -151,19 +152,40 @@ class SharedMemory {
   size_t bytes_ = 0;
 };
 
-// An array of shared memory, created for each block that declares it.
-struct SharedArray {
-  SharedMemory memory;
-  uint64_t block = 0;
+uint32_t threads_of(const Launch& launch) {
+  return launch.block.x * launch.block.y * launch.block.z;
+}
+
+// Threads that can run, in the order in which they could first.
+class ThreadQueue {
+ public:
+  bool empty() const { return first_ == end_; }
+  void push(Thread* thread) { ring_[end_++ % kSlots] = thread; }
+  // Removes the first, or with an order seed any.
+  Thread* take(uint64_t& random) {
+    Thread*& first = ring_[first_ % kSlots];
+    if (order_seed != 0) {
+      const uint64_t chosen = next_random(random) * (end_ - first_) >> 31;
+      std::swap(first, ring_[(first_ + chosen) % kSlots]);
+    }
+    ++first_;
+    return first;
+  }
+
+ private:
+  static constexpr uint32_t kSlots = kMostThreads;
+  Thread* ring_[kSlots];
+  uint32_t first_ = 0, end_ = 0;
 };
 
 struct Block {
   std::vector<std::unique_ptr<Thread>> threads;  // reused between blocks
   std::vector<Warp> warps;
-  std::deque<uint32_t> ready, late;  // threads that can run
+  ThreadQueue ready, late;
   uint32_t live = 0;
   std::vector<Thread*> at_barrier;
-  std::map<const void*, SharedArray> shared;
+  std::map<const void*, SharedMemory> shared;  // by declaration, reused between blocks
+  std::vector<std::pair<const void*, SharedMemory*>> own_shared;  // those of this block
   SharedMemory dynamic;
   size_t dynamic_bytes = 0;
   size_t shared_bytes = 0, most_shared = 0;
@@ -177,14 +199,52 @@ Block block;
 Thread* current = nullptr;
 bool (*idle_work)() = nullptr;
 
+// The stack of run_grid's caller.
+Fiber caller;
+std::vector<std::unique_ptr<Fiber>> fibers;
+// Fibers without a thread. A thread that begins takes the one that was left last, whose stack is in
+// the cache.
+std::vector<Fiber*> idle_fibers;
+// Fibers whose threads have finished, if races are watched: another thread of the block would pass
+// for the same.
+std::vector<Fiber*> used_fibers;
+
+void run_threads();
+
+Fiber* idle_fiber() {
+  if (idle_fibers.empty()) {
+    idle_fibers.push_back(fibers.emplace_back(std::make_unique<Fiber>(run_threads)).get());
+  }
+  Fiber* const fiber = idle_fibers.back();
+  idle_fibers.pop_back();
+  return fiber;
+}
+
+// Leaves a fiber for the one of a thread; returns when the fiber is wanted again, and `current` is
+// set.
+void run_thread(Thread* thread, Fiber& from) {
+  current = thread;
+  if (!thread->fiber) thread->fiber = idle_fiber();
+  if (thread->fiber != &from) from.switch_to(*thread->fiber);
+}
+
+// Leaves a thread's fiber for that of a thread that can run, or for run_block if there is none.
+void run_next_thread(Fiber& from) {
+  if (block.ready.empty()) {
+    from.switch_to(caller);
+  } else {
+    run_thread(block.ready.take(block.random), from);
+  }
+}
+
 void suspend(const char* reason) {
   current->waits_for = reason;
-  current->fiber.yield(false);
+  run_next_thread(*current->fiber);
 }
 
 void wake(Thread& thread) {
   thread.waits_for = nullptr;
-  (thread.is_late ? block.late : block.ready).push_back(thread.number);
+  (thread.is_late ? block.late : block.ready).push(&thread);
 }
 
 void open_barrier() {
@@ -192,28 +252,25 @@ void open_barrier() {
   block.at_barrier.clear();
 }
 
-void thread_main() {
-  races::acquire(&block.launch_tag);
-  (*block.thread_function)();
-  races::release(&block.end_tag);
-  races::Ignored ignored;
-  Thread& self = *current;
-  if (!self.open_copies.empty() || !self.copy_groups.empty()) {
-    fail("the thread ends with asynchronous copies in flight");
+// The function of each fiber: runs one thread after another, as long as it is wanted.
+void run_threads() {
+  for (;;) {
+    races::acquire(&block.launch_tag);
+    (*block.thread_function)();
+    races::release(&block.end_tag);
+    races::Ignored ignored;
+    Thread& self = *current;
+    if (!self.copies.empty() || !self.copy_groups.empty()) {
+      fail("the thread ends with asynchronous copies in flight");
+    }
+    Fiber& fiber = *self.fiber;
+    self.fiber = nullptr;
+    self.finished = true;
+    --block.live;
+    if (block.live > 0 && block.at_barrier.size() == block.live) open_barrier();
+    (races::is_watched() ? used_fibers : idle_fibers).push_back(&fiber);
+    run_next_thread(fiber);
   }
-  self.finished = true;
-  --block.live;
-  if (block.live > 0 && block.at_barrier.size() == block.live) open_barrier();
-}
-
-// Removes the number of a runnable thread from a queue.
-uint32_t take_thread(std::deque<uint32_t>& queue) {
-  if (order_seed != 0) {
-    std::swap(queue.front(), queue[next_random(block.random) % queue.size()]);
-  }
-  const uint32_t number = queue.front();
-  queue.pop_front();
-  return number;
 }
 
 // Makes one lane of about every other warp late. Hardware does not guarantee that a lane continues
@@ -239,51 +296,53 @@ void choose_late_threads(uint32_t n) {
   fail("deadlock: %u threads wait for others that never come", block.live);
 }
 
+// Prepares the threads of the block at a place of its grid.
+void place_threads(const Launch& launch, Dim3 at) {
+  const Dim3 size = launch.block;
+  Dim3 place = {0, 0, 0};
+  for (uint32_t i = 0; i < threads_of(launch); ++i) {
+    Thread& thread = *block.threads[i];
+    thread.number = i;
+    thread.finished = false;
+    thread.position = {place, at, size, launch.grid, i % kWarpLanes};
+    if (++place.x == size.x) {
+      place.x = 0;
+      if (++place.y == size.y) place.y = 0, ++place.z;
+    }
+    wake(thread);
+  }
+}
+
 void run_block(const Launch& launch, Dim3 at) {
   races::Ignored ignored;
-  const uint32_t n = launch.block.x * launch.block.y * launch.block.z;
+  const uint32_t n = threads_of(launch);
   while (block.threads.size() < n) block.threads.push_back(std::make_unique<Thread>());
-  block.warps.assign((n + kWarpLanes - 1) / kWarpLanes, Warp());
-  block.ready.clear();
-  block.late.clear();
-  block.at_barrier.clear();
+  // Warps of an earlier block have no open meetings.
+  block.warps.resize(std::max<size_t>(block.warps.size(), (n + kWarpLanes - 1) / kWarpLanes));
+  block.own_shared.clear();
   if (launch.dynamic_shared > 0) block.dynamic.poison(launch.dynamic_shared);
   block.dynamic_bytes = block.shared_bytes = launch.dynamic_shared;
   block.most_shared = launch.most_shared;
   ++block.serial;
   block.live = n;
   choose_late_threads(n);
-  for (uint32_t i = 0; i < n; ++i) {
-    Thread& thread = *block.threads[i];
-    const Dim3 size = launch.block;
-    thread.number = i;
-    thread.finished = false;
-    thread.waits_for = nullptr;
-    thread.position = {{i % size.x, i / size.x % size.y, i / size.x / size.y},
-                       at, size, launch.grid, i % kWarpLanes};
-    wake(thread);
-  }
+  place_threads(launch, at);
   // Threads of this block only: extra threads of an earlier, larger block count as finished.
   for (size_t i = n; i < block.threads.size(); ++i) block.threads[i]->finished = true;
-  std::vector<bool> started(n, false);
   while (block.live > 0) {
     if (block.ready.empty() && idle_work != nullptr && idle_work()) continue;
     if (block.ready.empty() && block.late.empty()) report_deadlock();
-    const uint32_t number = take_thread(block.ready.empty() ? block.late : block.ready);
-    current = block.threads[number].get();
-    if (!started[number]) current->fiber.start(thread_main);
-    started[number] = true;
-    current->fiber.resume();
+    run_thread((block.ready.empty() ? block.late : block.ready).take(block.random), caller);
   }
   current = nullptr;
+  idle_fibers.insert(idle_fibers.end(), used_fibers.begin(), used_fibers.end());
+  used_fibers.clear();
   end_traced_block();
   const auto check_end = [](const SharedMemory& memory) {
     if (!memory.ends_whole()) fail("a write past the end of %zu bytes of shared memory", memory.bytes());
   };
   if (block.dynamic_bytes > 0) check_end(block.dynamic);
-  for (const auto& [declaration, array] : block.shared) {
-    if (array.block == block.serial) check_end(array.memory);
-  }
+  for (const auto& [declaration, array] : block.own_shared) check_end(*array);
 }
 
 // The order in which the blocks of a grid run.
@@ -300,7 +359,7 @@ std::vector<uint32_t> order_of_blocks(uint64_t n) {
 
 void run_grid(const Launch& launch, const std::function<void()>& thread) {
   const uint64_t n = uint64_t{launch.block.x} * launch.block.y * launch.block.z;
-  if (n == 0 || n > 1024) fail("a block of %llu threads", static_cast<unsigned long long>(n));
+  if (n == 0 || n > kMostThreads) fail("a block of %llu threads", static_cast<unsigned long long>(n));
   block.thread_function = &thread;
   block.random = order_seed;
   races::release(&block.launch_tag);
@@ -323,7 +382,7 @@ void wait_for_block(const char* file, int line, bool orders_memory) {
     // All that wait already were found to be at one barrier.
     if (!block.at_barrier.empty()) {
       const Place& other = block.at_barrier.back()->place;
-      if (other.line != line || std::strcmp(other.file, file) != 0) {
+      if (other.line != line || (other.file != file && std::strcmp(other.file, file) != 0)) {
         fail("threads meet at different barriers: %s:%d and %s:%d", file, line, other.file,
              other.line);
       }
@@ -385,31 +444,32 @@ void collective(uint32_t mask, WarpOp op, void* argument,
 
 MemorySpace space_of(const void* address) {
   if (!current) return MemorySpace::none;
-  if (current->fiber.holds(address)) return MemorySpace::stack;
+  if (current->fiber->holds(address)) return MemorySpace::stack;
   const auto holds = [&](const SharedMemory& memory) {
     const auto* at = static_cast<const char*>(address);
     return memory.begin() && at >= memory.begin() && at < memory.begin() + memory.bytes();
   };
   if (block.dynamic_bytes > 0 && holds(block.dynamic)) return MemorySpace::shared;
-  for (const auto& [declaration, array] : block.shared) {
-    if (array.block == block.serial && holds(array.memory)) return MemorySpace::shared;
+  for (const auto& [declaration, array] : block.own_shared) {
+    if (holds(*array)) return MemorySpace::shared;
   }
   return MemorySpace::global;
 }
 
 void* shared_array(const void* declaration, size_t bytes) {
-  races::Ignored ignored;
-  SharedArray& array = block.shared[declaration];
-  if (array.block != block.serial) {
-    array.block = block.serial;
-    array.memory.poison(bytes);
-    block.shared_bytes += bytes;
-    if (block.shared_bytes > block.most_shared) {
-      fail("%zu bytes of shared memory, of which a block has %zu", block.shared_bytes,
-           block.most_shared);
-    }
+  for (const auto& [other, array] : block.own_shared) {
+    if (other == declaration) return array->begin();
   }
-  return array.memory.begin();
+  races::Ignored ignored;
+  SharedMemory& array = block.shared[declaration];
+  array.poison(bytes);
+  block.own_shared.emplace_back(declaration, &array);
+  block.shared_bytes += bytes;
+  if (block.shared_bytes > block.most_shared) {
+    fail("%zu bytes of shared memory, of which a block has %zu", block.shared_bytes,
+         block.most_shared);
+  }
+  return array.begin();
 }
 
 void* dynamic_shared() { return block.dynamic_bytes > 0 ? block.dynamic.begin() : nullptr; }
@@ -437,7 +497,7 @@ void copy_async(void* to, const void* from, size_t bytes, bool valid) {
   if (valid) races::read(from, bytes);
   std::memset(to, kPoison, bytes);
   races::Ignored ignored;
-  current->open_copies.push_back({to, from, bytes, valid});
+  current->copies.push_back({to, from, bytes, valid});
 }
 
 void prefetch(const void* data, size_t bytes) {
@@ -456,8 +516,9 @@ void prefetch(const void* data, size_t bytes) {
 
 void commit_async_copies() {
   races::Ignored ignored;
-  current->copy_groups.push_back(std::move(current->open_copies));
-  current->open_copies.clear();
+  size_t committed = 0;
+  for (const size_t n : current->copy_groups) committed += n;
+  current->copy_groups.push_back(current->copies.size() - committed);
 }
 
 void wait_async_copies(size_t groups_left) {
@@ -465,8 +526,11 @@ void wait_async_copies(size_t groups_left) {
     std::vector<AsyncCopy> group;
     {
       races::Ignored ignored;
-      group.swap(current->copy_groups.front());
-      current->copy_groups.pop_front();
+      auto& copies = current->copies;
+      const auto end = copies.begin() + static_cast<std::ptrdiff_t>(current->copy_groups.front());
+      group.assign(copies.begin(), end);
+      copies.erase(copies.begin(), end);
+      current->copy_groups.erase(current->copy_groups.begin());
     }
     for (const AsyncCopy& copy : group) {
       if (copy.valid) {

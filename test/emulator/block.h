@@ -11,12 +11,13 @@ namespace emulator {
 
 struct Thread;
 
-// Position of the running thread.
 struct Position {
   Dim3 thread, block, block_size, grid_size;
   uint32_t lane;
 };
-const Position& position();
+// Position of the running thread. A thread's has one place as long as it runs, so the compiler may
+// keep it.
+[[gnu::const]] const Position& position();
 
 // Waits until every unfinished thread of the block has arrived. `orders_memory`: accesses before it
 // happen before those after it.

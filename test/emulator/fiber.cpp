@@ -32,12 +32,13 @@ extern "C" {
 [[gnu::weak]] void __sanitizer_finish_switch_fiber(void* save, const void** stack, size_t* bytes);
 
 // Pushes the callee-saved registers, stores the stack pointer, and continues on another stack.
-void emulator_switch_stack(void** save, void* to);
+[[gnu::visibility("hidden")]] void emulator_switch_stack(void** save, void* to);
 }
 
 asm(R"(
   .text
   .globl emulator_switch_stack
+  .hidden emulator_switch_stack
   .type emulator_switch_stack, @function
 emulator_switch_stack:
   pushq %rbp
@@ -63,80 +64,73 @@ namespace emulator {
 namespace {
 
 constexpr size_t kStackBytes = 256 * 1024;
-constexpr size_t kGuardBytes = 4096;
+constexpr size_t kPage = 4096, kCacheLine = 64;
 constexpr unsigned kNoSynchronization = 1;  // a switch orders no memory accesses
 
-thread_local Fiber* starting = nullptr;
-thread_local void (*starting_entry)() = nullptr;
+// The fiber that left last, and the one that continues.
+Fiber* left = nullptr;
+Fiber* running = nullptr;
 
 }  // namespace
 
 // The first function on a fiber's stack.
 void begin_fiber() {
-  Fiber& self = *starting;
-  if (__sanitizer_finish_switch_fiber) {
-    __sanitizer_finish_switch_fiber(nullptr, &self.scheduler_stack_,
-                                    &self.scheduler_stack_bytes_);
-  }
-  starting_entry();
-  self.yield(true);
+  running->arrive();
+  running->entry_();
   std::abort();
 }
 
-Fiber::Fiber() {
-  void* memory = mmap(nullptr, kStackBytes + kGuardBytes, PROT_READ | PROT_WRITE,
+Fiber::Fiber(void (*entry)()) : entry_(entry), stack_bytes_(kStackBytes) {
+  void* memory = mmap(nullptr, kPage + kStackBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) std::abort();
-  mprotect(memory, kGuardBytes, PROT_NONE);
-  stack_ = static_cast<char*>(memory) + kGuardBytes;
+  mprotect(memory, kPage, PROT_NONE);
+  stack_ = static_cast<char*>(memory) + kPage;
+  // Stacks begin at different cache lines of their pages: otherwise the few bytes that each thread
+  // of a block uses would compete for the same sets of the cache.
+  static unsigned made = 0;
+  const size_t line = made++ * 17 % (kPage / kCacheLine);
+  auto** top = reinterpret_cast<void**>(static_cast<char*>(memory) + kPage + kStackBytes -
+                                        line * kCacheLine);
+  *--top = nullptr;  // aligns the stack as a call would
+  *--top = reinterpret_cast<void*>(begin_fiber);
+  for (int i = 0; i < 6; ++i) *--top = nullptr;
+  stack_pointer_ = top;
   if (__tsan_create_fiber) race_context_ = __tsan_create_fiber(0);
 }
 
 Fiber::~Fiber() {
   // ThreadSanitizer's context is kept: destroying it costs more than keeping the few.
-  munmap(static_cast<char*>(stack_) - kGuardBytes, kStackBytes + kGuardBytes);
+  if (entry_) munmap(const_cast<char*>(static_cast<const char*>(stack_)) - kPage, kPage + stack_bytes_);
 }
 
 bool Fiber::holds(const void* address) const {
   const auto* stack = static_cast<const char*>(stack_);
-  return address >= stack && address < stack + kStackBytes;
+  return address >= stack && address < stack + stack_bytes_;
 }
 
-void Fiber::start(void (*entry)()) {
-  auto** top = reinterpret_cast<void**>(static_cast<char*>(stack_) + kStackBytes);
-  *--top = nullptr;  // aligns the stack as a call would
-  *--top = reinterpret_cast<void*>(begin_fiber);
-  for (int i = 0; i < 6; ++i) *--top = nullptr;
-  stack_pointer_ = top;
-  starting_entry = entry;
-  fresh_ = true;
-}
-
-void Fiber::resume() {
-  if (fresh_) starting = this;
-  fresh_ = false;
+void Fiber::switch_to(Fiber& next) {
+  left = this;
+  running = &next;
   if (__sanitizer_start_switch_fiber) {
-    __sanitizer_start_switch_fiber(&scheduler_address_context_, stack_, kStackBytes);
+    __sanitizer_start_switch_fiber(&address_context_, next.stack_, next.stack_bytes_);
   }
   if (__tsan_switch_to_fiber) {
-    scheduler_race_context_ = __tsan_get_current_fiber();
-    __tsan_switch_to_fiber(race_context_, kNoSynchronization);
+    if (!entry_) race_context_ = __tsan_get_current_fiber();
+    __tsan_switch_to_fiber(next.race_context_, kNoSynchronization);
   }
-  emulator_switch_stack(&scheduler_pointer_, stack_pointer_);
-  if (__sanitizer_finish_switch_fiber) {
-    __sanitizer_finish_switch_fiber(scheduler_address_context_, nullptr, nullptr);
-  }
+  emulator_switch_stack(&stack_pointer_, next.stack_pointer_);
+  arrive();
 }
 
-void Fiber::yield(bool finished) {
-  if (__sanitizer_start_switch_fiber) {
-    __sanitizer_start_switch_fiber(finished ? nullptr : &address_context_, scheduler_stack_,
-                                   scheduler_stack_bytes_);
-  }
-  if (__tsan_switch_to_fiber) __tsan_switch_to_fiber(scheduler_race_context_, kNoSynchronization);
-  emulator_switch_stack(&stack_pointer_, scheduler_pointer_);
-  if (__sanitizer_finish_switch_fiber) {
-    __sanitizer_finish_switch_fiber(address_context_, &scheduler_stack_, &scheduler_stack_bytes_);
+void Fiber::arrive() {
+  if (!__sanitizer_finish_switch_fiber) return;
+  const void* stack;
+  size_t bytes;
+  __sanitizer_finish_switch_fiber(address_context_, &stack, &bytes);
+  if (!left->entry_) {
+    left->stack_ = stack;
+    left->stack_bytes_ = bytes;
   }
 }
 

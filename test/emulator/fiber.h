@@ -9,31 +9,29 @@ namespace emulator {
 
 class Fiber {
  public:
-  Fiber();
+  // The stack of whoever switches away from it first.
+  Fiber() = default;
+  // A stack of its own, on which the first switch to it begins `entry`, which must not return.
+  explicit Fiber(void (*entry)());
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Makes the next resume() begin `entry` on an empty stack.
-  void start(void (*entry)());
-  // From the scheduler: runs the fiber until it yields or finishes.
-  void resume();
-  // From the fiber: back to the scheduler. A fiber that `finished` can only be started again.
-  void yield(bool finished);
+  // From this fiber, which runs: continues `next`. Returns when a fiber switches back.
+  void switch_to(Fiber& next);
   // True if the address is on this fiber's stack.
   bool holds(const void* address) const;
 
  private:
-  void* stack_;
+  void arrive();
+
+  void (*entry_)() = nullptr;
   void* stack_pointer_ = nullptr;
-  void* scheduler_pointer_ = nullptr;
-  void* race_context_ = nullptr;            // ThreadSanitizer's context of this fiber
-  void* scheduler_race_context_ = nullptr;
-  void* address_context_ = nullptr;         // AddressSanitizer's context
-  void* scheduler_address_context_ = nullptr;
-  const void* scheduler_stack_ = nullptr;
-  size_t scheduler_stack_bytes_ = 0;
-  bool fresh_ = true;
+  // Of a caller's stack known to AddressSanitizer alone.
+  const void* stack_ = nullptr;
+  size_t stack_bytes_ = 0;
+  void* race_context_ = nullptr;     // ThreadSanitizer's context of this fiber
+  void* address_context_ = nullptr;  // AddressSanitizer's context
 
   friend void begin_fiber();
 };

@@ -58,7 +58,10 @@ inline float brain_of(uint32_t word, int element) {
 // c[i] holds row g + 8 (i / 2), column 2t + i % 2.
 template <float (*value_of)(uint32_t, int)>
 void perform_mma(void* const* arguments, uint32_t) {
-  float a[16][16], b[16][8];
+  // The eight columns of a row at a time, each of which adds its products in the order of k.
+  typedef float Row __attribute__((vector_size(32)));
+  float a[16][16];
+  Row b[16];
   for (int lane = 0; lane < 32; ++lane) {
     const auto& own = *static_cast<MmaArgument*>(arguments[lane]);
     const int g = lane / 4, t = lane % 4;
@@ -69,14 +72,13 @@ void perform_mma(void* const* arguments, uint32_t) {
       for (int i = 0; i < 2; ++i) b[2 * t + e + 8 * i][g] = value_of(own.b[i], e);
     }
   }
+  Row sums[16] = {};
+  for (int row = 0; row < 16; ++row) {
+    for (int k = 0; k < 16; ++k) sums[row] += a[row][k] * b[k];
+  }
   for (int lane = 0; lane < 32; ++lane) {
     const auto& own = *static_cast<MmaArgument*>(arguments[lane]);
-    for (int i = 0; i < 4; ++i) {
-      const int row = lane / 4 + 8 * (i / 2), col = 2 * (lane % 4) + i % 2;
-      float sum = 0;
-      for (int k = 0; k < 16; ++k) sum += a[row][k] * b[k][col];
-      own.c[i] += sum;
-    }
+    for (int i = 0; i < 4; ++i) own.c[i] += sums[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2];
   }
 }
 

@@ -200,14 +200,13 @@ struct Operand {
   }
 };
 
-// The numbers of 16 bits of an operand.
-void load(float* to, const Product& product, const Operand& operand, int i, int k,
-          bool transposed) {
+// The 16 bits at depth `k` of row (or column) `i` of an operand.
+uint16_t load(const Operand& operand, int i, int k, bool transposed) {
   uint16_t bits;
   const uint32_t address = operand.at(i, k, transposed);
   require_fenced(address, sizeof bits, "a product");
   std::memcpy(&bits, shared_at(address, 2), sizeof bits);
-  for (int e = 0; e < product.each; ++e) to[k * product.each + e] = product.value_of(bits, e);
+  return bits;
 }
 
 void check_same(const Product& a, const Product& b) {
@@ -220,13 +219,18 @@ void check_same(const Product& a, const Product& b) {
 // One product for the 16 rows of a warp. Fragments have the layout of mma.m16n8k16.
 void perform_product(const std::vector<const Product*>& lanes, int first_row) {
   const Product& first = *lanes[0];
-  static float a[16][32], b[256][32];
+  // Eight columns at a time, each of which adds its products in the order of their depth.
+  typedef float Columns __attribute__((vector_size(32)));
+  static float a[16][32], b[32][256], sums[16][256];
   const int each = first.each;
   for (const Product* lane : lanes) check_same(first, *lane);
   if (first.a == nullptr) {
     const Operand operand(first.a_descriptor);
     for (int i = 0; i < 16; ++i) {
-      for (int k = 0; k < 16; ++k) load(a[i], first, operand, first_row + i, k, false);
+      for (int k = 0; k < 16; ++k) {
+        const uint16_t bits = load(operand, first_row + i, k, false);
+        for (int e = 0; e < each; ++e) a[i][k * each + e] = first.value_of(bits, e);
+      }
     }
   } else {
     for (int lane = 0; lane < 32; ++lane) {
@@ -240,14 +244,25 @@ void perform_product(const std::vector<const Product*>& lanes, int first_row) {
   }
   const Operand operand(first.b_descriptor);
   for (int n = 0; n < first.columns; ++n) {
-    for (int k = 0; k < 16; ++k) load(b[n], first, operand, n, k, first.b_transposed);
+    for (int k = 0; k < 16; ++k) {
+      const uint16_t bits = load(operand, n, k, first.b_transposed);
+      for (int e = 0; e < each; ++e) b[k * each + e][n] = first.value_of(bits, e);
+    }
+  }
+  for (int row = 0; row < 16; ++row) {
+    for (int n = 0; n < first.columns; n += 8) {
+      Columns sum = {}, factors;
+      for (int k = 0; k < 16 * each; ++k) {
+        std::memcpy(&factors, &b[k][n], sizeof factors);
+        sum += a[row][k] * factors;
+      }
+      std::memcpy(&sums[row][n], &sum, sizeof sum);
+    }
   }
   for (int lane = 0; lane < 32; ++lane) {
     const Product& own = *lanes[static_cast<size_t>(lane)];
     for (int i = 0; i < first.columns / 2; ++i) {
-      const int row = lane / 4 + 8 * (i % 4 / 2), column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-      float sum = 0;
-      for (int k = 0; k < 16 * each; ++k) sum += a[row][k] * b[column][k];
+      const float sum = sums[lane / 4 + 8 * (i % 4 / 2)][i / 4 * 8 + lane % 4 * 2 + i % 2];
       own.c[i] = own.accumulate ? own.c[i] + sum : sum;
     }
   }
