@@ -123,18 +123,22 @@ Deno.test("perplexity: the result is the mean over windows", async () => {
   writeRandomLlama(folder.at("model"));
   const file = folder.write("text.txt", "some words to score, over and over. ".repeat(8));
   const args = ["perplexity", "-m", folder.at("model"), "-f", file, "-c", "64", "--json"];
-  const result = JSON.parse(await output(...args, "--kv-type", "F32"));
+  const plot = ["--plot", folder.at("loss.html")];
+  const result = JSON.parse(await output(...args, "--kv-type", "F32", ...plot));
   assertEquals(result.window_size, 64);
   assert(result.windows >= 4);
   const reference = JSON.parse(await output(...args, "--device", "reference"));
   assertAlmostEquals(result.perplexity / reference.perplexity, 1, 1e-4);
+  assert(result.nll_error > 0 && result.nll_error < result.nll);
 
-  const drawn = JSON.parse(await output(...args, "--plot", folder.at("loss.html")));
-  assertEquals(drawn.tokens, result.tokens);
   assertStringIncludes(
     Deno.readTextFileSync(folder.at("loss.html")),
     "position in the window</text>",
   );
+  // The error of a single token is unknown: nothing deviates from it.
+  folder.write("text.txt", "a");
+  const one = JSON.parse(await output(...args));
+  assertEquals([one.tokens, one.windows, one.nll_error, one.perplexity_error], [1, 1, 0, 0]);
   const { code, stderr } = await forge([...args, "--plot", "loss.png"]);
   assertEquals([code, stderr], [
     2,

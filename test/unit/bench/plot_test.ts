@@ -136,7 +136,12 @@ Deno.test("plot: results are a list or lines, and other files are refused", () =
 Deno.test("plot: a window that is predicted worse is higher, and so is an early position", () => {
   // Losses of 3, 1 and 1 in each window but the last, where every one is a nat more.
   const scores = [0, 0, 1].map((more) => Float32Array.of(-3 - more, -1 - more, -1 - more));
-  const [windows, soFar, positions] = lines(drawScores(scores));
+  const svg = drawScores(scores);
+  const values = [...svg.matchAll(/<title>[^:]*: ([\d.]+) (perplexity|nats)</g)].map(([, y]) => y);
+  // The powers of e of 5/3, 5/3 and 8/3, of 5/3, 5/3 and 2, and the mean losses.
+  const expected = "5.29 5.29 14.39 5.29 5.29 7.39 3.33 1.33 1.33";
+  assertEquals(values, expected.split(" "));
+  const [windows, soFar, positions] = lines(svg);
   assertEquals([windows!.length, soFar!.length, positions!.length], [3, 3, 3]);
   const heights = windows!.map(([, y]) => y!);
   assertEquals(heights[0], heights[1]);

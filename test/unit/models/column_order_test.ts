@@ -1,4 +1,5 @@
 /** Slices of a weight keep their column order or become floats. */
+import { LazyWeights } from "../../../src/engine/quantize/lazy_weights.ts";
 import { assertEquals } from "@std/assert";
 import type { WeightSlice } from "../../../src/backend.ts";
 import type { TensorInfo } from "../../../src/formats/tensor_info.ts";
@@ -44,4 +45,42 @@ Deno.test("each expert has its own column order", () => {
     ["Q5_0", "Q5_0", "Q5_0", "Q5_0", "F32", "F32"],
     Uint32Array.from([...a, ...b, 0, 1, 2, 3]),
   ]);
+});
+
+Deno.test("weights read from their files have the columns of their model again, one at a time", () => {
+  const [rows, cols] = [4, 3];
+  const value = (weight: number, row: number, col: number) => 100 * weight + 10 * row + col;
+  /** Source columns of the upper and of the lower half of the rows. */
+  const order = Uint32Array.of(2, 0, 1, 1, 2, 0);
+  const made: number[] = [];
+  const device = {
+    mapWeight: () => ({ handle: made.push(made.length) - 1, rows, cols }),
+    readWeight: ({ handle }: { handle: number }, first: number, count: number) =>
+      Float32Array.from({ length: count * cols }, (_, i) => {
+        const row = first + Math.floor(i / cols), col = i % cols;
+        return value(handle, row, order[(row < 2 ? 0 : cols) + col]!);
+      }),
+    releaseWeight: ({ handle }: { handle: number }) =>
+      void made.splice(made.indexOf(handle), 1, -1),
+  };
+  const tensor = { name: "w", type: "F32" as const, bytes: 4 * rows * cols };
+  const lazy = new LazyWeights(device as unknown as ConstructorParameters<typeof LazyWeights>[0]);
+  const parts = [{ tensor }] as unknown as Parameters<LazyWeights["mapWeight"]>[0];
+  const weights = [0, 1].map(() => lazy.mapWeight(parts, cols, order));
+  assertEquals(weights.map((weight) => [weight.rows, weight.cols]), [[4, 3], [4, 3]]);
+  assertEquals(made, [], "nothing is made before it is read");
+  for (const [index, weight] of weights.entries()) {
+    for (let first = 0; first < rows; first++) {
+      for (let count = 1; first + count <= rows; count++) {
+        const expected = Float32Array.from(
+          { length: count * cols },
+          (_, i) => value(index, first + Math.floor(i / cols), i % cols),
+        );
+        assertEquals(lazy.readWeight(weight, first, count), expected, `${first} ${count}`);
+      }
+    }
+  }
+  assertEquals(made, [-1, 1]);
+  lazy.close();
+  assertEquals(made, [-1, -1]);
 });
