@@ -13,6 +13,7 @@ import { type CacheNeeds, chooseCaches, sizeCaches } from "../../../../src/engin
 import { leastMemory, load } from "../../../../src/engine/load/load.ts";
 import { kvBytesPerToken } from "../../../../src/engine/load/plan_model.ts";
 import { openRunner } from "../../../../src/engine/load/open_runner.ts";
+import type { LoadOptions } from "../../../../src/engine/load/options.ts";
 import { ForgeError } from "../../../../src/errors.ts";
 import type { CausalLm } from "../../../../src/models/causal_lm.ts";
 import { deviceTest } from "../../../support/devices.ts";
@@ -203,6 +204,9 @@ Deno.test("the least memory of a model is what loading it for one sequence takes
       );
     }
   }
+  const least = (options: LoadOptions) =>
+    leastMemory(folder.path, { contextLength: 256, ...options });
+  assertEquals(least({}), least({ kvType: "F16" }), "the default");
 });
 
 deviceTest("a device reports its memory", (device) => {

@@ -6,6 +6,10 @@ import type {
   GenerationRequest,
   Piece,
 } from "../../../../src/engine/generation/request.ts";
+import type { PrefixCache } from "../../../../src/engine/cache/prefix_cache.ts";
+import { Sequence, type Task } from "../../../../src/engine/schedule/sequence.ts";
+import { WaitingLine } from "../../../../src/engine/schedule/waiting_line.ts";
+import { TokenList } from "../../../../src/engine/token_list.ts";
 import { Scheduler } from "../../../../src/engine/schedule/scheduler.ts";
 import { StepPace } from "../../../../src/engine/schedule/ahead.ts";
 import { lastLogits, scoreTokens } from "../../../../src/engine/generation/score.ts";
@@ -439,4 +443,42 @@ Deno.test("scores and logits share steps with generations", async () => {
   later.abort();
   assertEquals((await assertRejects(() => scoring, ForgeError)).code, "cancelled");
   await bench.end();
+});
+
+Deno.test("a sequence waits for a shared prefix while another one computes it, and no longer", () => {
+  const prefix = Array.from({ length: 64 }, (_, i) => i);
+  const sequence = (arrival: number, ...rest: number[]) => {
+    const tokens = new TokenList([...prefix, ...rest]);
+    const task = { tokens, mayReuse: true, isEnded: false, isPaused: false };
+    const cache = { computed: 0, publishedAt: (count: number) => count };
+    const made = new Sequence(
+      task as unknown as Task,
+      cache as unknown as Sequence["cache"],
+      arrival,
+    );
+    return { made, task, cache };
+  };
+  const known = { match: () => ({ length: 0 }) } as unknown as PrefixCache;
+  const line = new WaitingLine(known, 2);
+  const leader = sequence(0, 100), follower = sequence(1, 101), other = sequence(2, 102);
+  line.add(other.made);
+  line.add(follower.made);
+  assertEquals([...line], [follower.made, other.made], "in order of arrival");
+  assertEquals(line.next([leader.made]), undefined);
+  leader.cache.computed = 64;
+  assertEquals(line.next([leader.made]), follower.made, "the prefix is computed");
+  // Preempted while its reader is slow, the leader computes nothing for a long time.
+  leader.cache.computed = 0;
+  assertEquals(line.next([leader.made]), undefined);
+  leader.task.isPaused = true;
+  line.add(leader.made);
+  assertEquals([...line], [leader.made, follower.made, other.made]);
+  assertEquals(line.next([]), follower.made);
+  line.remove(leader.made);
+  assertEquals(line.next([leader.made]), undefined);
+  leader.task.isEnded = true;
+  follower.task.isEnded = true;
+  assertEquals(line.next([]), other.made, "the follower ended, too, and is dropped");
+  assertEquals([...line], [other.made]);
+  assertEquals([line.takeAll(), line.length], [[other.made], 0]);
 });
