@@ -107,6 +107,26 @@ Deno.test("responses: items of reasoning, text and calls, whole and as a stream"
   const last = events.at(-1)!;
   assert(last.type === "response.completed");
   assertEquals(shown(last.response.output), expected);
+  // An item is empty when it begins. Its events name it, and its end gives the whole.
+  const open: OpenAI.Responses.ResponseOutputItem[] = [];
+  for (const event of events) {
+    if (event.type === "response.output_item.added") {
+      assertEquals(event.output_index, open.push(event.item) - 1);
+      const { item } = event;
+      const begun = item.type === "function_call"
+        ? item.arguments
+        : "content" in item && item.content;
+      assertEquals([begun, "status" in item && item.status], [
+        item.type === "function_call" ? "" : [],
+        "in_progress",
+      ]);
+    } else if (event.type === "response.output_item.done") {
+      assertEquals(event.item, last.response.output[event.output_index]);
+    } else if ("item_id" in event) {
+      assertEquals(event.item_id, open[event.output_index]!.id);
+      assertEquals("content_index" in event ? event.content_index : 0, 0);
+    }
+  }
 });
 
 Deno.test("responses: a later turn continues an earlier response", async () => {
