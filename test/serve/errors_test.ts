@@ -91,6 +91,49 @@ Deno.test("serve: a bad request is rejected by key before anything is generated"
   assertEquals(answers, 0);
 });
 
+/** Requests, and the range of a whole number in them by the documentation of its API. */
+const WHOLE_NUMBERS: readonly (readonly [path: string, key: string, min: number, max: number])[] = [
+  [CHAT, "n", 1, 128],
+  [CHAT, "max_completion_tokens", -1, 2 ** 31 - 1],
+  [CHAT, "top_logprobs", 0, 20],
+  [CHAT, "seed", 0, Number.MAX_SAFE_INTEGER],
+  [CHAT, "top_k", 0, 2 ** 30],
+  [TEXT, "n", 1, 128],
+  [TEXT, "max_tokens", -1, 2 ** 31 - 1],
+  [TEXT, "logprobs", 0, 20],
+  ["/v1/responses", "max_output_tokens", 1, 2 ** 31 - 1],
+  ["/v1/responses", "top_logprobs", 0, 20],
+  ["/v1/messages", "max_tokens", 1, 2 ** 31 - 1],
+  ["/v1/embeddings", "dimensions", 1, 2 ** 31 - 1],
+  ["/v1/rerank", "top_n", 1, 2 ** 31 - 1],
+  ["/v1/rerank", "max_tokens_per_doc", 1, 2 ** 31 - 1],
+];
+
+Deno.test("serve: a number out of its range is refused by name, with the range", async () => {
+  await using client = await Client.open(DEMO);
+  for (const [path, key, min, max] of WHOLE_NUMBERS) {
+    const other = { input: "a", prompt: "a", query: "a", documents: ["a"], messages };
+    const fields: Readonly<Record<string, readonly (keyof typeof other)[]>> = {
+      [TEXT]: ["prompt"],
+      "/v1/responses": ["input"],
+      "/v1/embeddings": ["input"],
+      "/v1/rerank": ["query", "documents"],
+    };
+    const body = Object.fromEntries(
+      (fields[path] ?? ["messages"]).map((name) => [name, other[name]]),
+    );
+    const rest = key === "top_logprobs" && path === CHAT ? { logprobs: true } : {};
+    const more = path === "/v1/messages" ? { max_tokens: 1 } : {};
+    for (const value of [min - 1, max + 1, min + 0.5, `${max}`, [max], {}]) {
+      const response = await client.post(path, { ...body, ...rest, ...more, [key]: value });
+      const { error } = await response.json();
+      assertEquals(response.status, 400, `${path} ${key} ${value}`);
+      assertStringIncludes(error.message, `${key} is `);
+      assertMatch(error.message, /valid is a whole number from -?\d+ to \d+$/);
+    }
+  }
+});
+
 Deno.test("serve: keys without effect are accepted", async () => {
   await using client = await Client.open(DEMO);
   const neutral = {

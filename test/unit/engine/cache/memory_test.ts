@@ -194,7 +194,8 @@ Deno.test("the least memory of a model is what loading it for one sequence takes
       const devices = Array<string>(nDevices).fill("cpu");
       const options = { devices, contextLength: 256, kvType, ...division };
       await using model = await load(folder.path, { ...options, parallel: 1 });
-      const { weights, kvCache } = model.memory;
+      const { weights, kvCache, states } = model.memory;
+      assertEquals([states, kvCache % 2], [0, 0], "of no recurrent layer, and of whole elements");
       const kvBytes = leastMemory(folder.path, options) - weights;
       // Short heads do not fill the blocks of quantised caches.
       const fill = kvType.startsWith("Q") ? 0.6 : 1;
