@@ -50,7 +50,7 @@ Deno.test("config: devices of replicas are a key, and other devices on the comma
 
 Deno.test("config: paths of adapters are relative to the file", async () => {
   const config = { models: { a: { ...TELLER, lora: ["tune=./no-such", "~/neither"] } } };
-  const { code, stderr } = await withConfig(config, ["run", "a", "Once"]);
+  const { code, stderr } = await withConfig(config, ["run", "a"], "Once");
   assertEquals(code, 1);
   assertMatch(stderr, /no such file or folder.*\/forge\/no-such"/);
 });

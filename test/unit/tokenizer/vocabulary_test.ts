@@ -28,6 +28,14 @@ Deno.test("a vocabulary rejects a piece with two ids and names both", () => {
     `x.gguf: tokens has the token "a" twice, as ids 0 and 2`,
   );
   assertEquals(error.code, "bad_model");
+  for (let second = 1; second < 5; second++) {
+    for (let first = 0; first < second; first++) {
+      const pieces = ["a", "b", "c", "d", "e"];
+      pieces[second] = pieces[first]!;
+      const ids = `as ids ${first} and ${second}`;
+      assertThrows(() => new Vocabulary(pieces, "it"), ForgeError, ids);
+    }
+  }
 });
 
 Deno.test("a merge table finds added pairs, and grows", () => {
