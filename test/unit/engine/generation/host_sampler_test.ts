@@ -199,7 +199,7 @@ Deno.test("typical sampling may drop the most probable token", () => {
   assertEquals(chosen(logits, { typicalP: 0.5 }), new Set([0, 1, 2]));
   assertEquals(chosen(logits, { typicalP: 0.999 }).size, 5);
   // As in llama.cpp, equal tokens are taken until they exceed the probability.
-  assertEquals(chosen([1, 1, 1, 1], { typicalP: 0.5 }).size, 3);
+  assertEquals(chosen(Float32Array.of(1, 1, 1, 1), { typicalP: 0.5 }).size, 3);
   assertEquals(typical(choicesOf(logits), 0.3).map(({ token }) => token), [1, 2]);
 });
 
