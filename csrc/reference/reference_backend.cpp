@@ -27,6 +27,7 @@ class ReferenceBackend : public HostBackend {
     info.add("threads", 1);
     info.add_raw("features", "[]");
     info.add("kernels", "reference");
+    info.add("memory_bytes", memory().total);
     return info.str();
   }
 

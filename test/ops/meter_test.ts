@@ -1,5 +1,7 @@
 /** Time and memory that devices and steps report, for benchmarks. */
 import { assert, assertEquals } from "@std/assert";
+import { readText } from "../../ffi/status.ts";
+import { borderTest, status } from "../support/raw_border.ts";
 import { deviceTest } from "../support/devices.ts";
 import { randomMatrix } from "../support/matrix.ts";
 import { limitsOf, StepGraph, tokenInputs } from "../support/step_graph.ts";
@@ -40,5 +42,19 @@ deviceTest("the rate of products of matrices is a plausible number, or unknown",
 deviceTest("the bandwidth of the memory is a plausible number, or unknown", (device) => {
   const rate = device.readBandwidth();
   if (device.kind === "reference") assertEquals(rate, 0);
-  if (device.kind === "cpu") assert(rate > 1e8 && rate < 1e14, `${rate} bytes a second`);
+  if (device.kind === "cpu" || device.kind === "metal") {
+    assert(rate > 1e8 && rate < 1e14, `${rate} bytes a second`);
+  }
+});
+
+borderTest("the properties of a device name its memory", ({ symbols: s, device }) => {
+  const info = JSON.parse(readText((text, room) => {
+    assertEquals(s.forge_device_info(device, text, room), status.ok);
+  }));
+  assert(info.name.length > 0 && info.kernels.length > 0 && Array.isArray(info.features));
+  assert(info.threads === 1 || info.threads === 2);
+  const [total, free] = [new BigUint64Array(1), new BigUint64Array(1)];
+  assertEquals(s.forge_device_memory(device, total, free), status.ok);
+  assertEquals(BigInt(info.memory_bytes), total[0]);
+  assert(free[0]! <= total[0]!, `${free[0]} of ${total[0]}`);
 });
