@@ -58,7 +58,9 @@ Deno.test({
   ignore,
   fn: async () => {
     using folder = modelFolder(128);
-    const env = { ...await emulatedGpu(), ...await emulatedFlashAttention() };
+    // As many as an H100 has, for which the keys of two heads would be divided into 132 parts.
+    const gpu = await emulatedGpu({ multiprocessors: 132 });
+    const env = { ...gpu, ...await emulatedFlashAttention() };
     const q8 = ["--kv-type", "Q8_0"];
     assertEquals(
       await answers(folder, ["--device", "cuda", "--attention", "flash", ...q8], env),

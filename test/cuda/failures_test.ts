@@ -86,11 +86,26 @@ Deno.test({
     const env = await emulatedGpu();
     await assertFails({ ...env, FORGE_CUDA_DRIVER: "/nowhere/libcuda.so.1" }, [
       "FORGE_CUDA_DRIVER is set to /nowhere/libcuda.so.1",
+      "tried /nowhere/libcuda.so.1 (cannot open shared object file",
       "install NVIDIA's driver",
     ]);
     await assertFails({ ...env, FORGE_NVRTC: "/nowhere" }, [
       "FORGE_NVRTC is set to /nowhere",
       "pip install nvidia-cuda-nvrtc",
+    ]);
+    using folder = new TempFolder();
+    await assertFails({ ...env, FORGE_NVRTC: folder.path }, [`tried ${folder.path} (not there)`]);
+  },
+});
+
+Deno.test({
+  name: "CUDA: a compiler of newer GPUs only is reported in one line",
+  ignore,
+  fn: async () => {
+    const env = { ...await emulatedGpu(), FORGE_FAKE_NVRTC_OLDEST: "90" };
+    using folder = new TempFolder();
+    await assertFails({ ...env, FORGE_CACHE: folder.path }, [
+      "compiles for no architecture up to sm_80",
     ]);
   },
 });

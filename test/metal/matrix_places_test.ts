@@ -40,12 +40,24 @@ Deno.test({
 });
 
 Deno.test({
-  name: "doctor says which kernels compute attention on a GPU with another layout of matrices",
+  name: "doctor says which kernels compute attention, and how much memory is free",
   ignore: unavailable,
   fn: async () => {
     const said = async (options: Readonly<Record<string, number>>) =>
       (await forge(["doctor"], { env: await emulatedMetal(options) })).stdout;
     assertStringIncludes(await said({}), "attention tiled for F16, Q8_0 and Q4_0 caches");
+    // 16 bytes are taken.
+    for (
+      const [memory_mib, sizes] of [[1, "1024.0 KiB of the 1.0 MiB"], [
+        1024,
+        "1024.0 MiB of the 1.0 GiB",
+      ]] as const
+    ) {
+      assertStringIncludes(
+        await said({ memory_mib }),
+        `${sizes} that Metal recommends to use are free`,
+      );
+    }
     assertStringIncludes(await said({ matrix_places: 1 }), "attention naive, which is slow: SIMD");
   },
 });

@@ -95,19 +95,28 @@ Deno.test({
 });
 
 Deno.test({
-  name: "forge run --device metal keeps its buffers resident",
+  name: "a model keeps its buffers resident while it is idle",
   ignore: withoutStories,
   fn: async () => {
     const model = sharedPath("models", "stories260K");
-    const args = ["run", "--device", "metal", "-m", model, "--raw", "-p", "", "--temp", "0"];
-    const env = await emulatedMetal({ trace: 1 });
-    const { code, stderr } = await forge([...args, "-n", "4"], { env });
-    assertEquals(code, 0, stderr);
-    const sizes = Array.from(
-      stderr.matchAll(/keeps (\d+) buffers resident/g),
-      ([, n]) => Number(n),
+    const program = `
+      import { load } from "./src/mod.ts";
+      await using model = await load(${JSON.stringify(model)}, { device: "metal" });
+      await model.complete("Once", { maxTokens: 2 });
+      console.error("idle");
+      await new Promise((resolve) => setTimeout(resolve, 1200));`;
+    const output = await runOnEmulatedMetal(
+      ["eval", "--no-check", program],
+      await emulatedMetal({ trace: 1 }),
     );
-    assert(Math.max(...sizes) > 10, stderr);
+    const requests = (text: string) =>
+      Array.from(text.matchAll(/keeps (\d+) buffers resident/g), ([, n]) => Number(n));
+    const [before = "", after = ""] = output.split("idle\n");
+    const most = Math.max(...requests(before));
+    assert(most > 10, output);
+    // Two a second.
+    const idle = requests(after);
+    assert(idle.length >= 1 && idle.every((n) => n === most), `${most}, then ${idle}`);
   },
 });
 

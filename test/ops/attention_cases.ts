@@ -192,6 +192,16 @@ export const latentOutlines: readonly Outline[] = ([
     pageTokens: 16,
   },
   { sequences: [[33, 2]], headDim: 576, vHeadDim: 512, nKvHeads: 1, group: 16, pageTokens: 64 },
+  // In several splits, and a prompt, by the kernels of a GPU for these widths.
+  {
+    sequences: [[300, 1], [3, 17]],
+    headDim: 288,
+    vHeadDim: 256,
+    nKvHeads: 1,
+    group: 3,
+    pageTokens: 16,
+    sinks: true,
+  },
   {
     sequences: [[60, 5]],
     headDim: 48,

@@ -143,28 +143,27 @@ deviceTest("a norm after a norm with a residual, with and without one of its own
   const second = f32Vector(random.normals(cols));
   for (const [firstCols, hasResidual] of [[cols, false], [cols, true], [14, false]] as const) {
     const first = f32Vector(random.normals(firstCols));
+    const options = [{ eps: 0.5, weightOffset: 0 }, { eps: 1e-5, weightOffset: 1 }] as const;
     // Two steps in place of one, so that no kernel computes both norms.
-    const norm = (of: Matrix, weight: TestWeight, residual: Matrix | undefined) =>
+    const norm = (i: 0 | 1, of: Matrix, weight: TestWeight, residual: Matrix | undefined) =>
       runStep(device, tokenInputs(rows), (graph) => ({
         value: graph.recorder.rmsNorm(graph.input(of), graph.weight(weight), {
-          eps: 1e-5,
-          weightOffset: 0,
+          ...options[i],
           residual: residual && graph.input(residual),
         }),
         cols,
       }));
     const last = hasResidual ? added : undefined;
-    const expected = await norm(await norm(x!, first, before), second, last);
+    const expected = await norm(1, await norm(0, x!, first, before), second, last);
     const actual = await runStep(device, tokenInputs(rows), (graph) => {
       const { recorder } = graph;
       const [own, later] = [graph.input(before!), last && graph.input(last)];
-      const options = { eps: 1e-5, weightOffset: 0 };
       const sum = recorder.rmsNorm(graph.input(x!), graph.weight(first), {
-        ...options,
+        ...options[0],
         residual: own,
       });
       const value = recorder.rmsNorm(sum, graph.weight(second), {
-        ...options,
+        ...options[1],
         residual: later,
       });
       return { value, cols };

@@ -182,3 +182,12 @@ borderTest("operations that the table lacks, and wrong numbers of operands", (bo
   assertEquals(s.forge_record(step, cString("embed"), null, 2n, out), status.invalidArgument);
   assertEquals(s.forge_record(step, cString("embed"), words, 2n, null), status.invalidArgument);
 });
+
+borderTest("weights of unknown types", ({ symbols: s, device }) => {
+  const bytes = new Uint8Array(1024), out = new Uint32Array(1);
+  // Types that GGUF no longer has, and types past its last.
+  for (const type of [4, 5, 36, 99, 255, 258, 0xffffffff]) {
+    const upload = s.forge_weight_upload(device, type, 1n, 256n, bytes, 1024n, out);
+    assertEquals(upload, status.unsupported, `type ${type}`);
+  }
+});

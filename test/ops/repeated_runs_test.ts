@@ -250,3 +250,31 @@ deviceTest("a weight with more rows than the grid limit of a GPU", async (device
   const few = await embed(device, one, tokens.map((row) => (row * 7 + (row >> 12)) % 16));
   assertSameBits(await embed(device, { type: "Q8_0", rows, cols, bytes }, tokens), few, "rows");
 });
+
+deviceTest("a step gives the same result after another step with its weights", async (
+  device,
+  random,
+) => {
+  const x = randomMatrix(random, 3, 64), inputs = tokenInputs(3);
+  const graph = new StepGraph(device, device.record(limitsOf(inputs)));
+  const weight = graph.weight(randomWeight(random, "Q8_0", 40, 64));
+  const record = async () => {
+    const own = new StepGraph(device, device.record(limitsOf(inputs)));
+    const value = own.recorder.matmul(own.input(x), weight);
+    own.recorder.keep(value);
+    const step = await own.recorder.finish();
+    const run = async (): Promise<Matrix> => {
+      await step.run(inputs);
+      return { rows: 3, cols: 40, data: new Float32Array(step.read(value, 40, 0, 3)) };
+    };
+    return { run, step };
+  };
+  const first = await record();
+  const expected = await first.run();
+  const second = await record();
+  assertSameBits(await second.run(), expected, "the second step");
+  assertSameBits(await first.run(), expected, "the first step again");
+  second.step.release();
+  assertSameBits(await first.run(), expected, "the first step alone");
+  first.step.release();
+});

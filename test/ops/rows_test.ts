@@ -7,6 +7,7 @@ import {
   matrixOfRows,
   randomMatrix,
   rowOf,
+  stack,
 } from "../support/matrix.ts";
 import { opTest } from "../support/operations.ts";
 import { outputRow, runStep, StepGraph, tokenInputs } from "../support/step_graph.ts";
@@ -133,6 +134,56 @@ deviceTest("operations after gather_outputs see the outputs only", async (device
   const inputs = tokenInputs(8, rows.map((row) => outputRow(row)));
   const outputs = await runStep(device, inputs, (graph) => record(graph, true), "outputs");
   assertSameBits(outputs, matrixOfRows(3, 30, (row) => rowOf(all, rows[row]!)), "products");
+});
+
+// GPUs have other kernels for runs of up to 16 rows of a sequence than for longer ones, of tokens
+// as of outputs: the bits of a row may depend on its own sequence only.
+deviceTest("products of outputs are the same next to other sequences", async (device, random) => {
+  const cols = 64, weight = randomWeight(random, "Q8_0", 40, cols);
+  // Tokens of each sequence, and how many of its last ones are outputs.
+  const lengths = [[20, 16], [17, 17], [16, 16], ...new Array(12).fill([1, 1]), [19, 2]] as const;
+  const nTokens = lengths.reduce((sum, [tokens]) => sum + tokens, 0);
+  const limits = { maxTokens: nTokens, maxOutputs: 64, maxSequences: lengths.length, maxPages: 1 };
+  const graph = new StepGraph(device, device.record(limits));
+  const { recorder } = graph;
+  const before = recorder.matmul(
+    graph.input(randomMatrix(random, nTokens, cols)),
+    graph.weight(randomWeight(random, "Q8_0", cols, cols)),
+  );
+  const value = recorder.matmul(recorder.gatherOutputs(before), graph.weight(weight));
+  recorder.keep(value);
+  const step = await recorder.finish();
+  const run = async (tokens: number[], sequences: number[], rows: number[]): Promise<Matrix> => {
+    await step.run({
+      tokens,
+      positions: tokens,
+      sequences,
+      pageTables: Array.from({ length: Math.max(...sequences) + 1 }, () => [0]),
+      outputs: rows.map((row) => outputRow(row)),
+    });
+    const { rows: cols } = weight;
+    const data = new Float32Array(step.read(value, cols, 0, rows.length));
+    return { rows: rows.length, cols, data };
+  };
+  const alone: Matrix[] = [];
+  const outputs: number[] = [], sequences: number[] = [];
+  for (const [sequence, [length, last]] of lengths.entries()) {
+    const first = sequences.length, skipped = length - last;
+    const tokens = Array.from({ length }, (_, i) => first + i);
+    const own = Array.from({ length: last }, (_, i) => skipped + i);
+    alone.push(await run(tokens, tokens.map(() => 0), own));
+    outputs.push(...own.map((row) => first + row));
+    sequences.push(...tokens.map(() => sequence));
+  }
+  const together = await run([...sequences.keys()], sequences, outputs);
+  assertSameBits(together, stack(alone), "all sequences");
+  // As many single tokens as the longest run of such kernels has.
+  const [long, longer, short] = alone;
+  for (let i = 0; i < short!.rows; i++) {
+    const single = await run([long!.rows + 4 + longer!.rows + i], [0], [0]);
+    assertSameBits(single, matrixOfRows(1, 40, () => rowOf(short!, i)), `token ${i} of 16`);
+  }
+  step.release();
 });
 
 deviceTest("a kept value keeps its numbers to the end of a long step", async (device, random) => {

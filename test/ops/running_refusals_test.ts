@@ -54,6 +54,11 @@ function attentionMask(nHeads: number, nPositions: number, last = 0): Partial<St
   return { attentionMask: { nHeads, nPositions, values } };
 }
 
+/** Tokens after the first are of the second sequence. */
+function branches(positions: number[], parents: number[]): Partial<StepInputs> {
+  return { sequences: [0, 1, 1], positions, parents };
+}
+
 const seven = { tokens: [0, 1, 2, 3, 4, 5, 6], positions: [0, 1, 2, 3, 4, 5, 6] };
 const maskOf = (words: number) => ({ mask: new Uint32Array(words).fill(1) });
 
@@ -109,6 +114,9 @@ const refusals: readonly (readonly [message: string, change: Partial<StepInputs>
     outputs: [1, 2].map((words) => outputRow(0, { sampling: { ...greedy, ...maskOf(words) } })),
   }],
   ["forced_token is 8 of 8", { outputs: [outputRow(0, { forcedToken: 8 })] }],
+  ["parents[1] is 1; valid is -1, or a row before it", branches([0, 1, 2], [-1, 1, 0])],
+  ["parents[2] is at position 0, the token at 2", branches([0, 1, 2], [-1, 0, 0])],
+  ["sequence 1 begins two branches", branches([0, 1, 1], [-1, 0, 0])],
   ["n_top is 3; the step reports 2", { outputs: [outputRow(0, { nTop: 3 })] }],
 ];
 

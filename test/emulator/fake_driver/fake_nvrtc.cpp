@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
-#include <iterator>
 #include <set>
 #include <string>
+#include <vector>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -29,7 +30,13 @@ constexpr int kInvalidOption = 5;
 constexpr int kCompilation = 6;
 constexpr int kNameExpressionNotValid = 10;
 
-constexpr int kArchitectures[] = {80, 90};
+// Without those before FORGE_FAKE_NVRTC_OLDEST, if it is set.
+std::vector<int> architectures() {
+  std::vector<int> known = {80, 90};
+  const char* const oldest = std::getenv("FORGE_FAKE_NVRTC_OLDEST");
+  std::erase_if(known, [&](int each) { return oldest && each < std::atoi(oldest); });
+  return known;
+}
 
 void copy(const std::string& text, char* to) { std::memcpy(to, text.c_str(), text.size() + 1); }
 
@@ -41,7 +48,7 @@ std::string target_of(int n_options, const char* const* options) {
     const std::string option = options[i];
     if (option.compare(0, name.size(), name) != 0) continue;
     if (!target.empty()) return "";
-    for (const int known : kArchitectures) {
+    for (const int known : architectures()) {
       for (const char* kind : {"sm_", "compute_"}) {
         if (option == name + kind + std::to_string(known)) target = option.substr(name.size());
       }
@@ -80,12 +87,12 @@ EXPORT const char* nvrtcGetErrorString(int result) {
 }
 
 EXPORT int nvrtcGetNumSupportedArchs(int* count) {
-  *count = static_cast<int>(std::size(kArchitectures));
+  *count = static_cast<int>(architectures().size());
   return kOk;
 }
 
 EXPORT int nvrtcGetSupportedArchs(int* list) {
-  std::copy(std::begin(kArchitectures), std::end(kArchitectures), list);
+  std::ranges::copy(architectures(), list);
   return kOk;
 }
 
