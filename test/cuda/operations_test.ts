@@ -15,7 +15,13 @@ Deno.test({
     const { args, notes } = operationTests();
     for (const note of notes) console.error(note);
     // Without a device no test would run, and none would fail.
-    assertStringIncludes(await runOnEmulatedGpu(args), "(cuda:0)");
+    const output = await runOnEmulatedGpu(args, { FORGE_CUDA_TRACE: "1" });
+    assertStringIncludes(output, "(cuda:0)");
+    for (const type of ["f16", "bf16", "q8", "q4"]) {
+      for (const heads of ["288, 256", "576, 512"]) {
+        assertStringIncludes(output, `xlatent_attention<${type}, ${heads}>`);
+      }
+    }
   },
 });
 

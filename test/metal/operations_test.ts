@@ -11,7 +11,13 @@ Deno.test({
     const { args, notes } = operationTests();
     for (const note of notes) console.error(note);
     // Without a device no test would run, and none would fail.
-    assertStringIncludes(await runOnEmulatedMetal(args), "(metal)");
+    const output = await runOnEmulatedMetal(args, await emulatedMetal({ trace: 1 }));
+    assertStringIncludes(output, "(metal)");
+    for (const type of ["f16", "q8", "q4"]) {
+      for (const heads of ["288, 256", "576, 512"]) {
+        assertStringIncludes(output, `fake Metal runs latent_attention<${type}, ${heads}>`);
+      }
+    }
   },
 });
 

@@ -1,11 +1,22 @@
 /** Mutants of the CPU device and of the C++ code shared by all devices. */
-import type { Mutant } from "./mutant.ts";
+import type { Mutant, TestCheck } from "./mutant.ts";
 
 const DEVICES = "reference,cpu";
 const check = (...names: readonly string[]) => ({
   tests: names.map((name) => `test/ops/${name}_test.ts`),
   devices: DEVICES,
 });
+
+type Part = readonly [name: string, file: string, find: string, replace: string];
+
+const group = (caughtBy: TestCheck, ...parts: readonly Part[]): Mutant[] =>
+  parts.map(([name, file, find, replace]) => ({
+    name: `cpu/${name}`,
+    file,
+    find,
+    replace,
+    caughtBy,
+  }));
 
 export const CPU: readonly Mutant[] = [
   {
@@ -489,4 +500,95 @@ export const CPU: readonly Mutant[] = [
     replace: "top_k <= in.cols && top_k < 64,",
     caughtBy: check("recording_refusals"),
   },
+  ...group({ tests: ["test/ops/recording_refusals_test.ts"], devices: "reference" }, [
+    "rows-of-a-route",
+    "csrc/common/operations.h",
+    'chosen.n_experts == n_blocks && chosen.rows == in.rows, "route is "',
+    'chosen.n_experts == n_blocks, "route is "',
+  ], [
+    "values-apart-from-keys",
+    "csrc/common/operations.h",
+    'c.expect(shape.values_in_keys, "the cache has values apart from its keys");',
+    'c.expect(true, "the cache has values apart from its keys");',
+  ], [
+    "columns-of-a-product",
+    "csrc/common/operations.h",
+    'c.expect(weight->cols == in.cols, "x has ", in.cols, " columns, the weight ", weight->cols);\n    c.vector("bias", bias, weight->rows);\n    c.activation(activation);\n    c.residual(residual, in.rows, weight->rows);\n    return {in.rows, weight->rows};',
+    'c.expect(true, "x has ", in.cols, " columns, the weight ", weight->cols);\n    c.vector("bias", bias, weight->rows);\n    c.activation(activation);\n    c.residual(residual, in.rows, weight->rows);\n    return {in.rows, weight->rows};',
+  ]),
+  ...group({ tests: ["test/ops/moe_test.ts"], devices: "reference" }, [
+    "order-of-live-blocks",
+    "csrc/common/scratch_plan.cpp",
+    "live.insert(std::upper_bound(live.begin(), live.end(), block,\n                                   [](const Block& a, const Block& b) { return a.begin < b.begin; }),",
+    "live.insert(std::upper_bound(live.begin(), live.end(), block,\n                                   [](const Block& a, const Block& b) { return a.begin > b.begin; }),",
+  ]),
+  ...group({ tests: ["test/ops/weight_refusals_test.ts"], devices: "reference" }, [
+    "handler-of-bus-errors",
+    "csrc/common/mapped_file.cpp",
+    "    sigaction(SIGBUS, &action, &previous_action);",
+    "    ",
+  ], [
+    "first-byte-of-a-file",
+    "csrc/common/mapped_file.cpp",
+    "begin != 0 && begin <= address &&",
+    "begin != 0 && begin < address &&",
+  ]),
+  ...group({ tests: ["test/ops/running_refusals_test.ts"], devices: "reference" }, [
+    "branch-that-has-begun",
+    "csrc/common/step_inputs.cpp",
+    "begun[branch] = true;",
+    "",
+  ]),
+  ...group({ tests: ["test/ops/recurrence_test.ts"], devices: "reference" }, [
+    "first-position-of-a-state",
+    "csrc/common/step_inputs.cpp",
+    "runs.push_back({t, t, slot, inputs.positions[t] == 0});",
+    "runs.push_back({t, t, slot, t == 0});",
+  ]),
+  ...group({ tests: ["test/ops/token_tree_test.ts"], devices: "reference" }, [
+    "parents-of-a-run",
+    "csrc/common/step_inputs.cpp",
+    'in.parents = reader.take<int32_t>("parents", header.n_parents);',
+    'in.parents = reader.take<int32_t>("parents", header.n_tokens);',
+  ]),
+  ...group({ tests: ["test/ops/sampling_test.ts"], devices: "reference" }, [
+    "most-alternatives",
+    "csrc/common/recorder.cpp",
+    "program.max_top = typed.max_top;",
+    "",
+  ]),
+  ...group({ tests: ["test/ops/state_test.ts"], devices: "reference" }, [
+    "state-that-is-taken",
+    "csrc/common/recorder.cpp",
+    '  require(!is_taken, operation, ": another',
+    '  require(true, operation, ": another',
+  ]),
+  ...group({
+    tests: ["test/ops/recording_fuzz_test.ts"],
+    devices: "reference",
+    filter: "unknown types",
+  }, [
+    "unknown-weight-type",
+    "csrc/common/abi_weights.cpp",
+    "  if (!info) fail(FORGE_UNSUPPORTED",
+    "  if (false) fail(FORGE_UNSUPPORTED",
+  ]),
+  ...group({ tests: ["test/ops/step_series_test.ts"], devices: "reference" }, [
+    "position-of-a-step",
+    "csrc/common/step_series.cpp",
+    "first_.positions[i] + static_cast<int32_t>(step);",
+    "first_.positions[i] + 1;",
+  ]),
+  ...group({ tests: ["test/ops/kv_test.ts"], devices: "reference" }, [
+    "pages-of-a-cache",
+    "csrc/common/abi_caches.cpp",
+    "object->kv->shape.n_pages, object",
+    "object->kv->shape.n_pages + 1, object",
+  ]),
+  ...group({ tests: ["test/cli/profile_test.ts"], filter: "FILE" }, [
+    "text-of-a-matrix",
+    "csrc/common/run_profile.cpp",
+    '" x " + std::to_string(operand->cols)',
+    '" x " + std::to_string(operand->rows)',
+  ]),
 ];
