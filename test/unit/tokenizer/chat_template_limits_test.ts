@@ -266,15 +266,15 @@ const CONSTANT = new RegExp(
 );
 
 Deno.test("every operation on text pays for the characters that it reads and makes", () => {
-  const run = (source: string, length: number) => {
-    const text = "Ab 1.".repeat(length / 5);
+  const run = (source: string, length: number, unit: string) => {
+    const text = unit.repeat(length / unit.length);
     const meter = new Meter(0);
     const { body } = new TemplateProgram(source);
     const made = new Interpreter(body, [["x", text], ["y", `${text} `.trim()]], meter).render();
     return { paid: meter.spent, made: made.length };
   };
-  const growth = (source: string, of: "paid" | "made") =>
-    (run(source, 400)[of] - run(source, 200)[of]) / 200;
+  const growth = (source: string, of: "paid" | "made", unit: string) =>
+    (run(source, 400, unit)[of] - run(source, 200, unit)[of]) / 200;
   const texts = ["", "'A'", "9", "2", "500", "y", "' '", "'A', 'bcd'", "{97: 'x'}", "'%s', 1"];
   const operations = [
     ...Array.from(
@@ -288,16 +288,27 @@ Deno.test("every operation on text pays for the characters that it reads and mak
     ),
     ...["x + y", "x ~ y", "x == y", "x < y", "x in y", "x * 2", "x[1:]", "x[::2]", "x[7]"]
       .map((source) => [source]),
-    ...["'%s' % x", "x % ()", "'{}'.format(x)", "x.format()", "[x]|string", "x|safe ~ '<'"]
+    ...[
+      "'%s' % x",
+      "'%a' % x",
+      "'%r' % x",
+      "x % ()",
+      "'{}'.format(x)",
+      "x.format()",
+      "[x]|string",
+      "x|safe ~ '<'",
+    ]
       .map((source) => [source]),
   ];
   const idle: string[] = [];
   for (const variants of operations.filter(({ length }) => length > 0)) {
     let works = false;
-    for (const operation of variants) {
+    // The second text grows when it is escaped, in each way.
+    const cases = variants.flatMap((source) => [[source, "Ab 1."], [source, "é<'\\&"]] as const);
+    for (const [operation, unit] of cases) {
       try {
-        const paid = growth(`{% set z = ${operation} %}`, "paid");
-        const made = growth(`{{ ${operation} }}`, "made");
+        const paid = growth(`{% set z = ${operation} %}`, "paid", unit);
+        const made = growth(`{{ ${operation} }}`, "made", unit);
         works = true;
         if (CONSTANT.test(operation)) continue;
         // A character costs at least 1 to read and 4 to make.
