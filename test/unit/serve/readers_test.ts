@@ -191,6 +191,24 @@ Deno.test("readers: a call is reported as soon as it is recognised", () => {
   assertEquals([...push("}</tool_call>"), ...reader.end()], [{ kind: "called" }]);
 });
 
+Deno.test("readers: what cannot become a call is content at once, not at the end", () => {
+  const texts = [
+    [HERMES, '<tool_call>["f"'],
+    [HERMES, '<tool_call>{"name": "unknown"'],
+    [HERMES, "<tool_call>f()"],
+    [XML, "<tool_call><function=unknown>"],
+    [XML, "<tool_call>f()"],
+    [XML, "<tool_call><function=f x"],
+    [XML, "<tool_call><function=f><other>"],
+  ] as const;
+  for (const [format, text] of texts) {
+    const reader = new CallReader(format, TOOLS, Infinity, false);
+    const shown = [...`${text}.`].flatMap((piece) => reader.push(piece));
+    const content = shown.map((part) => part.kind === "content" ? part.text : part.kind).join("");
+    assertEquals(content, `${text}.`);
+  }
+});
+
 Deno.test("readers: white space at the beginning of reasoning is dropped", () => {
   for (
     const text of ["<think>\n\n Hm. I see.\n</think>\n\nYes.", "\n<think> \nHm. I see.</think>Yes."]
