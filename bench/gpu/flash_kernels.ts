@@ -12,6 +12,7 @@ import {
   decodeCases,
   e4m3Cases,
   forwardCases,
+  maskedCases,
   randomCase,
   sanitizerCases,
 } from "../../test/flash_attn/cases.ts";
@@ -46,6 +47,7 @@ async function main(args: readonly string[]): Promise<number> {
       forwardCases.map((c) => ({ no_split: 1 as const, ...c, capability }))
     ),
     ...decodeCases,
+    ...maskedCases,
     ...e4m3Cases,
     ...Array.from({ length: 100 }, () => randomCase(random)),
   ].filter(({ far }) => far === undefined); // sparse memory exists only on the host

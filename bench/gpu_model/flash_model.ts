@@ -56,6 +56,10 @@ const PREFILLS: readonly Prefill[] = [
   { layout: "pages", lengths: PAGED, causal: true },
 ];
 
+/** True for the shapes with a mask, which has 1 GiB at most. */
+const takesMask = ({ layout, lengths, causal }: Prefill) =>
+  layout === "" && !causal && lengths[0]! <= TOKENS;
+
 /** Clocks of a tile of rows outside of its loop: the first product, the last one, storing rows. */
 const TILE_CLOCKS = 2500;
 /** Clocks of a tile beyond the end of its sequence: the claim and the length, from L2 in turn. */
@@ -116,6 +120,8 @@ const SM80_TILES: Readonly<Record<number, { readonly keys: number; readonly warp
   192: { keys: 64, warps: 8 },
   256: { keys: 32, warps: 8 },
 };
+/** Keys of a tile with a mask. */
+const MASKED_KEYS: Readonly<Record<number, number>> = { 64: 32, 96: 32, 128: 32, 192: 64, 256: 32 };
 /** Warps of all blocks of a multiprocessor. */
 const SM80_WARPS = 8;
 /**
@@ -149,6 +155,11 @@ export async function predictFlash(): Promise<FlashPrediction[] | undefined> {
       for (const kernel of kernels) {
         if (kernel === undefined) return undefined;
         for (const prefill of PREFILLS) predictions.push(predict(kernel, headDim, prefill));
+      }
+      const masked = await sm80Kernel(headDim, gpu, true);
+      if (masked === undefined) return undefined;
+      for (const prefill of PREFILLS.filter(takesMask)) {
+        predictions.push(predict(masked, headDim, prefill));
       }
     }
   }
@@ -268,27 +279,52 @@ function producerClocks(code: MachineCode, copies: number): number {
   return 2 * H100.latencies.l2 + CLOCKS_PER_INSTRUCTION * (tile + copies * copy);
 }
 
-async function sm80Kernel(headDim: number, gpu: NvidiaGpu): Promise<ForwardKernel | undefined> {
-  const kernel = (await kernelsOf(`forward_${headDim}`, "sm80"))?.find((
+/** The kernel of SM80, or its instance with a mask of F32 that heads share, so that L2 has it. */
+async function sm80Kernel(
+  headDim: number,
+  gpu: NvidiaGpu,
+  isMasked = false,
+): Promise<ForwardKernel | undefined> {
+  const file = `${isMasked ? "masked" : "forward"}_${headDim}`;
+  const kernel = (await kernelsOf(file, "sm80"))?.find((
     { symbol, architecture },
   ) => /forward_sm80.*bf16/.test(symbol) && architecture === gpu.architecture.name);
   if (kernel === undefined) return undefined;
-  const { keys, warps } = SM80_TILES[headDim]!;
-  const products = sm80Products(headDim), code = MachineCode.parse(kernel.text);
+  const { warps } = SM80_TILES[headDim]!, keys = sm80Keys(headDim, isMasked);
+  const products = sm80Products(headDim, isMasked), code = MachineCode.parse(kernel.text);
+  const computed = (way: Way) => sm80Clocks(mainIteration(code, products, gpu, way), products, gpu);
+  const blocks = SM80_WARPS / warps;
+  if (isMasked) {
+    const loaded = blocks * SM80_ROWS * keys * 4 / COSTS.l2BytesPerMultiprocessor;
+    const clocks = Math.max(computed("loads"), loaded);
+    return { ...unpublished("flash_attn masked", gpu), keys, blocks, clocks, pagedClocks: clocks };
+  }
   return {
-    name: "flash_attn SM80",
-    type: "BF16",
-    teraflops: gpu.teraflops,
-    gpu,
-    rows: SM80_ROWS,
+    ...unpublished("flash_attn SM80", gpu),
     keys,
-    blocks: SM80_WARPS / warps,
-    clocks: sm80Clocks(mainIteration(code, products, gpu), products, gpu),
-    pagedClocks: sm80Clocks(mainIteration(code, products, gpu, "loads"), products, gpu),
-    clock: gpu.clock,
-    peer: "FlashAttention-2",
+    blocks,
+    clocks: computed("streams"),
+    pagedClocks: computed("loads"),
     published: PUBLISHED_2[gpu.name] ?? {},
   };
+}
+
+/** Common properties of the kernels of SM80, without published figures. */
+function unpublished(
+  name: string,
+  gpu: NvidiaGpu,
+): Omit<ForwardKernel, "keys" | "blocks" | "clocks" | "pagedClocks"> {
+  return {
+    ...{ name, teraflops: gpu.teraflops, gpu, rows: SM80_ROWS, clock: gpu.clock },
+    type: "BF16",
+    peer: "FlashAttention-2",
+    published: {},
+  };
+}
+
+/** Keys of a tile of the SM80 kernels. */
+function sm80Keys(headDim: number, isMasked: boolean): number {
+  return isMasked ? MASKED_KEYS[headDim]! : SM80_TILES[headDim]!.keys;
 }
 
 /** Returns the kernels of an object file; undefined without a library or a disassembler. */
@@ -395,15 +431,20 @@ function sm80Clocks({ instructions, pipes }: Iteration, products: number, gpu: N
 }
 
 /** Returns the instructions besides products, per product, of an SM80 kernel's loop. */
-export function instructionsPerMma(code: MachineCode, headDim: number, gpu: NvidiaGpu): number {
-  const products = sm80Products(headDim);
-  return PRODUCTS_PER_MMA * mainIteration(code, products, gpu).instructions / products - 1;
+export function instructionsPerMma(
+  code: MachineCode,
+  headDim: number,
+  gpu: NvidiaGpu,
+  isMasked = false,
+): number {
+  const products = sm80Products(headDim, isMasked);
+  const way = isMasked ? "loads" : "streams";
+  return PRODUCTS_PER_MMA * mainIteration(code, products, gpu, way).instructions / products - 1;
 }
 
 /** Multiply-adds of a warp for a tile of keys. */
-function sm80Products(headDim: number): number {
-  const { keys, warps } = SM80_TILES[headDim]!;
-  return 2 * keys * (SM80_ROWS / warps) * headDim;
+function sm80Products(headDim: number, isMasked: boolean): number {
+  return 2 * sm80Keys(headDim, isMasked) * (SM80_ROWS / SM80_TILES[headDim]!.warps) * headDim;
 }
 
 /** Clocks of the block that ends last: the place of one that ends takes the next tile. */

@@ -6,6 +6,7 @@ import torch
 
 CAUSAL, FORCE_SM80, EARLY_KEYS = 1, 2, 8
 Q8_0, E4M3 = 1, 2
+MASK_F32 = 1
 FUNCTIONS = ("fwd", "varlen_fwd", "decode")
 TYPES = {
     "u32": ctypes.c_uint32,

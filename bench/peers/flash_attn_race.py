@@ -12,7 +12,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from flash_attn_checks import cumulative, run_checks
-from flash_attn_library import CAUSAL, EARLY_KEYS, FORCE_SM80, Q8_0, FlashAttention, Q8Pages
+from flash_attn_library import (CAUSAL, EARLY_KEYS, FORCE_SM80, MASK_F32, Q8_0, FlashAttention,
+                                Q8Pages)
 from torch_timing import say, seconds
 
 TOKENS = 16384
@@ -115,6 +116,33 @@ def race_packed(flash, dtype, dim, lengths, layout):
     say_forward(dtype, dim, longest, True, layout, flops, times)
 
 
+def race_masked(flash, dim, length):
+    """Prefill with a mask of F32 that heads share; of BF16 for the peers, which take no other."""
+    batch, heads, dtype = max(1, TOKENS // length), 2048 // dim, torch.bfloat16
+    sets = [[torch.randn(batch, length, heads, dim, device="cuda").to(dtype) for _ in range(4)]
+            for _ in range(3)]
+    mask = torch.randn(length, length, device="cuda")
+    mask.masked_fill_(torch.rand_like(mask) < 0.5, float("-inf"))
+    rounded = mask.to(dtype)
+    flops = 4 * batch * heads * length * length * dim
+    ours = [flash.prepare("fwd", *some, mask=mask, mask_type=MASK_F32, mask_row_stride=length,
+                          mask_key_stride=1) for some in sets]
+
+    def peer(backend):
+        def call(q, k, v):
+            def run():
+                with sdpa_kernel(backend):
+                    scaled_dot_product_attention(q, k, v, attn_mask=rounded)
+
+            return run
+
+        return time_or_none([call(*(x.transpose(1, 2) for x in some[:3])) for some in sets])
+
+    times = {"ours": time_or_none(ours), "ours_sm80": None,
+             "fa2": peer(SDPBackend.EFFICIENT_ATTENTION), "cudnn": peer(SDPBackend.CUDNN_ATTENTION)}
+    say_forward(dtype, dim, length, False, "mask", flops, times)
+
+
 def race_decode(flash, length, batch, kv_heads, page=PAGE, dim=128):
     heads = 8 * kv_heads
     bytes_each = batch * length * kv_heads * dim * 2 * 2
@@ -188,6 +216,8 @@ def main():
     for dim in (64, 96, 128, 192, 256):
         race_packed(flash, torch.bfloat16, dim, VARLEN, "varlen")
         race_packed(flash, torch.bfloat16, dim, PAGED, "pages")
+        for length in (2048, 16384):
+            race_masked(flash, dim, length)
         common = dim in (64, 128)
         for causal in (True, False):
             for dtype in (torch.bfloat16, torch.float16) if common else (torch.bfloat16,):

@@ -98,6 +98,18 @@ struct ForwardArgs {
   TileSchedule schedule;
 };
 
+// A mask given by the caller; see flash_attn.h.
+struct MaskArgs {
+  const void *data;
+  const int32_t *pitch;  // a factor of the strides but key_stride; null: 1
+  int64_t batch_stride;  // in elements like the others; of bits, in words
+  int64_t row_stride;
+  int64_t head_stride;
+  int32_t key_stride;
+  int32_t type;          // FLASH_ATTN_MASK_...
+  float factor;          // turns numbers of the mask into the unit of scores before the softmax
+};
+
 // Parameters of the decode kernel and of the combine kernel.
 struct DecodeArgs {
   QueryArgs query;
@@ -114,5 +126,21 @@ struct DecodeArgs {
   float *partial_out;    // [rows][head_dim / 32][n_splits][32]
   float *partial_lse;    // [rows][n_splits, rounded up to four], base 2
 };
+
+// Arguments with a mask, or without one.
+template <class Args>
+struct Masked : Args {
+  MaskArgs mask;
+};
+template <class Args, bool kMasked>
+struct MaskableArgs {
+  using type = Args;
+};
+template <class Args>
+struct MaskableArgs<Args, true> {
+  using type = Masked<Args>;
+};
+template <class Args, bool kMasked>
+using Maskable = typename MaskableArgs<Args, kMasked>::type;
 
 }  // namespace flash_attn

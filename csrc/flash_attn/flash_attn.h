@@ -14,9 +14,9 @@
  *   waiting for it. They never exit, print or allocate. They may be captured in a CUDA graph: run
  *   the same call once before the first capture, so that its code is loaded.
  * - A query sees the keys at positions [p - window_left, p + window_right]. Its position p is
- * aligned
- *   so that the last query is at the last key (mask aligned at the bottom right). A row that sees
- *   no key is zero, with a log-sum-exp of -infinity, or of the sink if there are sinks.
+ *   aligned so that the last query is at the last key (mask aligned at the bottom right). A mask of
+ *   the caller narrows that. A row that sees no key is zero, with a log-sum-exp of -infinity, or of
+ *   the sink if there are sinks.
  */
 #ifndef FLASH_ATTN_H
 #define FLASH_ATTN_H
@@ -29,7 +29,7 @@
 #define FLASH_ATTN_API
 #endif
 
-#define FLASH_ATTN_VERSION 5u
+#define FLASH_ATTN_VERSION 6u
 
 typedef int32_t flash_attn_status;
 enum {
@@ -51,7 +51,8 @@ enum {
   FLASH_ATTN_UNSUPPORTED_DEVICE = 15,
   FLASH_ATTN_LAUNCH_FAILED = 16,
   FLASH_ATTN_TENSOR_MAP_FAILED = 17,
-  FLASH_ATTN_BAD_KV_DTYPE = 18
+  FLASH_ATTN_BAD_KV_DTYPE = 18,
+  FLASH_ATTN_BAD_MASK = 19
 };
 
 enum { FLASH_ATTN_F16 = 0, FLASH_ATTN_BF16 = 1 };
@@ -69,6 +70,21 @@ enum { FLASH_ATTN_F16 = 0, FLASH_ATTN_BF16 = 1 };
  * sum of these for each key.
  */
 enum { FLASH_ATTN_KV_AS_Q = 0, FLASH_ATTN_KV_Q8_0 = 1, FLASH_ATTN_KV_E4M3 = 2 };
+
+/*
+ * Masks: numbers that are added to scores after scale and softcap, F32 or of `dtype`, or keys that
+ * are shown: bytes other than 0, or bits, of which bit j % 32 of a row's word j / 32 shows key j.
+ * Numbers below -10^30, such as -infinity, hide a key; others are at most 10^30. Causality and
+ * windows hide keys as well. A mask has entries for every key of a sequence; those after its last
+ * are not read. Not with E4M3. The kernels of SM80 take them, also on SM90.
+ */
+enum {
+  FLASH_ATTN_MASK_NONE = 0,
+  FLASH_ATTN_MASK_F32 = 1,
+  FLASH_ATTN_MASK_AS_DTYPE = 2,
+  FLASH_ATTN_MASK_BYTES = 3,
+  FLASH_ATTN_MASK_BITS = 4
+};
 
 enum {
   FLASH_ATTN_CAUSAL = 1u << 0,     /* window_right is 0 at most */
@@ -136,6 +152,20 @@ typedef struct flash_attn_params {
   const float *k_descale;
   const float *v_descale;
   int64_t descale_batch_stride, descale_head_stride;
+
+  /*
+   * The entry of key j, query i and head h of sequence b is at mask +
+   * (b mask_batch_stride + i mask_row_stride + h mask_head_stride) pitch + j mask_key_stride.
+   * Packed queries are rows of the mask as they are of q, and mask_batch_stride is ignored. Strides
+   * count elements, of bits words of 32, which are adjacent; each may be 0, for entries that are
+   * the same. The pitch is *mask_pitch, or 1 if the pointer is 0: captured calls then serve masks
+   * of any width.
+   */
+  const void *mask; /* aligned to its elements */
+  const int32_t *mask_pitch;
+  int64_t mask_batch_stride, mask_row_stride, mask_head_stride;
+  int32_t mask_key_stride; /* ignored for bits */
+  uint32_t mask_type;      /* FLASH_ATTN_MASK_... */
 
   /* With a block table, the batch strides of k and v are strides between pages. */
   int64_t q_batch_stride, q_row_stride, q_head_stride;

@@ -7,7 +7,7 @@
 import { ForgeError } from "../../src/errors.ts";
 
 /** `FLASH_ATTN_VERSION` of the header that this file matches. */
-export const FLASH_ATTN_VERSION = 5;
+export const FLASH_ATTN_VERSION = 6;
 
 /** The functions of the header. */
 export const flashAttentionSymbols = {
@@ -72,6 +72,13 @@ export const paramFields = {
   v_descale: "pointer",
   descale_batch_stride: "i64",
   descale_head_stride: "i64",
+  mask: "pointer",
+  mask_pitch: "pointer",
+  mask_batch_stride: "i64",
+  mask_row_stride: "i64",
+  mask_head_stride: "i64",
+  mask_key_stride: "i32",
+  mask_type: "u32",
   q_batch_stride: "i64",
   q_row_stride: "i64",
   q_head_stride: "i64",

@@ -27,6 +27,12 @@ export interface Case {
   readonly left?: number;
   readonly right?: number;
   readonly sinks?: 0 | 1;
+  /** A mask: numbers of F32, of `dtype`, bytes or bits. */
+  readonly mask?: "f32" | "as_dtype" | "bytes" | "bits";
+  /** The dimensions that it has: of b, q, h and k. @default all */
+  readonly mask_of?: string;
+  /** The unit of its strides is on the device. */
+  readonly pitch?: 0 | 1;
   readonly splits?: number;
   readonly no_split?: 1;
   readonly early?: 1;
@@ -101,6 +107,75 @@ export const forwardCases: readonly Case[] = [
   { fn: "varlen", head_dim: 64, q: [20, 3], k: [70, 40], page: 16, causal: 1, far: 1 },
   { fn: "varlen", head_dim: 64, q: [30, 0, 5], k: [130, 9, 70], page: 16, gap: 3, shuffled: 1 },
   { fn: "varlen", head_dim: 128, q: [20, 70], k: [90, 70], causal: 1, gap: 1 },
+];
+
+/** Cases with a mask, by every type and dimension of it; prefill on SM80 and SM90, and decoding. */
+export const maskedCases: readonly Case[] = [
+  // More rows than a tile of SM80, and fewer than one of SM90.
+  { fn: "fwd", head_dim: 64, q: [140], k: [300], heads: 2, mask: "f32", capability: 90 },
+  {
+    fn: "fwd",
+    head_dim: 128,
+    q: [90],
+    k: [200],
+    mask: "bits",
+    causal: 1,
+    sinks: 1,
+    capability: 90,
+  },
+  // Padding of keys, of each sequence; one key more than tiles; other numbers of each head.
+  { fn: "fwd", head_dim: 96, q: [40, 40], k: [257, 257], mask: "bytes", mask_of: "bk" },
+  { fn: "fwd", head_dim: 192, q: [50], k: [170], heads: 2, mask: "as_dtype", mask_of: "qhk" },
+  { fn: "fwd", head_dim: 256, q: [40], k: [99], mask: "as_dtype", dtype: "f16", softcap: 9 },
+  // One number for all keys of a query, and no keys at all.
+  { fn: "fwd", head_dim: 64, q: [40], k: [99], mask: "f32", mask_of: "q", right: 9 },
+  { fn: "fwd", head_dim: 64, q: [20], k: [0], mask: "f32", sinks: 1 },
+  { fn: "varlen", head_dim: 128, q: [30, 0, 50], k: [97, 4, 150], mask: "f32", pitch: 1, heads: 2 },
+  {
+    fn: "varlen",
+    head_dim: 64,
+    q: [70, 5],
+    k: [97, 210],
+    mask: "bits",
+    pitch: 1,
+    heads: 2,
+    page: 16,
+    gap: 2,
+    shuffled: 1,
+    causal: 1,
+    left: 60,
+    capability: 90,
+  },
+  { fn: "decode", head_dim: 64, q: [1, 1], k: [900, 300], heads: 8, mask: "bits", splits: 3 },
+  { fn: "decode", head_dim: 128, q: [3], k: [700], heads: 16, kv_heads: 2, mask: "f32", splits: 3 },
+  {
+    fn: "decode",
+    kv: "q8",
+    dtype: "f16",
+    head_dim: 128,
+    q: [3, 5],
+    k: [700, 65],
+    packed_q: 1,
+    heads: 16,
+    kv_heads: 2,
+    mask: "bytes",
+    page: 16,
+    early: 1,
+    capability: 90,
+  },
+  { fn: "decode", head_dim: 256, q: [16], k: [260], heads: 2, mask: "as_dtype", mask_of: "hk" },
+  // Few queries of a forward call, whose mask the previous kernel may write until it ends.
+  { fn: "fwd", head_dim: 192, q: [5], k: [260], mask: "f32", mask_of: "bqk", causal: 1 },
+  {
+    fn: "decode",
+    head_dim: 96,
+    q: [2],
+    k: [900],
+    mask: "bits",
+    pitch: 1,
+    capability: 90,
+    heads: 3,
+  },
 ];
 
 /** Cases of E4M3 on SM90: every head_dim, mask and layout of keys; tiles that end within blocks. */
@@ -260,6 +335,9 @@ export const sanitizerCases: readonly Case[] = [
   { fn: "decode", head_dim: 64, q: [3, 2], k: [600, 5], heads: 2, page: 8, splits: 2, packed_q: 1 },
   { fn: "decode", head_dim: 64, q: [10], k: [70], heads: 4, kv_heads: 1, causal: 1 },
   { fn: "decode", kv: "q8", dtype: "f16", head_dim: 96, q: [2], k: [333], page: 8, splits: 2 },
+  // Masks that end with their last entry.
+  { fn: "fwd", head_dim: 64, q: [20], k: [101], mask: "f32", causal: 1 },
+  { fn: "decode", head_dim: 64, q: [2], k: [515], mask: "bits", page: 16, heads: 2, splits: 2 },
   // Keys requested before the previous kernel ends, by blocks with and without keys, and with an
   // empty part: the lengths are those of different numbers of parts.
   {
@@ -314,6 +392,13 @@ export function randomCase(random: Random): Case {
     right: pick(-1, -1, 4),
     sinks: pick(0, 1),
     softcap: pick(0, 0, 10),
+    ...(!e4m3 && random.chance(0.4)
+      ? {
+        mask: pick("f32", "as_dtype", "bytes", "bits"),
+        mask_of: pick("bqhk", "bqk", "qhk", "bhk", "hk", "qk"),
+        pitch: pick(0, 1),
+      } as const
+      : {}),
     ...(fn === "decode" && random.chance(0.5) ? { early: 1 } as const : {}),
     spread: pick(1, 1, 5),
     splits: pick(0, 1, 3),

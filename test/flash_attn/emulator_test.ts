@@ -11,6 +11,7 @@ import {
   decodeCases,
   e4m3Cases,
   forwardCases,
+  maskedCases,
   randomCase,
   sanitizerCases,
 } from "./cases.ts";
@@ -51,6 +52,12 @@ Deno.test({
   name: "flash attention: E4M3 is computed as plain loops compute it",
   ignore,
   fn: () => checkAll("plain", e4m3Cases),
+});
+
+Deno.test({
+  name: "flash attention: masks of every type hide and shift what they do in plain loops",
+  ignore,
+  fn: () => checkAll("plain", maskedCases),
 });
 
 /** H100 SXM and PCIe, and A100. */

@@ -157,3 +157,20 @@ export function narrowLoadsAfterWait(code: readonly Instruction[]): string[] {
     .filter(({ name, opcode }) => wait < 0 || (name === "LDG" && !opcode.includes(".128")))
     .map(({ opcode }) => opcode);
 }
+
+/** Returns the most loads from memory in a row, of which none is used before the last is issued. */
+export function loadsBeforeUse(code: readonly Instruction[]): number {
+  let most = 0;
+  const inFlight = new Set<string>();
+  let loads = 0;
+  for (const { name, reads, writes } of code) {
+    if (reads.some((register) => inFlight.has(register))) {
+      inFlight.clear();
+      loads = 0;
+    }
+    if (name !== "LDG") continue;
+    for (const register of writes) inFlight.add(register);
+    most = Math.max(most, ++loads);
+  }
+  return most;
+}

@@ -100,15 +100,26 @@ const strideRefusals = ["q", "k", "v", "out"].flatMap((tensor) =>
 const pointerRefusals = Object.entries({
   0x1008: ["q", "k", "v", "out", "workspace", "k_scales", "v_scales"],
   0x1002: ["lse", "sinks", "block_table", "block_rows", "q_descale", "k_descale", "v_descale"],
+  0x1001: ["mask", "mask_pitch"],
   0x1003: ["seqlens_q", "seqlens_k", "cu_seqlens_q", "cu_seqlens_k"],
 }).flatMap(([address, names]) =>
-  names.map((name): Refusal => ["fwd", { [name]: BigInt(address) }, /misaligned/])
+  names.map((
+    name,
+  ): Refusal => ["fwd", { mask_type: 2, mask: 64, [name]: BigInt(address) }, /misal/])
 );
 
 const refusals: readonly Refusal[] = [
   ...strideRefusals,
   ...pointerRefusals,
   ["fwd", { version: 1 }, /version/],
+  ["fwd", { mask_type: 5 }, /mask_type/],
+  ["fwd", { mask_type: 1 }, /null/],
+  ["fwd", { mask_type: 1, mask: 0x1002n }, /misaligned/],
+  ["fwd", { mask_type: 3, mask: 1, mask_key_stride: -1 }, /mask/],
+  ["decode", { mask_type: 3, mask: 1, mask_row_stride: -1 }, /mask/],
+  ["decode", { mask_type: 3, mask: 1, mask_head_stride: -1 }, /mask/],
+  ["fwd", { mask_type: 3, mask: 1, mask_batch_stride: 2 ** 40 }, /mask/],
+  ["fwd", { kv_dtype: 2, mask_type: 1, mask: 64 }, /mask/],
   ["fwd", { dtype: 2 }, /dtype/],
   ["fwd", { flags: 8 }, /flag/],
   ["decode", { flags: 16 }, /flag/],

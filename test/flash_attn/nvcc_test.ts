@@ -24,6 +24,7 @@ import {
   instructionsOf,
   instructionsPerCopy,
   instructionsPerProduct,
+  loadsBeforeUse,
   narrowLoadsAfterWait,
   overlaps,
   roundTripsBeforeCopies,
@@ -76,9 +77,10 @@ Deno.test({
     const count = (test: (report: KernelReport) => boolean) => reports.filter(test).length;
     // Two types and five head_dims; SM80's kernels are also compiled for SM90; decode has two
     // shapes of each type, and one of Q8_0; instances for four numbers of parts combine them;
-    // kernels of SM90 cap scores or do not, and E4M3 has four head_dims.
-    assertEquals(count(({ kernel }) => kernel === "forward_sm80"), 20);
-    assertEquals(count(({ kernel }) => kernel === "decode_sm80"), 50);
+    // kernels of SM90 cap scores or do not, and E4M3 has four head_dims. Masked are SM80's, and
+    // those of decode that have the shape of few rows.
+    assertEquals(count(({ kernel }) => kernel === "forward_sm80"), 20 + 20);
+    assertEquals(count(({ kernel }) => kernel === "decode_sm80"), 50 + 30);
     assertEquals(count(({ kernel }) => kernel === "combine_sm80"), 16);
     assertEquals(count(({ kernel }) => kernel === "forward_sm90"), 28);
     const spilling = reports.filter(({ spilled }) => spilled > 0);
@@ -179,7 +181,9 @@ async function eachKernel(
   check: (kernel: KernelCode) => void,
 ): Promise<void> {
   const { objects } = await build();
-  const paths = objectFiles(objects, ".cu.o").filter((path) => path.includes(`/${beginning}`));
+  const paths = objectFiles(objects, ".cu.o").filter((path) =>
+    new RegExp(`/${beginning}`).test(path)
+  );
   assert(paths.length > 0);
   for (const path of paths) {
     const kernels = await kernelsOf(path);
@@ -212,6 +216,15 @@ const SM80_INSTRUCTIONS: Readonly<Record<number, number>> = {
   256: 2.1,
 };
 
+/** The same with a mask, whose entries are loaded and added one by one. */
+const MASKED_INSTRUCTIONS: Readonly<Record<number, number>> = {
+  64: 10.9,
+  96: 6.9,
+  128: 7.1,
+  192: 4.5,
+  256: 3.6,
+};
+
 Deno.test({
   name: "nvcc: loops of SM80 have few instructions besides products",
   ignore,
@@ -225,10 +238,27 @@ Deno.test({
 });
 
 Deno.test({
+  name: "nvcc: masks take few instructions, and their entries are loaded together",
+  ignore,
+  fn: (t) =>
+    eachKernel(t, "sm80/masked", ({ architecture, symbol, text }) => {
+      const headDim = Number(/16ELi(\d+)E/.exec(symbol)?.[1]);
+      const gpu = architecture === "sm_80" ? A100 : H100;
+      const code = MachineCode.parse(text);
+      const others = instructionsPerMma(code, headDim, gpu, true);
+      assert(others <= MASKED_INSTRUCTIONS[headDim]!, `${others}`);
+      const blocks = code.blocks.map(({ instructions }) => instructions);
+      // A branch for each entry would load one at a time.
+      const most = Math.max(...blocks.map((block) => loadsBeforeUse(block)));
+      assert(most >= 16, `${most}`);
+    }),
+});
+
+Deno.test({
   name: "nvcc: decoding copies its first keys after two round trips to memory",
   ignore,
   fn: (t) =>
-    eachKernel(t, "decode/decode", ({ architecture, text }) => {
+    eachKernel(t, "decode/(decode|masked)", ({ architecture, text }) => {
       // From SM90 on, both kernels are launched before the kernel that they wait for ends.
       assertEquals(/\bACQBULK\b/.test(text), architecture === "sm_90");
       assertEquals(/\bPREEXIT\b/.test(text), architecture === "sm_90");
@@ -249,7 +279,7 @@ Deno.test({
   name: "nvcc: the instructions of decoding leave time for the bandwidth of A100 and H100",
   ignore,
   fn: (t) =>
-    eachKernel(t, "decode/decode", ({ architecture, symbol, text }) => {
+    eachKernel(t, "decode/(decode|masked)", ({ architecture, symbol, text }) => {
       const kernel = DECODE_KERNELS.find((one) => one.symbol.test(symbol));
       // Blocks of 64 rows read the same bytes for four times as many queries.
       if (kernel === undefined) return;
@@ -334,6 +364,10 @@ Deno.test("round trips and narrow loads are counted", () => {
   assertEquals(narrow(load(4, 2), "ACQBULK", "LDG.E.128 R8, desc[UR4][R2.64]"), []);
   assertEquals(narrow("ACQBULK", load(4, 2)), ["LDG.E"]);
   assertEquals(narrow(load(4, 2)), ["LDG.E"]);
+  const together = (...lines: string[]) => loadsBeforeUse(parse(...lines));
+  const add = (from: number) => `FADD R99, R${from}, R98`;
+  assertEquals(together(load(4, 2), load(6, 2), add(4), load(8, 2), add(8)), 2);
+  assertEquals(together(load(4, 2), add(4), load(6, 2), add(6)), 1);
 });
 
 Deno.test({

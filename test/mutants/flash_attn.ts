@@ -311,8 +311,8 @@ export const FLASH_ATTN: readonly Mutant[] = [
     [
       "wide-rows-of-the-workspace",
       "host/split_plan.cpp",
-      "const int64_t rows = std::max(resident_blocks",
-      "const int64_t rows = std::min(resident_blocks",
+      "const int64_t rows = std::max(rows_of",
+      "const int64_t rows = std::min(rows_of",
     ],
   ),
   ...group(
@@ -328,6 +328,78 @@ export const FLASH_ATTN: readonly Mutant[] = [
       "core/softmax.cuh",
       "scale_(is_capped ? 1.0f : args.scale_log2)",
       "scale_(is_capped ? args.scale_log2 : 1.0f)",
+    ],
+  ),
+  ...group(
+    "masks of every type",
+    [
+      "number-of-a-capped-score",
+      "host/arguments.cpp",
+      "args.factor = p.softcap > 0 ? kLog2e : 1 / p.scale;",
+      "args.factor = 1 / p.scale;",
+    ],
+    [
+      "number-that-hides",
+      "core/score_mask.cuh",
+      "entry >= kLeastEntry ? fmaf(entry, factor, score) : kMinusInfinity;",
+      "fmaf(entry, factor, score);",
+    ],
+    [
+      "mask-of-a-neighbour",
+      "core/score_mask.cuh",
+      "const auto *const from = data + offset + static_cast<int64_t>(key) * mask.key_stride;",
+      "const auto *const from = data + offset + static_cast<int64_t>(first_key) * mask.key_stride;",
+    ],
+    [
+      "pitch-of-a-mask",
+      "core/score_mask.cuh",
+      "return load_entry(args.mask.pitch, 0, 1);",
+      "return 1;",
+    ],
+    [
+      "bits-of-the-next-word",
+      "core/score_mask.cuh",
+      ">> (key % 32 + own);",
+      ">> own;",
+    ],
+    [
+      "packed-rows-of-a-mask",
+      "core/score_mask.cuh",
+      "(packed ? mask.row_stride : mask.batch_stride);",
+      "mask.batch_stride;",
+    ],
+    [
+      "mask-of-a-packed-row",
+      "decode/decode.cuh",
+      "const PackedRow at(args, packed_row(warp_row + row), kv_head);",
+      "const PackedRow at(args, packed_row(row), 0);",
+    ],
+    [
+      "masks-on-sm90",
+      "host/entry.cpp",
+      "FLASH_ATTN_FORCE_SM80) == 0 && !has_mask(p);",
+      "FLASH_ATTN_FORCE_SM80) == 0;",
+    ],
+  ),
+  ...group(
+    "no access beyond",
+    [
+      "entries-of-no-key",
+      "core/score_mask.cuh",
+      "const int column = 8 * n + e < last ? 8 * n + e : last;",
+      "const int column = 8 * n + e;",
+    ],
+    [
+      "words-of-no-key",
+      "core/score_mask.cuh",
+      "row[(key < last_key ? key : last_key) / 32]",
+      "row[key / 32]",
+    ],
+    [
+      "rows-of-no-query",
+      "sm80/forward.cuh",
+      "masks.offset(query < last_row ? query : last_row, work.place.head);",
+      "masks.offset(query, work.place.head);",
     ],
   ),
   {

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "core/output.cuh"
+#include "core/score_mask.cuh"
 #include "decode/parts.cuh"
 #include "decode/q8_products.cuh"
 #include "sm80/products.cuh"
@@ -65,9 +66,9 @@ FA_DEVICE void stage_rows(float *rows, float *lse, const Accumulators<1, kHeadDi
   }
 }
 
-template <class T, int kHeadDim, int kRowWarps, bool kIsQ8>
-FA_KERNEL FA_LAUNCH_BOUNDS(128, (DecodeTile<kHeadDim, kRowWarps, kIsQ8>::kBlocks))
-    decode_sm80(FA_GRID_CONSTANT DecodeArgs args) {
+template <class T, int kHeadDim, int kRowWarps, bool kIsQ8, bool kMasked>
+FA_KERNEL FA_LAUNCH_BOUNDS(128, (decode_blocks<DecodeTile<kHeadDim, kRowWarps, kIsQ8>>(kMasked)))
+    decode_sm80(FA_GRID_CONSTANT Maskable<DecodeArgs, kMasked> args) {
   using Tile = DecodeTile<kHeadDim, kRowWarps, kIsQ8>;
   constexpr int kColumnTiles = Tile::kKeysEach / 8;
   using Stored = std::conditional_t<kIsQ8, q8_pair, T>;
@@ -132,6 +133,7 @@ FA_KERNEL FA_LAUNCH_BOUNDS(128, (DecodeTile<kHeadDim, kRowWarps, kIsQ8>::kBlocks
     constexpr int kFactors = kDecodeKeys * Tile::kStored;
     const int own = warp_key * Tile::kStored, factors = kFactors + warp_key * Tile::kScales;
 
+    [[maybe_unused]] const int pitch = mask_pitch(args);
     Products products;
     for (int tile = tiles.first; tile < tiles.end; tile++) {
       const Stored *const keys = ring.take_keys(tile);
@@ -144,6 +146,15 @@ FA_KERNEL FA_LAUNCH_BOUNDS(128, (DecodeTile<kHeadDim, kRowWarps, kIsQ8>::kBlocks
       const int first_key = tile * kDecodeKeys;
       if (!window.sees_all(first_query, last_query, first_key, first_key + kDecodeKeys)) {
         mask_scores<1, kColumnTiles>(scores, window, query_of, first_key + warp_key);
+      }
+      if constexpr (kMasked) {
+        const MaskRows masks(args.mask, pitch, args.query, sequence);
+        const auto offset_of = [&](int row) {
+          const PackedRow at(args, packed_row(warp_row + row), kv_head);
+          return masks.offset(at.query, at.head);
+        };
+        apply_mask<T, 1, kColumnTiles>(scores, args.mask, sequence.n_keys, offset_of,
+                                       first_key + warp_key);
       }
       PerRow<1> shrink;
       if (softmax.template raise<kColumnTiles>(scores, shrink)) {

@@ -51,8 +51,15 @@ struct DecodeTile {
       (kRows * kHeadDim + kSlots * kDecodeKeys * (kStored + kScales)) * 2;
   // Blocks per multiprocessor that the registers must allow.
   static constexpr int kBlocks = kRowWarps == 1 && kHeadDim <= 128 ? 3 : 2;
+  // With a mask, whose addresses take registers that the conversion of Q8_0 needs.
+  static constexpr int kMaskedBlocks = is_q8 && kHeadDim == 128 ? 2 : kBlocks;
   static_assert(kResults * (kResultStride + 1) * 4 <= kSharedBytes);
   static_assert(kSharedBytes <= 96 * 1024);
 };
+
+template <class Tile>
+constexpr int decode_blocks(bool has_mask) {
+  return has_mask ? Tile::kMaskedBlocks : Tile::kBlocks;
+}
 
 }  // namespace flash_attn

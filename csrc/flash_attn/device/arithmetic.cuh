@@ -114,6 +114,11 @@ FA_DEVICE float half_to_float(uint32_t pair) {
   return __half2float(__ushort_as_half(static_cast<uint16_t>(pair >> (16 * kHalf))));
 }
 
+FA_DEVICE float number_of(f16 value) { return __half2float(__ushort_as_half(value.bits)); }
+FA_DEVICE float number_of(bf16 value) {
+  return __uint_as_float(static_cast<uint32_t>(value.bits) << 16);
+}
+
 // Loads four bytes, or twice four, at a multiple of as many.
 FA_DEVICE uint32_t load_word(const void *from) { return *static_cast<const uint32_t *>(from); }
 FA_DEVICE void load_words(uint32_t &first, uint32_t &second, const void *from) {

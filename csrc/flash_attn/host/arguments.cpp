@@ -73,6 +73,20 @@ E4m3Args e4m3_args(const flash_attn_params &p) {
   return args;
 }
 
+MaskArgs mask_args(const flash_attn_params &p) {
+  MaskArgs args = {};
+  args.data = p.mask;
+  args.pitch = p.mask_pitch;
+  args.batch_stride = p.mask_batch_stride;
+  args.row_stride = p.mask_row_stride;
+  args.head_stride = p.mask_head_stride;
+  args.key_stride = p.mask_key_stride;
+  args.type = static_cast<int32_t>(p.mask_type);
+  // Capped scores are in base 2, others are not scaled yet.
+  args.factor = p.softcap > 0 ? kLog2e : 1 / p.scale;
+  return args;
+}
+
 ScoreArgs score_args(const flash_attn_params &p) {
   const auto window = [](int32_t keys) {
     return keys < 0 ? unlimited_window : std::min(keys, unlimited_window);

@@ -13,5 +13,6 @@ QueryArgs query_args(uint32_t function, const flash_attn_params &params);
 KeyValueArgs key_value_args(uint32_t function, const flash_attn_params &params);
 ScoreArgs score_args(const flash_attn_params &params);
 E4m3Args e4m3_args(const flash_attn_params &params);
+MaskArgs mask_args(const flash_attn_params &params);
 
 }  // namespace flash_attn

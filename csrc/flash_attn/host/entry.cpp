@@ -12,8 +12,12 @@ namespace flash_attn {
 
 namespace {
 
+bool has_mask(const flash_attn_params &p) { return p.mask_type != FLASH_ATTN_MASK_NONE; }
+
+// Masks are for the kernels of SM80: consumers of SM90 have few registers left, and the entries of
+// a tile take 64. csrc/ARCHITECTURE.md says what that costs.
 bool uses_sm90(const flash_attn_params &p, const Device &device) {
-  return device.major == 9 && (p.flags & FLASH_ATTN_FORCE_SM80) == 0;
+  return device.major == 9 && (p.flags & FLASH_ATTN_FORCE_SM80) == 0 && !has_mask(p);
 }
 
 // True if calls of few queries take the split path.
@@ -40,7 +44,8 @@ template <class T>
 flash_attn_status run_split(uint32_t function, const flash_attn_params &p, const Device &device) {
   const SplitPlan plan = plan_splits(p, device);
   if (!has_workspace(p, plan.workspace)) return FLASH_ATTN_WORKSPACE_TOO_SMALL;
-  DecodeLaunch decode = {{}, plan.wide, plan.row_tiles, device.dependent_launches, p.stream};
+  DecodeLaunch decode = {{},       plan.wide, plan.row_tiles, device.dependent_launches,
+                         p.stream, mask_args(p)};
   DecodeArgs &args = decode.args;
   args.query = query_args(function, p);
   args.kv = key_value_args(function, p);
@@ -59,9 +64,11 @@ flash_attn_status run_split(uint32_t function, const flash_attn_params &p, const
   }
   const auto status = with_head_dim(p.head_dim, [&]<int kHeadDim>() {
     if (p.kv_dtype == FLASH_ATTN_KV_Q8_0) {
-      return launch_decode_q8<kHeadDim>(decode);
+      return has_mask(p) ? launch_masked_decode<f16, kHeadDim, true>(decode)
+                         : launch_decode_q8<kHeadDim>(decode);
     }
-    return launch_decode<T, kHeadDim>(decode);
+    return has_mask(p) ? launch_masked_decode<T, kHeadDim, false>(decode)
+                       : launch_decode<T, kHeadDim>(decode);
   });
   if (status != FLASH_ATTN_OK || plan.n_splits == 1) return status;
   return launch_combine<T>(decode);
@@ -86,6 +93,7 @@ flash_attn_status run_forward(uint32_t function, const flash_attn_params &p, con
                                                     : p.seqlen_k;
     forward.multiprocessors = device.multiprocessors;
     forward.counter = static_cast<int32_t *>(p.workspace);
+    forward.mask = mask_args(p);
     forward.stream = p.stream;
     if constexpr (kIsE4m3) {
       forward.e4m3 = e4m3_args(p);
@@ -95,8 +103,9 @@ flash_attn_status run_forward(uint32_t function, const flash_attn_params &p, con
         return launch_forward_sm90<T, kHeadDim>(forward);
       }
     } else {
+      if (has_mask(p)) return launch_masked_sm80<T, kHeadDim>(forward);
       return sm90 ? launch_forward_sm90<T, kHeadDim>(forward)
-                : launch_forward_sm80<T, kHeadDim>(forward);
+                  : launch_forward_sm80<T, kHeadDim>(forward);
     }
   });
 }

@@ -22,6 +22,7 @@ struct ForwardLaunch {
   int32_t multiprocessors;
   int32_t *counter;         // in the workspace
   E4m3Args e4m3;
+  MaskArgs mask;
   void *stream;
 };
 
@@ -29,6 +30,9 @@ template <class T, int kHeadDim>
 flash_attn_status launch_forward_sm80(const ForwardLaunch &forward);
 template <class T, int kHeadDim>
 flash_attn_status launch_forward_sm90(const ForwardLaunch &forward);
+// The kernel of SM80 with the launch's mask.
+template <class T, int kHeadDim>
+flash_attn_status launch_masked_sm80(const ForwardLaunch &forward);
 
 // A launch of the decode kernel, or of the combine kernel after it.
 struct DecodeLaunch {
@@ -37,6 +41,7 @@ struct DecodeLaunch {
   int32_t row_tiles;
   bool dependent;     // see LaunchShape
   void *stream;
+  MaskArgs mask;
 };
 
 template <class T, int kHeadDim>
@@ -45,6 +50,10 @@ flash_attn_status launch_decode(const DecodeLaunch &decode);
 // F16 queries, and keys and values of Q8_0, in tiles of 16 rows.
 template <int kHeadDim>
 flash_attn_status launch_decode_q8(const DecodeLaunch &decode);
+
+// The launch's mask, in tiles of 16 rows.
+template <class T, int kHeadDim, bool kIsQ8>
+flash_attn_status launch_masked_decode(const DecodeLaunch &decode);
 
 template <class T>
 flash_attn_status launch_combine(const DecodeLaunch &decode);

@@ -16,17 +16,18 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Blocks of the decode kernel that run on a multiprocessor at a time: as many as the registers and
 // the shared memory allow, of which the system takes 1 KiB for each.
-int64_t resident_blocks(int32_t head_dim, bool wide, bool is_q8, const Device &device) {
+int64_t resident_blocks(int32_t head_dim, bool wide, bool is_q8, bool has_mask,
+                        const Device &device) {
   return with_head_dim(head_dim, [&]<int kHeadDim>() {
-    const auto blocks = [&](int64_t most, int64_t shared_bytes) {
-      return std::clamp<int64_t>(device.shared_bytes / (shared_bytes + 1024), 1, most);
+    const auto blocks = [&]<class Tile>(Tile) {
+      const int64_t most = decode_blocks<Tile>(has_mask);
+      return std::clamp<int64_t>(device.shared_bytes / (Tile::kSharedBytes + 1024), 1, most);
     };
     using Narrow = DecodeTile<kHeadDim, 1>;
     using Wide = DecodeTile<kHeadDim, 4>;
     using Q8 = DecodeTile<kHeadDim, 1, true>;
-    if (is_q8) return blocks(Q8::kBlocks, Q8::kSharedBytes);
-    return wide ? blocks(Wide::kBlocks, Wide::kSharedBytes)
-                : blocks(Narrow::kBlocks, Narrow::kSharedBytes);
+    if (is_q8) return blocks(Q8{});
+    return wide ? blocks(Wide{}) : blocks(Narrow{});
   });
 }
 
@@ -42,12 +43,13 @@ SplitPlan plan_splits(const flash_attn_params &p, const Device &device) {
   const int64_t rows = int64_t{p.seqlen_q} * (p.n_heads / p.n_kv_heads);
   SplitPlan plan = {};
   const bool is_q8 = p.kv_dtype == FLASH_ATTN_KV_Q8_0;
-  plan.wide = rows > kNarrowRows && !is_q8;
+  const bool has_mask = p.mask_type != FLASH_ATTN_MASK_NONE;
+  plan.wide = rows > kNarrowRows && !is_q8 && !has_mask;
   plan.row_tiles = static_cast<int32_t>(ceil_div(rows, plan.wide ? kWideRows : kNarrowRows));
   // As many parts as fill the device once, unless combining them costs more than it saves.
   const int64_t blocks = std::max<int64_t>(1, int64_t{p.batch} * p.n_kv_heads * plan.row_tiles);
   const int64_t useful = ceil_div(p.seqlen_k, int64_t{kDecodeKeys} * kMinPartTiles);
-  const int64_t resident = resident_blocks(p.head_dim, plan.wide, is_q8, device);
+  const int64_t resident = resident_blocks(p.head_dim, plan.wide, is_q8, has_mask, device);
   const int64_t fitting = resident * device.multiprocessors / blocks;
   const int64_t wanted = p.n_splits > 0 ? p.n_splits : fitting;
   const int64_t most = std::min<int64_t>(useful, kMaxSplits);
@@ -64,8 +66,11 @@ uint64_t largest_workspace(const flash_attn_params &p, const Device &device) {
   // is rounded up.
   if (p.n_splits == 0) {
     // Wide tiles of one block have more rows than all tiles of Q8_0.
-    const int64_t rows = std::max(resident_blocks(p.head_dim, false, false, device) * kNarrowRows,
-                                  resident_blocks(p.head_dim, true, false, device) * kWideRows);
+    const auto rows_of = [&](bool wide) {
+      return resident_blocks(p.head_dim, wide, false, false, device) *
+             (wide ? kWideRows : kNarrowRows);
+    };
+    const int64_t rows = std::max(rows_of(false), rows_of(true));
     return static_cast<uint64_t>(rows * device.multiprocessors * (p.head_dim + 2)) * sizeof(float);
   }
   if (p.n_splits == 1) return 0;

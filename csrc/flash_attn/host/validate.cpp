@@ -28,6 +28,13 @@ bool is_stride(int64_t stride, bool taken, int64_t step = 8) {
   return !taken || (stride > 0 && stride <= kMaxStride && stride % step == 0);
 }
 
+bool is_mask_stride(int64_t stride) { return stride >= 0 && stride <= kMaxStride; }
+
+// Bytes of the elements of a mask.
+uintptr_t mask_element_bytes(uint32_t type) {
+  return type == FLASH_ATTN_MASK_BYTES ? 1 : type == FLASH_ATTN_MASK_AS_DTYPE ? 2 : 4;
+}
+
 bool is_aligned(const void *pointer, uintptr_t bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
@@ -88,6 +95,9 @@ flash_attn_status validate_shape(uint32_t function, const flash_attn_params &p) 
       (is_e4m3 && function == FLASH_ATTN_DECODE)) {
     return FLASH_ATTN_BAD_KV_DTYPE;
   }
+  if (p.mask_type > FLASH_ATTN_MASK_BITS || (p.mask_type != FLASH_ATTN_MASK_NONE && is_e4m3)) {
+    return FLASH_ATTN_BAD_MASK;
+  }
   if ((p.flags & ~kKnownFlags) != 0) return FLASH_ATTN_BAD_FLAGS;
   const bool early = (p.flags & FLASH_ATTN_EARLY_KEYS) != 0;
   if (early && function != FLASH_ATTN_DECODE) return FLASH_ATTN_BAD_FLAGS;
@@ -129,7 +139,12 @@ flash_attn_status validate_strides(uint32_t function, const flash_attn_params &p
                        is_stride(p.v_head_stride, p.n_kv_heads > 1, step);
   const bool valid = (q_valid || queries_are_empty(function, p)) &&
                      (k_valid || keys_are_empty(function, p));
-  return valid ? FLASH_ATTN_OK : FLASH_ATTN_BAD_STRIDE;
+  if (!valid) return FLASH_ATTN_BAD_STRIDE;
+  const bool mask_valid = p.mask_type == FLASH_ATTN_MASK_NONE ||
+                          (is_mask_stride(p.mask_batch_stride) &&
+                           is_mask_stride(p.mask_row_stride) &&
+                           is_mask_stride(p.mask_head_stride) && is_mask_stride(p.mask_key_stride));
+  return mask_valid ? FLASH_ATTN_OK : FLASH_ATTN_BAD_MASK;
 }
 
 flash_attn_status validate_pointers(uint32_t function, const flash_attn_params &p) {
@@ -139,6 +154,7 @@ flash_attn_status validate_pointers(uint32_t function, const flash_attn_params &
     if (p.k == nullptr || p.v == nullptr) return FLASH_ATTN_NULL_POINTER;
     const bool has_scales = p.k_scales != nullptr && p.v_scales != nullptr;
     if (p.kv_dtype == FLASH_ATTN_KV_Q8_0 && !has_scales) return FLASH_ATTN_NULL_POINTER;
+    if (p.mask_type != FLASH_ATTN_MASK_NONE && p.mask == nullptr) return FLASH_ATTN_NULL_POINTER;
   }
   if (queries_are_packed(function, p) && p.cu_seqlens_q == nullptr) return FLASH_ATTN_NULL_POINTER;
   if (keys_are_packed(function, p) && p.cu_seqlens_k == nullptr) return FLASH_ATTN_NULL_POINTER;
@@ -147,7 +163,8 @@ flash_attn_status validate_pointers(uint32_t function, const flash_attn_params &
                             is_aligned(p.k_scales, 16) && is_aligned(p.v_scales, 16);
   const bool words_aligned = is_aligned(p.lse, 4) && is_aligned(p.sinks, 4) &&
                              is_aligned(p.q_descale, 4) && is_aligned(p.k_descale, 4) &&
-                             is_aligned(p.v_descale, 4) &&
+                             is_aligned(p.v_descale, 4) && is_aligned(p.mask_pitch, 4) &&
+                             is_aligned(p.mask, mask_element_bytes(p.mask_type)) &&
                              is_aligned(p.block_table, 4) && is_aligned(p.block_rows, 4) &&
                              is_aligned(p.seqlens_k, 4) && is_aligned(p.cu_seqlens_q, 4) &&
                              is_aligned(p.cu_seqlens_k, 4) && is_aligned(p.seqlens_q, 4);

@@ -9,6 +9,7 @@
 
 #include "core/forward_result.cuh"
 #include "core/schedule.cuh"
+#include "core/score_mask.cuh"
 #include "sm80/forward_tile.h"
 #include "sm80/products.cuh"
 #include "sm80/tile_ring.cuh"
@@ -33,11 +34,12 @@ struct RowTile {
 };
 
 // O and the softmax of the rows of one warp, from warp_row on.
-template <class T, int kHeadDim, int kRowTiles>
-FA_DEVICE void accumulate_sm80(const ForwardArgs &args, const RowTile<kHeadDim> &work, int warp_row,
+template <class T, int kHeadDim, bool kMasked, int kRowTiles>
+FA_DEVICE void accumulate_sm80(const Maskable<ForwardArgs, kMasked> &args,
+                               const RowTile<kHeadDim> &work, int warp_row,
                                OnlineSoftmax<kRowTiles> &softmax,
                                Accumulators<kRowTiles, kHeadDim / 8> &out) {
-  using Tile = ForwardTile<kHeadDim>;
+  using Tile = ForwardTile<kHeadDim, kMasked>;
   constexpr int kColumnTiles = Tile::kKeys / 8;
   const int last_row = work.first_row + work.n_rows - 1;
   const KeyWindow window(args.score, work.sequence);
@@ -72,6 +74,16 @@ FA_DEVICE void accumulate_sm80(const ForwardArgs &args, const RowTile<kHeadDim> 
       mask_scores<kRowTiles, kColumnTiles>(
           scores, window, [&](int row) { return work.first_row + warp_row + row; }, first_key);
     }
+    if constexpr (kMasked) {
+      const MaskRows masks(args.mask, mask_pitch(args), args.query, work.sequence);
+      // Rows after the last query repeat it.
+      const auto offset_of = [&](int row) {
+        const int query = work.first_row + warp_row + row;
+        return masks.offset(query < last_row ? query : last_row, work.place.head);
+      };
+      apply_mask<T, kRowTiles, kColumnTiles>(scores, args.mask, work.sequence.n_keys, offset_of,
+                                             first_key);
+    }
     PerRow<kRowTiles> shrink;
     if (softmax.template raise<kColumnTiles>(scores, shrink)) {
       scale_rows<kRowTiles, kHeadDim / 8>(out, shrink);
@@ -86,10 +98,12 @@ FA_DEVICE void accumulate_sm80(const ForwardArgs &args, const RowTile<kHeadDim> 
   ring.finish();
 }
 
-template <class T, int kHeadDim>
-FA_KERNEL FA_LAUNCH_BOUNDS(ForwardTile<kHeadDim>::kThreads, ForwardTile<kHeadDim>::kBlocks)
-    forward_sm80(FA_GRID_CONSTANT ForwardArgs args) {
-  using Tile = ForwardTile<kHeadDim>;
+template <class T, int kHeadDim, bool kMasked>
+FA_KERNEL FA_LAUNCH_BOUNDS((ForwardTile<kHeadDim, kMasked>::kThreads),
+                           (ForwardTile<kHeadDim, kMasked>::kBlocks))
+    forward_sm80(FA_GRID_CONSTANT Maskable<ForwardArgs, kMasked> args) {
+  using Tile = ForwardTile<kHeadDim, kMasked>;
+  static_assert(Tile::kRows == ForwardTile<kHeadDim>::kRows);
   constexpr int kRowTiles = Tile::kRows / Tile::kWarps / 16;
   const int warp_row = warp_uniform(thread_index() / 32) * 16 * kRowTiles;
   OnlineSoftmax<kRowTiles> softmax(args.score, args.score.softcap_scale > 0);
@@ -99,7 +113,7 @@ FA_KERNEL FA_LAUNCH_BOUNDS(ForwardTile<kHeadDim>::kThreads, ForwardTile<kHeadDim
     const RowTile<kHeadDim> work(args, block_x());
     // The grid is shaped for the longest sequence; shorter ones have fewer tiles.
     if (work.n_rows <= 0) return;
-    accumulate_sm80<T>(args, work, warp_row, softmax, out);
+    accumulate_sm80<T, kHeadDim, kMasked>(args, work, warp_row, softmax, out);
   }
   const RowTile<kHeadDim> work(args, forget(block_x()));
   write_forward_result<T, kRowTiles, kHeadDim / 8>(

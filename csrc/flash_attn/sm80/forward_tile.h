@@ -15,6 +15,9 @@
 //        128    128    64      3    80   128 + 64
 //        192    128    64      2    96    96 + 32
 //        256    128    32      2    96   128 + 16
+//
+// With a mask, whose entries of a tile are all in flight at once and take as many registers as S,
+// head_dim 64, 96 and 128 have 32 keys and four slots.
 #pragma once
 
 namespace flash_attn {
@@ -30,24 +33,31 @@ struct ForwardShape {
   static constexpr int kBlocks = blocks;
 };
 
-template <int kHeadDim>
-struct ForwardTile;
+template <int kHeadDim, bool kMasked = false>
+struct ForwardTile : ForwardTile<kHeadDim, false> {};
 
 template <>
-struct ForwardTile<64> : ForwardShape<128, 96, 4, 3, 2> {};
+struct ForwardTile<64, false> : ForwardShape<128, 96, 4, 3, 2> {};
 template <>
-struct ForwardTile<96> : ForwardShape<128, 64, 4, 4, 2> {};
+struct ForwardTile<96, false> : ForwardShape<128, 64, 4, 4, 2> {};
 template <>
-struct ForwardTile<128> : ForwardShape<128, 64, 4, 3, 2> {};
+struct ForwardTile<128, false> : ForwardShape<128, 64, 4, 3, 2> {};
 template <>
-struct ForwardTile<192> : ForwardShape<128, 64, 8, 2, 1> {};
+struct ForwardTile<192, false> : ForwardShape<128, 64, 8, 2, 1> {};
 template <>
-struct ForwardTile<256> : ForwardShape<128, 32, 8, 2, 1> {};
+struct ForwardTile<256, false> : ForwardShape<128, 32, 8, 2, 1> {};
+
+template <>
+struct ForwardTile<64, true> : ForwardShape<128, 32, 4, 4, 2> {};
+template <>
+struct ForwardTile<96, true> : ForwardShape<128, 32, 4, 4, 2> {};
+template <>
+struct ForwardTile<128, true> : ForwardShape<128, 32, 4, 4, 2> {};
 
 // The dynamic shared memory of the kernel, in bytes.
-template <int kHeadDim>
+template <int kHeadDim, bool kMasked>
 constexpr int forward_shared_bytes() {
-  using Tile = ForwardTile<kHeadDim>;
+  using Tile = ForwardTile<kHeadDim, kMasked>;
   constexpr int kBytes = (Tile::kRows + Tile::kSlots * Tile::kKeys) * kHeadDim * 2;
   static_assert(kBytes <= 96 * 1024);
   return kBytes;

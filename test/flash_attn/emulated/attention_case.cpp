@@ -69,6 +69,7 @@ AttentionCase::AttentionCase(const CaseShape &shape) : shape_(shape) {
   params_.total_q = total_q;
   params_.total_k = total_k;
   fill();
+  if (has_mask()) make_mask();
 }
 
 bool AttentionCase::packed_queries() const {
@@ -222,6 +223,92 @@ float AttentionCase::rounded(float x) const {
   return value(shape_.dtype == "f16" ? forge::f32_to_f16(x) : forge::f32_to_bf16(x));
 }
 
+int64_t AttentionCase::mask_at(int32_t sequence, int32_t query, int32_t head, int32_t key) const {
+  const int64_t unit = shape_.pitch != 0 ? mask_pitch_[0] : 1;
+  const int64_t row = packed_queries()
+                          ? (cu_q_[static_cast<size_t>(sequence)] + query) * params_.mask_row_stride
+                          : sequence * params_.mask_batch_stride + query * params_.mask_row_stride;
+  const int64_t at = (row + head * params_.mask_head_stride) * unit;
+  return at + (shape_.mask == "bits" ? 0 : int64_t{key} * params_.mask_key_stride);
+}
+
+void AttentionCase::put_in_mask(int64_t at, int32_t key, float number) {
+  const auto put = [&](auto element) {
+    const size_t offset = static_cast<size_t>(at) * sizeof element;
+    std::memcpy(mask_.data() + offset, &element, sizeof element);
+  };
+  if (shape_.mask == "f32") {
+    put(number);
+  } else if (shape_.mask == "as_dtype") {
+    put(shape_.dtype == "f16" ? forge::f32_to_f16(number) : forge::f32_to_bf16(number));
+  } else if (shape_.mask == "bytes") {
+    put(static_cast<uint8_t>(number < 0 ? 0 : 1 + key % 255));
+  } else {
+    uint32_t word;
+    const size_t word_at = (static_cast<size_t>(at) + static_cast<size_t>(key / 32)) * 4;
+    std::memcpy(&word, mask_.data() + word_at, 4);
+    const uint32_t bit = uint32_t{1} << key % 32;
+    word = number < 0 ? word & ~bit : word | bit;
+    std::memcpy(mask_.data() + word_at, &word, 4);
+  }
+}
+
+float AttentionCase::mask_number(int32_t sequence, int32_t query, int32_t head,
+                                 int32_t key) const {
+  const auto at = static_cast<size_t>(mask_at(sequence, query, head, key));
+  const auto element = [&]<class Element>(Element, size_t index) {
+    Element read;
+    std::memcpy(&read, mask_.data() + index * sizeof read, sizeof read);
+    return read;
+  };
+  if (shape_.mask == "f32") return element(0.0f, at);
+  if (shape_.mask == "as_dtype") return value(element(uint16_t{0}, at));
+  if (shape_.mask == "bytes") return element(uint8_t{0}, at) != 0 ? 0 : -INFINITY;
+  const uint32_t word = element(uint32_t{0}, at + static_cast<size_t>(key / 32));
+  return (word >> key % 32 & 1) != 0 ? 0 : -INFINITY;
+}
+
+// A mask with half of the keys hidden, all keys of some rows, and runs of whole tiles of others;
+// hidden by -infinity or by low numbers. It ends at the last entry, so that a sanitizer sees a
+// read of one more; entries of no key are NaN.
+void AttentionCase::make_mask() {
+  const auto has = [&](char dimension) {
+    return shape_.mask_of.find(dimension) != std::string::npos ? 1 : 0;
+  };
+  const bool bits = shape_.mask == "bits";
+  const int64_t keys = longest(shape_.k), heads = has('h') != 0 ? shape_.heads : 1;
+  const int64_t queries = packed_queries() ? cu_q_.back() : longest(shape_.q);
+  const int64_t row = bits ? (keys + 31) / 32 : has('k') != 0 ? keys : 1;
+  mask_pitch_ = {static_cast<int32_t>(std::max<int64_t>(row, 1))};
+  const int64_t unit = shape_.pitch != 0 ? 1 : row;
+  params_.mask_key_stride = bits ? 0 : has('k');
+  params_.mask_head_stride = has('h') * unit;
+  params_.mask_row_stride = has('q') * heads * unit;
+  params_.mask_batch_stride = has('b') * (has('q') != 0 ? queries : 1) * heads * unit;
+  const int64_t batches = packed_queries() || has('b') == 0 ? 1 : batch();
+  const int64_t rows = batches * (has('q') != 0 ? queries : 1) * heads;
+  const size_t bytes = shape_.mask == "bytes" ? 1 : shape_.mask == "as_dtype" ? 2 : 4;
+  mask_.assign(static_cast<size_t>(rows * row) * bytes, 0xff);
+  mask_.shrink_to_fit();
+  std::mt19937 random(static_cast<uint32_t>(shape_.seed) + 5);
+  std::normal_distribution<float> normal(0, 1);
+  const bool is_f16 = shape_.mask == "as_dtype" && shape_.dtype == "f16";
+  const float hidden_by[] = {-INFINITY, is_f16 ? -1000.0f : -3.4e38f, is_f16 ? -1000.0f : -1e31f};
+  for (int32_t b = 0; b < batch(); b++) {
+    for (int32_t i = 0; i < shape_.q[static_cast<size_t>(b)]; i++) {
+      for (int32_t h = 0; h < shape_.heads; h++) {
+        const uint32_t kind = random() % 8;
+        const auto shown_from = static_cast<int32_t>(random() % 400);
+        const float hidden = hidden_by[random() % 3];
+        for (int32_t key = 0; key < shape_.k[static_cast<size_t>(b)]; key++) {
+          const bool shows = kind == 0 ? false : kind == 1 ? key >= shown_from : random() % 2 == 0;
+          put_in_mask(mask_at(b, i, h, key), key, shows ? std::fabs(normal(random)) : hidden);
+        }
+      }
+    }
+  }
+}
+
 void AttentionCase::fill() {
   std::mt19937 random(static_cast<uint32_t>(shape_.seed) * 7919u + 17u);
   std::normal_distribution<float> normal(0, 1);
@@ -312,6 +399,13 @@ flash_attn_status AttentionCase::run() {
   p.out = out_.data.get();
   p.lse = lse_.data();
   p.sinks = shape_.sinks != 0 ? sinks_.data() : nullptr;
+  p.mask = has_mask() ? mask_.data() : nullptr;
+  p.mask_pitch = shape_.pitch != 0 ? mask_pitch_.data() : nullptr;
+  p.mask_type = shape_.mask == "f32"        ? FLASH_ATTN_MASK_F32
+                : shape_.mask == "as_dtype" ? FLASH_ATTN_MASK_AS_DTYPE
+                : shape_.mask == "bytes"    ? FLASH_ATTN_MASK_BYTES
+                : shape_.mask == "bits"     ? FLASH_ATTN_MASK_BITS
+                                            : FLASH_ATTN_MASK_NONE;
   p.q_batch_stride = q_.batch_stride;
   p.q_row_stride = q_.row_stride;
   p.q_head_stride = q_.head_stride;
@@ -364,6 +458,7 @@ flash_attn_status AttentionCase::run() {
       shape_, function, p,
       {tensor(p.q, q_, false), tensor(p.k, k_, false), tensor(p.v, v_, false),
        scales(p.k_scales, k_), scales(p.v_scales, v_), tensor(p.out, out_, true), {&p.lse, lse_.size() * sizeof(float), true},
+       {&p.mask, mask_.size(), false}, integers(p.mask_pitch, mask_pitch_),
        factors(p.sinks, sinks_), factors(p.q_descale, q_descale_),
        factors(p.k_descale, k_descale_), factors(p.v_descale, v_descale_), integers(p.block_table, table_),
        integers(p.block_rows, block_rows_), integers(p.seqlens_k, seqlens_k_),

@@ -39,6 +39,9 @@ struct CaseShape {
   int32_t seed = 1;
   int32_t descale = 0;       // of E4M3: 1: factors of each sequence and key head; 2: of each tensor
   int32_t far = 0;           // 1: pages are 4 GiB apart
+  std::string mask = "none"; // f32, as_dtype, bytes or bits
+  std::string mask_of = "bqhk";  // dimensions that the mask has
+  int32_t pitch = 0;         // 1: the unit of its strides is on the device
   float softcap = 0;
   float scale = 0;           // 0: 1 / sqrt(head_dim)
   float spread = 1;          // standard deviation of queries and keys
@@ -94,6 +97,13 @@ class AttentionCase {
   // Numbers of a row of keys or values.
   std::vector<float> stored_row(const Tensor &tensor, int32_t sequence, int32_t key,
                                 int32_t kv_head) const;
+  bool has_mask() const { return shape_.mask != "none"; }
+  void make_mask();
+  void put_in_mask(int64_t at, int32_t key, float number);
+  // The element that holds an entry of the mask; of bits, the first word of the row.
+  int64_t mask_at(int32_t sequence, int32_t query, int32_t head, int32_t key) const;
+  // The number that the mask adds to a score.
+  float mask_number(int32_t sequence, int32_t query, int32_t head, int32_t key) const;
   void fill();
   void make_pages();
   // Pages of a sparse mapping, zeros until written.
@@ -110,6 +120,8 @@ class AttentionCase {
   std::vector<int32_t> cu_q_, cu_k_, seqlens_q_, seqlens_k_, table_, block_rows_;
   int64_t table_stride_ = 0;
   std::vector<float> sinks_, lse_, q_descale_, k_descale_, v_descale_;
+  std::vector<unsigned char> mask_;
+  std::vector<int32_t> mask_pitch_;
 };
 
 }  // namespace flash_attn_test

@@ -33,12 +33,15 @@ CaseShape parse_case(const std::string &line) {
       {"nan_sequence", &shape.nan_sequence},
       {"order", &shape.order},           {"seed", &shape.seed},
       {"far", &shape.far},               {"descale", &shape.descale},
+      {"pitch", &shape.pitch},
   };
   const std::map<std::string, float *> numbers = {
       {"softcap", &shape.softcap}, {"scale", &shape.scale}, {"spread", &shape.spread}};
   const std::map<std::string, std::string *> texts = {{"fn", &shape.function},
                                                       {"dtype", &shape.dtype},
-                                                      {"kv", &shape.kv}};
+                                                      {"kv", &shape.kv},
+                                                      {"mask", &shape.mask},
+                                                      {"mask_of", &shape.mask_of}};
   const std::map<std::string, std::vector<int32_t> *> lists = {{"q", &shape.q}, {"k", &shape.k}};
   std::stringstream words(line);
   for (std::string word; words >> word;) {

@@ -106,6 +106,9 @@ FA_DEVICE float half_to_float(uint32_t pair) {
   return emulator::half_of(pair, kHalf);
 }
 
+FA_DEVICE float number_of(f16 value) { return forge::f16_to_f32(value.bits); }
+FA_DEVICE float number_of(bf16 value) { return forge::bf16_to_f32(value.bits); }
+
 FA_DEVICE uint32_t load_word(const void *from) {
   if (reinterpret_cast<uintptr_t>(from) % 4 != 0) emulator::fail("a misaligned access");
   uint32_t word;

@@ -51,6 +51,11 @@ Real AttentionCase::reference_row(int32_t sequence, int32_t query, int32_t head,
       const Real cap = shape_.softcap;
       score = cap * std::tanh(score / cap);
     }
+    if (has_mask()) {
+      const float number = mask_number(sequence, query, head, key);
+      if (number < -1e30f) continue;
+      score += number;
+    }
     scores.push_back(score);
     keys.push_back(key);
     top = std::fmax(top, score);

@@ -14,6 +14,7 @@ Deno.test("describeRace: names failed checks, prints a dash for unsupported case
     expectation("flash_attn 128 causal", 582),
     expectation("flash_attn SM80 128 causal", 380),
     { ...expectation("flash_attn 128 causal varlen", 580), depth: 8192 },
+    expectation("flash_attn masked 128", 250),
   ];
   const decode: FlashDecodePrediction = {
     ...{
@@ -52,6 +53,16 @@ Deno.test("describeRace: names failed checks, prints a dash for unsupported case
         tflop_s: { ours: 500, ours_sm80: null, fa2: null, cudnn: null },
       },
       {
+        kind: "forward",
+        dtype: "bfloat16",
+        head_dim: 128,
+        length: 4096,
+        causal: false,
+        layout: "mask",
+        flops: 1e12,
+        tflop_s: { ours: 200, ours_sm80: null, fa2: 150, cudnn: null },
+      },
+      {
         kind: "decode",
         type: "BF16",
         length: 8192,
@@ -80,6 +91,7 @@ Deno.test("describeRace: names failed checks, prints a dash for unsupported case
   assertEquals(rows, [
     "| bfloat16 | 128 | yes | – | 4096 | 600 | 582 | 75% | 330 | 380 * | 320 | – |",
     "| bfloat16 | 128 | yes | varlen | 8192 | 500 | 580 * | 63% | – | – | – | – |",
+    "| bfloat16 | 128 | no | mask | 4096 | 200 | 250 * | 25% | – | – | 150 | – |",
     "| BF16 | 16 | 8 | 8192 | 2700 | 90% | 199.0 | 170.0 * | 2500 | – |",
     "| Q8_0 | 16 | 8 | 8192 | 1500 | 50% | 90.0 | – | – | – |",
   ]);

@@ -1,0 +1,3 @@
+#include "decode/decode_launch.cuh"
+
+FLASH_ATTN_DECODE_MASKED(96)

@@ -1,0 +1,3 @@
+#include "sm80/forward_launch.cuh"
+
+FLASH_ATTN_MASKED_SM80(256)
