@@ -42,9 +42,9 @@ std::string problem_of_tiled(const AttentionOp& op) {
   return "";
 }
 
-// The reason why a mask of a run is left to the naive kernel; empty if the tiled kernel for
-// decoding takes it. The one for prompts takes none: masked prompts are rare, and its instances
-// would double.
+// The reason why decoding with the mask of a run is left to the naive kernel; empty if the tiled
+// kernel takes it. The tiled kernel for prompts takes none: libflash_attn computes masked prompts,
+// and its instances would double.
 std::string problem_of_masked_decoding(const AttentionOp& op) {
   const KvShape& shape = op.kv->shape;
   if (shape.values_in_keys || !is_one_of(shape.k_head_dim, {64, 128, 256})) {
@@ -90,9 +90,11 @@ AttentionKernels AttentionChoice::kernels(const AttentionOp& op, bool has_mask) 
   constexpr auto flash = AttentionKernel::flash, tiled = AttentionKernel::tiled,
                  naive = AttentionKernel::naive;
   if (has_mask) {
-    const bool decodes = request_ != FORGE_ATTENTION_NAIVE && problem_of_tiled(op).empty() &&
-                         problem_of_masked_decoding(op).empty();
-    return {decodes ? tiled : naive, naive};
+    AttentionKernels chosen = kernels(op);
+    // The lists of runs are those of a step without a mask.
+    if (chosen.decode == tiled && !problem_of_masked_decoding(op).empty()) chosen.decode = naive;
+    if (chosen.prefill == tiled) chosen.prefill = naive;
+    return chosen;
   }
   const std::string no_tiled = problem_of_tiled(op);
   const std::string no_flash = flash_.problem().empty() ? problem_of_flash(op) : flash_.problem();

@@ -48,11 +48,18 @@ std::string with_mask(std::string instance, bool is_masked) {
 
 void PlanBuilder::emit(const AttentionOp& op) {
   const AttentionKernels kernels = attention_.kernels(op, is_masked(op));
+  const auto takes_all = [&](AttentionKernel kernel) {
+    return kernels.decode == kernel && kernels.prefill == kernel;
+  };
+  const bool has_naive = kernels.decode == AttentionKernel::naive ||
+                         kernels.prefill == AttentionKernel::naive;
   // The library's shorter runs for decoding are not the classes of rows that kernels share.
-  const bool divides_rows =
-      !is_masked(op) || attention_.policy(program_).decode_queries == kDecodeQueries;
-  if (kernels.decode == AttentionKernel::naive || !divides_rows) {
+  const bool divides_rows = attention_.policy(program_).decode_queries == kDecodeQueries;
+  if (takes_all(AttentionKernel::naive) || (has_naive && !divides_rows)) {
     return emit_naive_attention(op, row_groups(op.out).all);
+  }
+  if (kernels.decode == AttentionKernel::naive && shape_.decode_tokens > 0) {
+    emit_naive_attention(op, row_groups(op.out).decode);
   }
   if (kernels.decode == AttentionKernel::tiled && shape_.decode_work > 0) {
     emit_decode_attention(op);
@@ -206,6 +213,14 @@ flash_attn_params PlanBuilder::flash_params(const AttentionOp& op, const RunAddr
     p.kv_dtype = FLASH_ATTN_KV_Q8_0;
     p.k_scales = address(kv.memory() + pages.k_scales);
     p.v_scales = address(kv.memory() + pages.v_scales);
+  }
+  if (is_masked(op)) {
+    p.mask_type = shape_.mask_kind == FORGE_MASK_BITS ? FLASH_ATTN_MASK_BITS : FLASH_ATTN_MASK_F32;
+    p.mask = address(inputs_.attention_mask);
+    p.mask_pitch = integers(inputs_.attention_mask_stride);
+    p.mask_row_stride = shape_.mask_heads;
+    p.mask_head_stride = shape_.mask_heads > 1 ? 1 : 0;
+    p.mask_key_stride = 1;
   }
   p.q_head_stride = p.out_head_stride = pages.k_dim;
   p.q_row_stride = p.out_row_stride = int64_t{op.n_heads} * pages.k_dim;

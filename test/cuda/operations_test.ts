@@ -52,7 +52,11 @@ Deno.test({
     // The library takes no others.
     const filter = "--filter=/(an F16|a BF16|a Q8_0|random shapes|over F16|over Q8_0|run, F16)/";
     const args = ["test", "-A", "--quiet", "--no-check", filter, "test/ops/attention_test.ts"];
-    assertStringIncludes(await runOnEmulatedGpu(args, await emulatedFlashAttention()), "(cuda:0)");
+    const env = { ...await emulatedFlashAttention(), FORGE_CUDA_TRACE: "1" };
+    const output = await runOnEmulatedGpu(args, env);
+    assertStringIncludes(output, "(cuda:0)");
+    // Of one masked run, the library takes the prompts and another kernel the decoded tokens.
+    assertMatch(output, /1xflash_attn_varlen_fwd 1xnaive_attention<f16, Masked>/);
   },
 });
 

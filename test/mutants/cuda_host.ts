@@ -337,6 +337,18 @@ export const CUDA_HOST: readonly Mutant[] = [
       "static_cast<int32_t>(op.window) : -1",
     ],
     [
+      "mask-of-heads",
+      "cuda/plan_attention.cpp",
+      "p.mask_head_stride = shape_.mask_heads > 1 ? 1 : 0;",
+      "p.mask_head_stride = 0;",
+    ],
+    [
+      "width-of-a-mask",
+      "cuda/plan_attention.cpp",
+      "    p.mask_pitch = integers(inputs_.attention_mask_stride);\n",
+      "",
+    ],
+    [
       "chunks-of-the-library",
       "cuda/attention_choice.cpp",
       '  if (op.chunked) return "attention within chunks";\n',
