@@ -210,6 +210,10 @@ Deno.test("the chain of the host is described in the order it is applied", () =>
       "draw with seed 1 on the host",
   );
   assertEquals(
+    describeSampling(resolved({ topK: 0, topP: 1, minP: 0, typicalP: 0.9 })),
+    "typical_p 0.9 → temperature 0.8 → draw with seed 1 on the host",
+  );
+  assertEquals(
     describeSampling(resolved({ mirostat: 2, typicalP: 0.5 })),
     "temperature 0.8 → mirostat 2 with mirostat_tau 5, mirostat_eta 0.1 → " +
       "draw with seed 1 on the host",
