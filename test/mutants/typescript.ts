@@ -1634,4 +1634,28 @@ export const TYPESCRIPT: readonly Mutant[] = [
     replace: "Math.sqrt(squares / (n - 1) / n)",
     caughtBy: { tests: ["test/cli/commands_test.ts"], filter: "perplexity" },
   },
+  ...group(
+    "tokenizer",
+    [
+      "escapes-for-nothing",
+      "tokenizer/template/json",
+      "    this.#budget.payText(6 * text.length);\n",
+      "",
+      "tokenizer/chat_template_limits",
+    ],
+  ),
+  ...group("engine", [
+    "temperature-without-a-range",
+    "engine/request/describe_sampling",
+    "s.dynatempRange > 0 ? `${temperature} ± ${s.dynatempRange}` : temperature",
+    "`${temperature} ± ${s.dynatempRange}`",
+    "engine/request/sampling",
+  ]),
+  ...group("serve", [
+    "content-held-until-the-end",
+    "serve/chat/xml_calls",
+    'if (!mayBeCall) this.state = "broken";',
+    "",
+    "serve/readers",
+  ]),
 ];

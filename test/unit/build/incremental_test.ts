@@ -214,3 +214,15 @@ Deno.test({
     assertEquals(left.map(({ name }) => name).filter((name) => name.endsWith(".tmp")), []);
   },
 });
+
+Deno.test({
+  name: "build: a tree that cannot be written is named, with another way",
+  ignore,
+  async fn() {
+    using tree = new FakeTree();
+    tree.write("build", "not a folder");
+    const error = await assertRejects(() => tree.build(), ForgeError, "cannot build here, since ");
+    assertStringIncludes(error.message, `${join(tree.root, "build", "obj")} cannot be written`);
+    assertEquals(error.code, "device");
+  },
+});
