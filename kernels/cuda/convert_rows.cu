@@ -14,7 +14,8 @@ template <class T>
 DEVICE void convert_row(const ConvertRows& a, const float* from, u64 row) {
   const u32 units = a.padded_cols / 8;
   uint4* to = static_cast<uint4*>(a.out) + row * units;
-  const RowScale scale = scale_of_row(T{}, from, a.norm, a.cols);
+  RowStart start = start_row(from, a.norm, a.cols);
+  const RowScale scale = scale_of_row(T{}, from, a.norm, start, a.cols);
   for (u32 unit = threadIdx.x; unit < units; unit += kRowThreads) {
     to[unit] =
         a.chunk_cols == 0

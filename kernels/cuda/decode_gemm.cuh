@@ -156,9 +156,9 @@ DEVICE void multiply_step(float (&sums)[row_tiles][token_tiles][4],
 // Rounds units first .. end - 1 of a row of x to shared memory, and returns the scale of the
 // product.
 template <class F, class T>
-DEVICE float round_row(T type, uint4* to, const float* x, const InputNorm& norm, u32 cols,
-                       u32 first, u32 end) {
-  const RowScale scale = scale_of_row(type, x, norm, cols);
+DEVICE float round_row(T type, uint4* to, const float* x, const InputNorm& norm,
+                       RowStart& start, u32 cols, u32 first, u32 end) {
+  const RowScale scale = scale_of_row(type, x, norm, start, cols);
   for (u32 unit = first + threadIdx.x; unit < end; unit += kThreads) {
     to[unit_place<F>(0, unit) - first] = rounded_unit(type, x, norm, unit, cols, scale.factor);
   }
@@ -284,10 +284,10 @@ struct DecodeProduct {
 
   // One token, whose row of x is in F32. `memory`: the block's dynamic shared memory.
   DEVICE_MEMBER TileSums<Tile> multiply_row(void* memory, const float* x, const InputNorm& norm,
-                                            const NextWeights& next) {
+                                            RowStart& start, const NextWeights& next) {
     uint4* row = static_cast<uint4*>(memory);
     const float scale =
-        round_row<F>(T{}, row, x, norm, weights.cols, spans.first_of_block * kSpanUnits,
+        round_row<F>(T{}, row, x, norm, start, weights.cols, spans.first_of_block * kSpanUnits,
                      spans.end_of_block * kSpanUnits);
     __syncthreads();
     float sums[kRowTiles][kTokenTiles][4] = {};
@@ -407,16 +407,27 @@ DEVICE void multiply_tile(void* memory, const ProductOperands& a, const ColumnSp
   DecodeProduct<F, T, Tile> product(a.weight, row_of);
   if constexpr (!kDecodedByLoad<F>) product.request();
   wait_for_previous_kernel();
-  const u32 first_token = blockIdx.x * Tile::kTokens, count = *a.set.count;
+  const u32 first_token = blockIdx.x * Tile::kTokens;
+  const float* x = nullptr;
+  RowStart start;
+  if constexpr (Tile::kOne) {
+    u32 row = first_token;
+    if (a.set.list != nullptr) {
+      if (first_token >= load_now(a.set.count)) return;
+      row = a.set.list[first_token];
+    }
+    // A row past the last exists too, so that a row and the number of rows arrive at once.
+    x = static_cast<const float*>(a.x.data) + u64(row) * a.weight.cols;
+    start = start_row(x, a.x.norm, a.weight.cols);
+  }
+  const u32 count = *a.set.count;
   if (first_token >= count) return;
   if constexpr (kDecodedByLoad<F>) product.request();
 
   const u32 n_tokens = min(count - first_token, Tile::kTokens);
   TileSums<Tile> sums;
   if constexpr (Tile::kOne) {
-    const float* x = static_cast<const float*>(a.x.data);
-    sums = product.multiply_row(memory, x + u64(row_of_set(a.set, first_token)) * a.weight.cols,
-                                a.x.norm, next);
+    sums = product.multiply_row(memory, x, a.x.norm, start, next);
   } else {
     sums = product.multiply_rows(memory, n_tokens, a.x.padded_cols, next, [&](u32 i) {
       return static_cast<const T*>(a.x.data) + u64(first_token + i) * a.x.padded_cols;

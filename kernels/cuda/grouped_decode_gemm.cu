@@ -71,8 +71,9 @@ DEVICE void multiply_pairs(void* memory, const ProductOperands& a, const ExpertP
   TileSums<Tile> sums;
   if constexpr (Tile::kOne) {
     const u64 row = x_row_of_pair(a.set, e, pairs.at(0));
-    sums = product.multiply_row(
-        memory, static_cast<const float*>(a.x.data) + row * a.weight.cols, a.x.norm, next);
+    const float* x = static_cast<const float*>(a.x.data) + row * a.weight.cols;
+    RowStart start = start_row(x, a.x.norm, a.weight.cols);
+    sums = product.multiply_row(memory, x, a.x.norm, start, next);
   } else {
     sums = product.multiply_rows(memory, count, a.x.padded_cols, next, [&](u32 i) {
       return static_cast<const T*>(a.x.data) +

@@ -51,6 +51,11 @@ DEVICE f16 to_f16(float x) { return {forge::f32_to_f16(x)}; }
 DEVICE bf16 to_bf16(float x) { return {forge::f32_to_bf16(x)}; }
 // Loads data that one block reads once, bypassing the L1 cache.
 DEVICE uint4 load_streaming(const void* p) { return *static_cast<const uint4*>(p); }
+// Loads that the compiler must not move past a branch: before the branch they are in flight
+// together with the load that it waits for.
+DEVICE u32 load_now(const u32* p) { return *p; }
+DEVICE float load_now(const float* p) { return *p; }
+DEVICE float4 load_now(const float4* p) { return *p; }
 #else
 DEVICE float to_float(f16 x) {
   float result;
@@ -71,6 +76,23 @@ DEVICE uint4 load_streaming(const void* p) {
   uint4 v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p));
+  return v;
+}
+DEVICE u32 load_now(const u32* p) {
+  u32 v;
+  asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(v) : "l"(p));
+  return v;
+}
+DEVICE float load_now(const float* p) {
+  float v;
+  asm volatile("ld.volatile.global.f32 %0, [%1];" : "=f"(v) : "l"(p));
+  return v;
+}
+DEVICE float4 load_now(const float4* p) {
+  float4 v;
+  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
                : "l"(p));
   return v;
 }

@@ -14,34 +14,40 @@
 
 #include "kv.cuh"
 
-// values[dim] = head `head` of from[], normalized.
-DEVICE void normalise_head(float* values, const float* from, u32 head, u32 dim, u32 n_heads,
-                           const float* weight, u32 width, float eps, float offset,
+// values[dim] = head `head` of from[], normalized. own: number threadIdx.x of the head.
+DEVICE void normalise_head(float* values, const float* from, float own, u32 head, u32 dim,
+                           u32 n_heads, const float* weight, u32 width, float eps, float offset,
                            float* partial) {
+  const auto number = [&](u32 i) { return i == threadIdx.x ? own : from[head * dim + i]; };
   if (width == 0) {
-    for (u32 i = threadIdx.x; i < dim; i += blockDim.x) values[i] = from[head * dim + i];
+    for (u32 i = threadIdx.x; i < dim; i += blockDim.x) values[i] = number(i);
     return;
   }
   const bool per_head = width == dim;
-  const u32 first = per_head ? head * dim : 0;
   const u32 count = per_head ? dim : n_heads * dim;
   float squares = 0;
   for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
-    squares += from[first + i] * from[first + i];
+    const float x = per_head ? number(i) : from[i];
+    squares += x * x;
   }
   const float scale = 1.0f / sqrtf(block_sum(squares, partial) / float(count) + eps);
   for (u32 i = threadIdx.x; i < dim; i += blockDim.x) {
     const float w = weight[per_head ? i : head * dim + i];
-    values[i] = from[head * dim + i] * scale * (w + offset);
+    values[i] = number(i) * scale * (w + offset);
   }
 }
 
-// Rotates pairs of 2 n values by the angles with cos and sin in angles[2 n].
-DEVICE void rotate(float* values, const float* angles, u32 n, u32 interleaved) {
+struct Angle {
+  float cosine, sine;
+};
+
+// Rotates pairs of 2 n values by angles[2 n], cosines and sines. own: angle threadIdx.x.
+DEVICE void rotate(float* values, const float* angles, Angle own, u32 n, u32 interleaved) {
   for (u32 i = threadIdx.x; i < n; i += blockDim.x) {
     float& a = values[interleaved ? 2 * i : i];
     float& b = values[interleaved ? 2 * i + 1 : i + n];
-    const float cosine = angles[i], sine = angles[n + i];
+    const float cosine = i == threadIdx.x ? own.cosine : angles[i];
+    const float sine = i == threadIdx.x ? own.sine : angles[n + i];
     const float rotated = a * cosine - b * sine;
     b = a * sine + b * cosine;
     a = rotated;
@@ -54,26 +60,39 @@ KERNEL rope_append(RopeAppend a) {
   const KvCache kv = {a.kv, a.pages};
   SHARED(float, partial, [kWarp]);
   DYNAMIC_SHARED(float, values);
-  const u32 token = blockIdx.x;
-  if (token >= *a.n_tokens) return;
+  const u32 token = blockIdx.x, head = blockIdx.y;
   const u32 q_cols = a.n_heads * kv.k_dim, k_cols = kv.n_kv_heads * kv.k_dim;
   const u32 v_cols = kv.values_in_keys ? 0 : kv.n_kv_heads * kv.v_dim;
   const float* row = a.qkv + u64(token) * (q_cols + k_cols + v_cols);
   const float* angles = a.n_freqs > 0 ? a.rope + u64(token) * 2 * a.n_freqs : nullptr;
-  const u32 position = u32(a.positions[token]), slot = position % kv.page_tokens;
-  const u32 head = blockIdx.y;
-  if (head < a.n_heads + kv.n_kv_heads) {
+  // A token past the last has all these numbers too, so that they and the number of tokens arrive
+  // at once.
+  const bool is_rotated = head < a.n_heads + kv.n_kv_heads;
+  float own_number = 0;
+  if (is_rotated && threadIdx.x < kv.k_dim) {
+    own_number = load_now(row + head * kv.k_dim + threadIdx.x);
+  }
+  Angle own_angle = {};
+  if (is_rotated && threadIdx.x < a.n_freqs) {
+    own_angle = {load_now(angles + threadIdx.x), load_now(angles + a.n_freqs + threadIdx.x)};
+  }
+  const u32 position = load_now(reinterpret_cast<const u32*>(a.positions) + token);
+  const i32 own_sequence = i32(load_now(reinterpret_cast<const u32*>(a.sequences) + token));
+  const u32 n_copies = load_now(a.n_copies);
+  if (token >= load_now(a.n_tokens)) return;
+  const u32 slot = position % kv.page_tokens;
+  if (is_rotated) {
     const bool is_query = head < a.n_heads;
     const u32 own = is_query ? head : head - a.n_heads;
     if (is_query) {
-      normalise_head(values, row, own, kv.k_dim, a.n_heads, a.q_norm, a.q_norm_width, a.eps,
-                     a.offset, partial);
-    } else {
-      normalise_head(values, row + q_cols, own, kv.k_dim, kv.n_kv_heads, a.k_norm, a.k_norm_width,
+      normalise_head(values, row, own_number, own, kv.k_dim, a.n_heads, a.q_norm, a.q_norm_width,
                      a.eps, a.offset, partial);
+    } else {
+      normalise_head(values, row + q_cols, own_number, own, kv.k_dim, kv.n_kv_heads, a.k_norm,
+                     a.k_norm_width, a.eps, a.offset, partial);
     }
     __syncthreads();
-    if (angles) rotate(values + a.first_rotated, angles, a.n_freqs, a.interleaved);
+    if (angles) rotate(values + a.first_rotated, angles, own_angle, a.n_freqs, a.interleaved);
     __syncthreads();
     if (is_query) {
       float* out = a.q + u64(token) * q_cols + own * kv.k_dim;
@@ -81,11 +100,11 @@ KERNEL rope_append(RopeAppend a) {
       return;
     }
   }
-  for (u32 i = 0; i <= *a.n_copies; ++i) {
-    const i32 sequence = keeping_sequence(a, token, i);
+  for (u32 i = 0; i <= n_copies; ++i) {
+    const i32 sequence = i == 0 ? own_sequence : keeping_sequence(a, token, i);
     if (sequence < 0) continue;
     const u32 page = page_of(a, sequence, position);
-    if (head < a.n_heads + kv.n_kv_heads) {
+    if (is_rotated) {
       store_row(keys_of<T>(kv, page, head - a.n_heads), slot, values);
     } else {
       const u32 own = head - a.n_heads - kv.n_kv_heads;

@@ -28,13 +28,15 @@ DEVICE float divisor_of_row(f16, float largest) {
 }
 DEVICE float divisor_of_row(bf16, float) { return 1.0f; }
 
-// Returns columns first .. first + 7 of a row; zeros beyond the last.
+// Returns columns first .. first + 7 of a row; zeros beyond the last. now: as load_now does.
+template <bool now = false>
 DEVICE void load_eight(const float* x, u32 first, u32 cols, float (&v)[8]) {
   if (cols % 4 == 0) {
 #pragma unroll
     for (u32 i = 0; i < 8; i += 4) {
-      const float4 four = first + i < cols ? *reinterpret_cast<const float4*>(x + first + i)
-                                           : make_float4(0, 0, 0, 0);
+      const float4* from = reinterpret_cast<const float4*>(x + first + i);
+      float4 four = make_float4(0, 0, 0, 0);
+      if (first + i < cols) four = now ? load_now(from) : *from;
       v[i] = four.x;
       v[i + 1] = four.y;
       v[i + 2] = four.z;
@@ -56,6 +58,18 @@ DEVICE void apply_norm(const InputNorm& norm, const float (&weight)[8], float (&
     squares += v[i] * v[i];
     v[i] *= weight[i] + norm.offset;
   }
+}
+
+// Columns 8 threadIdx.x .. 8 threadIdx.x + 7 of a row and of its norm's weight, which a thread has
+// loaded before a block knows that it has a row.
+struct RowStart {
+  float x[8], weight[8];
+};
+DEVICE RowStart start_row(const float* x, const InputNorm& norm, u32 cols) {
+  RowStart start;
+  load_eight<true>(x, threadIdx.x * 8, cols, start.x);
+  if (norm.weight) load_eight<true>(norm.weight, threadIdx.x * 8, cols, start.weight);
+  return start;
 }
 
 // Loads columns first .. first + 7 of a row, normalized but for the factor 1 / rms. All loads are
@@ -96,16 +110,22 @@ struct RowScale {
 
 // All threads of a block of kRowThreads must call this.
 template <class T>
-DEVICE RowScale scale_of_row(T type, const float* x, const InputNorm& norm, u32 cols) {
+DEVICE RowScale scale_of_row(T type, const float* x, const InputNorm& norm, RowStart& start,
+                             u32 cols) {
   SHARED(float, maxima, [kWarp]);
   SHARED(float, sums, [kWarp]);
   if (!kScalesRows<T> && !norm.weight) return {1.0f, 1.0f};
   float largest = 0, squares = 0;
-  for (u32 unit = threadIdx.x; unit * 8 < cols; unit += kRowThreads) {
-    float v[8];
-    load_normed(x, norm, unit * 8, cols, v, squares);
+  const auto add = [&](const float (&v)[8]) {
 #pragma unroll
     for (u32 i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(v[i]));
+  };
+  apply_norm(norm, start.weight, start.x, squares);
+  add(start.x);
+  for (u32 unit = threadIdx.x + kRowThreads; unit * 8 < cols; unit += kRowThreads) {
+    float v[8];
+    load_normed(x, norm, unit * 8, cols, v, squares);
+    add(v);
   }
   float divisor = 1.0f, rms = 1.0f;
   if constexpr (kScalesRows<T>) divisor = divisor_of_row(type, block_max(largest, maxima));

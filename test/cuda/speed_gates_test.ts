@@ -73,6 +73,44 @@ Deno.test({
   },
 });
 
+/**
+ * Kernels whose rows exist before their number is known, and the loads that then precede the exit
+ * of a block without a row: of a row its first columns and the number of rows, or all numbers of a
+ * head.
+ */
+const FIRST_LOADS: readonly (KernelName & { readonly row: RegExp; readonly least: number })[] = [
+  ...["decode_gemm<FormatBF16, bf16, 0>", "decode_gemm<FormatQ4_0, f16, 0, 1>"].map((instance) => ({
+    ...{ file: "decode_gemm.cu", instance, row: /\bLDG\.E\.128 /, least: 2 },
+  })),
+  {
+    ...{ file: "gated_decode_gemm.cu", instance: "gated_decode_gemm<FormatQ4_K, f16, 0>" },
+    ...{ row: /\bLDG\.E\.128 /, least: 2 },
+  },
+  {
+    ...{ file: "rope_append.cu", instance: "rope_append<f16>" },
+    ...{ row: /\bLDG\.E\.STRONG\.SYS\b/, least: 7 },
+  },
+];
+
+Deno.test({
+  name: "speed gates: rows and the number of rows are requested at once",
+  ignore: problem !== undefined,
+  fn: async () => {
+    using compiler = await opened();
+    for (const gpu of [H100, A100]) {
+      const compiled = await compiler.compile(FIRST_LOADS, gpu.architecture.name);
+      for (const { instance, row, least } of FIRST_LOADS) {
+        const { code } = compiled.get(instance)!;
+        const begin = gpu === H100 ? code.indexOf("ACQBULK") : 0;
+        const start = code.slice(begin, code.indexOf("BAR.SYNC", begin)).split("\n");
+        const exit = start.findLastIndex((line) => /\bEXIT\b/.test(line));
+        const loads = start.slice(0, exit).filter((line) => row.test(line)).length;
+        assert(exit > 0 && loads >= least, `${instance} on ${gpu.name}: ${loads} loads`);
+      }
+    }
+  },
+});
+
 /** The instructions that request memory for L2. */
 const PREFETCH = { sm_90: /\bUBLKPF\.L2\b/g, sm_80: /\bCCTL\.E\.PF2\b/g };
 

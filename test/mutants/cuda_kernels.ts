@@ -345,6 +345,12 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "v[i] *= weight[i];",
     ],
     [
+      "squares-of-the-first-columns",
+      "rounded_rows.cuh",
+      "apply_norm(norm, start.weight, start.x, squares);",
+      "apply_norm(norm, start.weight, start.x, largest);",
+    ],
+    [
       "divisor-of-one-token",
       "decode_gemm.cuh",
       "return leave(memory, sums, scale);",
@@ -484,8 +490,14 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     [
       "keys-kept-by-branches",
       "rope_append.cu",
-      "i <= *a.n_copies",
+      "i <= n_copies",
       "i == 0",
+    ],
+    [
+      "numbers-after-the-first-of-a-thread",
+      "rope_append.cu",
+      "i == threadIdx.x ? own : from[head * dim + i]",
+      "own",
     ],
   ),
   ...group(

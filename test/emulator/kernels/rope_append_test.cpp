@@ -53,24 +53,25 @@ void check(const KvType& type, const Case& c) {
   const std::vector<u32> lengths = {c.page_tokens * 2 + 1, 3, c.page_tokens * 2 + 1};
   // The first slot of a page, a middle one, and the last.
   const Buffer<i32> positions = {static_cast<i32>(2 * c.page_tokens), 2,
-                                 static_cast<i32>(c.page_tokens - 1)};
-  const Buffer<i32> sequence_of = {0, 1, 0};
+                                 static_cast<i32>(c.page_tokens - 1), -1};
+  const Buffer<i32> sequence_of = {0, 1, 0, -1};
   Buffer<RowCopy> copies = {{0, 2}, {2, 2}};
   const Buffer<u32> n_copies = {2};
-  const u32 tokens = 3;
+  // Inputs have room for one token more.
+  const u32 tokens = 3, most = 4;
   const Sequences sequences(random, lengths, c.page_tokens);
   Pages pages(type, sequences.n_pages, c.page_tokens, c.n_kv_heads, c.k_dim, c.v_dim,
               c.values_in_keys);
   const u32 q_cols = c.n_heads * c.k_dim, k_cols = c.n_kv_heads * c.k_dim;
   const u32 cols = q_cols + k_cols + (c.values_in_keys ? 0 : c.n_kv_heads * c.v_dim);
-  const auto qkv = random_floats(random, tokens * cols);
+  const auto qkv = random_floats(random, most * cols);
   const auto q_norm = random_floats(random, c.q_norm_width),
              k_norm = random_floats(random, c.k_norm_width);
   const Buffer<u32> n_tokens = {tokens};
-  Buffer<float> rope(tokens * 2 * c.n_freqs), inv_freq(c.n_freqs), q(tokens * q_cols);
+  Buffer<float> rope(most * 2 * c.n_freqs), inv_freq(c.n_freqs), q(tokens * q_cols);
   for (u32 i = 0; i < c.n_freqs; ++i)
     inv_freq[i] = std::pow(10000.0f, -float(i) / float(c.n_freqs));
-  launch<RopeTable>(4,
+  launch<RopeTable>(most,
                     {.out = rope.data(),
                      .positions = positions.data(),
                      .inv_freq = inv_freq.data(),
@@ -83,7 +84,7 @@ void check(const KvType& type, const Case& c) {
       EXPECT(std::abs(rope[(t * 2 + 1) * c.n_freqs + i] - 1.25 * std::sin(angle)) < 1e-6);
     }
   }
-  launch<RopeAppend>(4,
+  launch<RopeAppend>(most,
                      {.q = q.data(),
                       .qkv = qkv.data(),
                       .pages = pages.data.data(),
