@@ -12,6 +12,12 @@ import { goalOf } from "./goals.ts";
 import { APPLE_GPUS, type ApplePrediction, predictApple } from "./metal.ts";
 import { type ModelledModel, MODELS, STEPS, TYPES } from "./models.ts";
 import { H100, NVIDIA_GPUS, type NvidiaGpu } from "./nvidia.ts";
+import {
+  PERSISTENT_GPUS,
+  PERSISTENT_MODELS,
+  type PersistentPrediction,
+  predictPersistent,
+} from "./persistent.ts";
 import { type PredictedStep, type Prediction, predictSteps } from "./predictions.ts";
 import { drawRoofline, ridge } from "./roofline.ts";
 import {
@@ -39,7 +45,9 @@ const PROMPTS = STEPS.filter(({ tokens }) => tokens > 1);
 /** Prints the expected times of all steps, and writes the roofline that `--plot` names. */
 export async function benchGpuModel(options: BenchOptions): Promise<void> {
   const devices = chosen([...NVIDIA_GPUS, ...APPLE_GPUS], options.device, "--device");
-  const names = new Set([...MODELS, ...DIVIDED_MODELS].map(({ name }) => name));
+  const names = new Set(
+    [...MODELS, ...DIVIDED_MODELS, ...PERSISTENT_MODELS].map(({ name }) => name),
+  );
   const named = chosen([...names].map((name) => ({ name })), options.model, "--model");
   const isNamed = ({ name }: { readonly name: string }) => named.some((one) => one.name === name);
   const models = MODELS.filter(isNamed);
@@ -59,10 +67,15 @@ export async function benchGpuModel(options: BenchOptions): Promise<void> {
   const divided = devices.includes(H100)
     ? await predictAllDivided(DIVIDED_MODELS.filter(isNamed))
     : [];
+  const persistent = await predictAllPersistent(
+    PERSISTENT_GPUS.filter((gpu) => devices.includes(gpu)),
+    PERSISTENT_MODELS.filter(isNamed),
+  );
   for (const gpu of new Set(subjects.map((subject) => subject.gpu))) {
     console.log(describeGpu(gpu, predictions.filter(({ device }) => device === gpu.name)));
   }
   if (divided.length > 0) console.log(describeDivided(divided));
+  if (persistent.length > 0) console.log(describePersistent(persistent));
   if (flash.length > 0) console.log(describeFlash(flash, flashDecode));
   if (apple.length > 0) console.log(describeApple(apple));
   if (options.kernels) { for (const subject of subjects) console.log(describeKernels(subject)); }
@@ -121,6 +134,24 @@ async function predictAllDivided(
   return predictions;
 }
 
+/** Predicts steps of small models by one kernel each. */
+async function predictAllPersistent(
+  gpus: readonly NvidiaGpu[],
+  models: typeof PERSISTENT_MODELS,
+): Promise<readonly PersistentPrediction[]> {
+  if (gpus.length === 0 || models.length === 0) return [];
+  const compiler = await KernelCompiler.open();
+  if (typeof compiler === "string") throw new ForgeError("not_found", compiler);
+  using _ = compiler;
+  const predictions: PersistentPrediction[] = [];
+  for (const gpu of gpus) {
+    for (const model of models) {
+      predictions.push(...await predictPersistent(compiler, WITH_LIBRARIES, gpu, model));
+    }
+  }
+  return predictions;
+}
+
 /** Returns the fields of the JSON report. */
 function fields(prediction: Prediction): Prediction {
   const { device, model, type, workload, batch, depth, time_us, limit_us, share } = prediction;
@@ -173,6 +204,24 @@ function describeDivided(predictions: readonly DividedPrediction[]): string {
         `${(100 * share).toFixed(0)}%${hasGoal ? `, goal ${(100 * goal.share).toFixed(0)}%` : ""}` +
         (fits ? "" : ", does not fit");
     }),
+    "",
+  ].join("\n");
+}
+
+function describePersistent(predictions: readonly PersistentPrediction[]): string {
+  const change = (to: number, from: number) =>
+    `${time(to).padStart(9)} (${to < from ? "" : "+"}${(100 * (to / from - 1)).toFixed(0)}%)`;
+  return [
+    "A decoded step at a depth of 512 by the launches of the plan, and by one kernel whose blocks wait " +
+    "for a counter or at a barrier before each operation (on paper; forge has no such kernel)",
+    ...predictions.map(({ device, model, type, batch, launches, ...times }) =>
+      `${device} ${model.padEnd(4)} ${type.padEnd(4)} batch ${batch}: ${
+        `${launches}`.padStart(3)
+      } ` +
+      `launches ${time(times.launched_us).padStart(9)}, ` +
+      `counters ${change(times.counted_us, times.launched_us)}, ` +
+      `barriers ${change(times.barrier_us, times.launched_us)}`
+    ),
     "",
   ].join("\n");
 }

@@ -57,12 +57,34 @@ function columnsOf(matrix: string): number {
   return Number(/ x (\d+)/.exec(matrix)?.[1] ?? 0);
 }
 
+/** The way from one operation of a step to the next. */
+export interface Boundary {
+  /** Microseconds from the end of an operation to the first instruction of the next. */
+  readonly gap: number;
+  /** True if products request their first weights before it even if their kernels do not. */
+  readonly isCrossed: boolean;
+}
+
+/** Returns the boundary of two launches of a graph. */
+export function launchBoundary(gpu: NvidiaGpu): Boundary {
+  const gap = gpu.architecture.name === "sm_80" ? COSTS.serialLaunch : COSTS.dependentLaunch;
+  return { gap, isCrossed: false };
+}
+
+/** Returns the bytes of weights that a warp of a product requests before the boundary. */
+function requestedEarly({ instance, start, stream }: KernelMeasures, boundary: Boundary): number {
+  const early = start?.early ?? 0;
+  const isCrossed = boundary.isCrossed && /decode_gemm</.test(instance);
+  return early === 0 && isCrossed ? stream?.streamed ?? 0 : early;
+}
+
 /**
  * Returns the time of one launch.
  *
  * @param measures of its kernel; none for a library
  * @param flash share of the peak that libflash_attn reaches
  * @param between microseconds of the launches after the product that requests its weights
+ * @param boundary the way from the operation before
  */
 export function launchTime(
   planned: Launch,
@@ -70,6 +92,7 @@ export function launchTime(
   gpu: NvidiaGpu,
   flash: number = COSTS.flash,
   between = 0,
+  boundary: Boundary = launchBoundary(gpu),
 ): LaunchTime {
   const launch = withPass(planned);
   const { bytes, flops } = launch;
@@ -77,21 +100,20 @@ export function launchTime(
   const limit = flops === 0 && launch.operation !== "sample"
     ? 0
     : Math.max(bytes / gpu.bandwidth / 1e3, flops / gpu.teraflops / 1e6);
-  const gap = gpu.architecture.name === "sm_80" ? COSTS.serialLaunch : COSTS.dependentLaunch;
   const isTiled = /^wgmma_/.test(launch.kernel);
   const parts = measures === undefined ? libraryParts(launch, gpu, flash) : {
     ...(isTiled ? tileParts : kernelParts)(launch, measures, gpu),
-    memory: memoryTime(bytes - earlyBytes(launch, measures, gpu, between), gpu),
+    memory: memoryTime(bytes - earlyBytes(launch, measures, gpu, between, boundary), gpu),
   };
   const [bound, most] = Object.entries(parts).reduce((a, b) => b[1] > a[1] ? b : a);
   const work = Object.values(parts)
     .reduce((sum, time) => sum + time ** COSTS.norm, 0) ** (1 / COSTS.norm);
-  const start = measures === undefined ? COSTS.smallKernel : startTime(measures, gpu);
+  const start = measures === undefined ? COSTS.smallKernel : startTime(measures, gpu, boundary);
   return {
-    microseconds: gap + start + work + mergeTime(launch, gpu) +
+    microseconds: boundary.gap + start + work + mergeTime(launch, gpu) +
       (isTiled && measures !== undefined ? storeTime(launch, measures, gpu) : 0),
     limit,
-    bound: (most < gap + start ? "launch" : bound) as LaunchTime["bound"],
+    bound: (most < boundary.gap + start ? "launch" : bound) as LaunchTime["bound"],
     intensity: bytes === 0 ? 0 : flops / bytes,
   };
 }
@@ -112,24 +134,25 @@ function memoryTime(bytes: number, gpu: NvidiaGpu): number {
  * another accelerator. From L2 they are streamed like all others.
  */
 function earlyBytes(
-  { kernel, blocks, bytes, requested, between }: Launch,
+  { kernel, blocks, bytes, requested, between: others }: Launch,
   measures: KernelMeasures,
   gpu: NvidiaGpu,
-  gap: number,
+  between: number,
+  boundary: Boundary,
 ): number {
-  const early = measures.start?.early ?? 0;
+  const early = requestedEarly(measures, boundary);
   const resident = Math.min(blocks, gpu.multiprocessors * measures.blocks);
   // Of the rows of the blocks that run first.
   const prefetched = requested === 0 ? 0 : Math.min(1, requested * blocks / (bytes * resident));
   const own = (1 - prefetched) * early * resident * measures.warps / measures.blocks;
-  const isDependent = gpu.architecture.name === "sm_90";
-  const launch = isDependent ? COSTS.dependentLaunch : COSTS.serialLaunch;
-  const start = early > 0 || requested === 0 ? COSTS.inputs : startTime(measures, gpu);
-  const follows = requested > 0 && /decode_gemm<.*, 0(, 1)?>$/.test(kernel);
+  const start = early > 0 || requested === 0
+    ? inputsTime(kernel)
+    : startTime(measures, gpu, boundary);
+  const follows = requested > 0 && ONE_TOKEN.test(kernel);
   const latency = follows ? 0 : gpu.latencies.memory / gpu.clock / 1e3;
   const rate = gpu.bandwidth * gpu.readable * 1e3;
-  const read = between.reduce((sum, other) => sum + other.bytes, 0);
-  const most = Math.max(0, (gap + launch + start - latency) * rate - read);
+  const read = others.reduce((sum, other) => sum + other.bytes, 0);
+  const most = Math.max(0, (between + boundary.gap + start - latency) * rate - read);
   return Math.min(requested + own, bytes, most);
 }
 
@@ -163,10 +186,18 @@ function decodeTile(kernel: string): { tokens: number; rows: number } | undefine
   return { tokens: Math.max(1, 8 * Number(tiles)), rows };
 }
 
+/** Products of a single token. */
+const ONE_TOKEN = /decode_gemm<.*, 0(, 1)?>$/;
+
+function inputsTime(kernel: string): number {
+  return ONE_TOKEN.test(kernel) ? COSTS.rowInputs : COSTS.inputs;
+}
+
 /** Microseconds from the wait for the previous kernel until the first streamed bytes arrive. */
-function startTime({ start }: KernelMeasures, gpu: NvidiaGpu): number {
+function startTime(measures: KernelMeasures, gpu: NvidiaGpu, boundary: Boundary): number {
+  const { start } = measures;
   if (start === undefined) return COSTS.smallKernel;
-  if (start.early > 0) return COSTS.inputs;
+  if (requestedEarly(measures, boundary) > 0) return inputsTime(measures.instance);
   const { l2, memory } = gpu.latencies;
   const clocks = start.hops * l2 + memory + CLOCKS_PER_INSTRUCTION * start.instructions;
   return clocks / gpu.clock / 1e3;

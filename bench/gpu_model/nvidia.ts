@@ -150,6 +150,15 @@ export const COSTS = {
   serialLaunch: 1.4,
   dependentLaunch: 0.8,
   /**
+   * Microseconds on an H100 from a release to a counter until blocks that wait for it go on, and of
+   * a barrier of cooperative groups with one block a multiprocessor, all of which come at once and
+   * have stored nothing (github.com/revollllt/flash-vla, hardware-unit-test: 651 and 1,089 ns; a
+   * launch in a graph takes 1.29 times as long as that barrier). Hazy Research's persistent kernel
+   * ("Look Ma, No Bubbles!", 2025) reads an H100 at 78% of its bandwidth for 1B in BF16.
+   */
+  arrival: 0.65,
+  gridBarrier: 1.09,
+  /**
    * Submission of graphs, copies of inputs and results, and the synchronisation of a run of steps,
    * in us.
    */
@@ -164,6 +173,8 @@ export const COSTS = {
    * number and the squares of a row over the block, the rounding of the row, and four barriers.
    */
   inputs: 0.6,
+  /** The same for a single token, whose row is requested together with the number of rows. */
+  rowInputs: 0.44,
   /** Bytes per clock that a multiprocessor loads from L2 (Luo et al. 2024: 64). */
   l2BytesPerMultiprocessor: 64,
   /** Share of the tensor cores' peak that cuBLASLt reaches in large products. */

@@ -5,7 +5,7 @@ import { deviceSources } from "../../test/emulator/nvrtc.ts";
 import type { CompiledKernel, KernelCompiler } from "./compiled_kernels.ts";
 import { flashShare } from "./flash_model.ts";
 import { measureKernel } from "./kernel_measures.ts";
-import { type LaunchTime, launchTime } from "./kernel_times.ts";
+import { type Boundary, launchBoundary, type LaunchTime, launchTime } from "./kernel_times.ts";
 import { type Launch, type Libraries, planSteps } from "./launches.ts";
 import { type ModelledModel, type Step, STEPS } from "./models.ts";
 import { COSTS, type NvidiaGpu } from "./nvidia.ts";
@@ -59,6 +59,7 @@ export function isAllReduce({ kernel }: Launch): boolean {
  * @param stepsOfRun returns the number of steps that the host starts together, given the time of
  * one
  * @param division the launches are those of one of its GPUs
+ * @param boundary the way from each launch to the next
  * @throws {ForgeError} as {@linkcode planSteps}
  */
 export async function predictSteps(
@@ -70,6 +71,7 @@ export async function predictSteps(
   steps: readonly Step[] = STEPS,
   stepsOfRun: (milliseconds: number) => number = pacedSteps,
   { ranks, allReduceTime }: Division = { ranks: 1, allReduceTime: () => 0 },
+  boundary: Boundary = launchBoundary(gpu),
 ): Promise<PredictedStep[]> {
   const headDim = Number(model.config.head_dim);
   const planned = await planSteps(model, type, gpu, steps, libraries, ranks);
@@ -90,7 +92,7 @@ export async function predictSteps(
         return { microseconds, limit: 0, bound: "launch", intensity: 0 };
       }
       const between = sum(launch.between.map((other) => timeOf(other).microseconds));
-      return launchTime(launch, measures, gpu, flash, between);
+      return launchTime(launch, measures, gpu, flash, between, boundary);
     };
     const timed = launches.map((launch): TimedLaunch => ({ ...launch, ...timeOf(launch) }));
     const labels = { device: gpu.name, model: model.name, type, batch };

@@ -9,7 +9,8 @@ import { KernelCompiler } from "../../bench/gpu_model/compiled_kernels.ts";
 import { type Launch, planSteps } from "../../bench/gpu_model/launches.ts";
 import { LAUNCH_BUDGETS, SMALL_GRIDS } from "../../bench/gpu_model/limits.ts";
 import { MODELS } from "../../bench/gpu_model/models.ts";
-import { H100, H200 } from "../../bench/gpu_model/nvidia.ts";
+import { A100, H100, H200 } from "../../bench/gpu_model/nvidia.ts";
+import { PERSISTENT_MODELS, predictPersistent } from "../../bench/gpu_model/persistent.ts";
 import { type Prediction, predictSteps } from "../../bench/gpu_model/predictions.ts";
 import { drawRoofline } from "../../bench/gpu_model/roofline.ts";
 import {
@@ -186,6 +187,28 @@ Deno.test({
       const least = 62 * allReduceTime(0, 3, link === "PCIe" ? PCIE : NVLINK);
       assert(all_reduce_us > least && all_reduce_us < time_us && share > 0 && share < 1);
     }
+  },
+});
+
+Deno.test({
+  name: "one kernel with barriers would lose on an H100, which launches kernels early",
+  ignore,
+  fn: async () => {
+    const compiler = await KernelCompiler.open();
+    if (typeof compiler === "string") return console.error(`skipping: ${compiler}`);
+    using _ = compiler;
+    const gain = async (gpu: typeof H100) => {
+      const one = [compiler, NO_LIBRARIES, gpu, PERSISTENT_MODELS[0]!, ["Q8_0"], [1]] as const;
+      const [step] = await predictPersistent(...one);
+      const { launches, launched_us, counted_us, barrier_us } = step!;
+      assert(launches <= 188, `${launches} launches`);
+      assert(counted_us < barrier_us);
+      return { barriers: 1 - barrier_us / launched_us, counters: 1 - counted_us / launched_us };
+    };
+    const early = await gain(H100), late = await gain(A100);
+    // The decision against such a kernel (bench/README.md) rests on these.
+    assert(early.barriers < -0.05 && early.counters < 0.1, JSON.stringify(early));
+    assert(late.barriers > 0.05 && late.barriers < 0.15, JSON.stringify(late));
   },
 });
 

@@ -1,0 +1,85 @@
+/**
+ * Expected times of decoding by one kernel that stays on the GPU for a whole step, compared with
+ * those of the launches that the library plans: what such a kernel would gain.
+ *
+ * Its blocks do the work of the same kernels, one operation after the other. Between two of them
+ * they wait for all blocks, instead of for the end of a launch. Products request their first
+ * weights before they wait, also on GPUs without programmatic dependent launch. That it has the
+ * registers of its largest operation and the machine code of all is left out.
+ */
+import { fitsShape, type ModelShape, SHAPES } from "../../src/bench/synthetic/shapes.ts";
+import type { KernelCompiler } from "./compiled_kernels.ts";
+import { type Boundary, launchBoundary } from "./kernel_times.ts";
+import type { Libraries } from "./launches.ts";
+import { modelledLlama, TYPES } from "./models.ts";
+import { A100, COSTS, H100, type NvidiaGpu } from "./nvidia.ts";
+import { predictSteps } from "./predictions.ts";
+
+/** Models small enough that launches are a large part of a step. */
+export const PERSISTENT_MODELS: readonly { readonly name: string; readonly shape: ModelShape }[] = [
+  { name: "135M", shape: SHAPES["smollm2-135m"]! },
+  { name: "0.6B", shape: SHAPES["qwen3-0.6b"]! },
+  { name: "1B", shape: SHAPES["llama-3.2-1b"]! },
+  { name: "3B", shape: SHAPES["llama-3.2-3b"]! },
+];
+
+/** With the H100, the GPU without programmatic dependent launch. */
+export const PERSISTENT_GPUS: readonly NvidiaGpu[] = [A100, H100];
+
+/** Expected times of a decoding step in microseconds. */
+export interface PersistentPrediction {
+  readonly device: string;
+  readonly model: string;
+  readonly type: string;
+  readonly batch: number;
+  readonly launches: number;
+  readonly launched_us: number;
+  /** By one kernel whose blocks wait for a counter of arrivals; the least that waiting can cost. */
+  readonly counted_us: number;
+  /** By one kernel with barriers of cooperative groups. */
+  readonly barrier_us: number;
+}
+
+const BATCHES = [1, 8];
+const DEPTH = 512;
+
+/** Predicts the steps of a model on a GPU, in every type that its rows fit. */
+export async function predictPersistent(
+  compiler: KernelCompiler,
+  libraries: Libraries,
+  gpu: NvidiaGpu,
+  { name, shape }: typeof PERSISTENT_MODELS[number],
+  types: readonly (typeof TYPES)[number][] = TYPES,
+  batches: readonly number[] = BATCHES,
+): Promise<PersistentPrediction[]> {
+  const model = modelledLlama(name, shape);
+  const steps = batches.map((batch) => ({ batch, tokens: 1, depth: DEPTH }));
+  const result: PersistentPrediction[] = [];
+  for (const type of types.filter((one) => fitsShape(one, shape))) {
+    const predict = (boundary: Boundary) =>
+      predictSteps(
+        ...[compiler, gpu, model, type, libraries, steps, undefined, undefined, boundary] as const,
+      );
+    const launched = await predict(launchBoundary(gpu));
+    const counted = await predict(waitForBlocks(gpu, COSTS.arrival));
+    const barrier = await predict(waitForBlocks(gpu, COSTS.gridBarrier));
+    const timeOf = ({ predictions }: typeof launched[number]) => predictions[0]!.time_us;
+    launched.forEach((step, i) =>
+      result.push({
+        ...{ device: gpu.name, model: name, type, batch: batches[i]! },
+        launches: step.launches.reduce((sum, { count }) => sum + count, 0),
+        launched_us: timeOf(step),
+        counted_us: timeOf(counted[i]!),
+        barrier_us: timeOf(barrier[i]!),
+      })
+    );
+  }
+  return result;
+}
+
+/** Returns the boundary of two operations of one kernel; `onH100`: its microseconds there. */
+function waitForBlocks(gpu: NvidiaGpu, onH100: number): Boundary {
+  const l2 = (one: NvidiaGpu) => one.latencies.l2 / one.clock / 1e3;
+  // Arrivals and those who wait for them meet in L2.
+  return { gap: onH100 * l2(gpu) / l2(H100), isCrossed: true };
+}
