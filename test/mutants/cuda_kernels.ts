@@ -491,13 +491,13 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "keys-kept-by-branches",
       "rope_append.cu",
       "i <= n_copies",
-      "i == 0",
+      "i <= 0 * n_copies",
     ],
     [
       "numbers-after-the-first-of-a-thread",
       "rope_append.cu",
       "i == threadIdx.x ? own : from[head * dim + i]",
-      "own",
+      "i % blockDim.x == threadIdx.x ? own : from[head * dim + i]",
     ],
   ),
   ...group(

@@ -243,7 +243,11 @@ TEST(rope_append_to_pages_beyond_4_gib) {
 }
 TEST_RANDOM(random_rope_append, check_random, 12)
 TEST(rope_append_plain_f32) { check(kv_types[0], {4, 2, 64, 64, 5, 0, 0, 32, 0}); }
-TEST(rope_append_norm_a_head_f16) { check(kv_types[1], {6, 2, 80, 80, 16, 80, 80, 40, 0}); }
+TEST(rope_append_norm_a_head_f16) {
+  check(kv_types[1], {6, 2, 80, 80, 16, 80, 80, 40, 0});
+  // More numbers and angles than threads.
+  check(kv_types[1], {3, 1, 288, 288, 4, 288, 288, 144, 0});
+}
 TEST(rope_append_norm_all_heads_bf16) { check(kv_types[2], {4, 4, 96, 96, 8, 384, 384, 16, 1}); }
 TEST(rope_append_q8) { check(kv_types[3], {2, 1, 80, 48, 4, 0, 80, 8, 1}); }
 TEST(rope_append_q4) { check(kv_types[4], {2, 1, 80, 48, 4, 0, 80, 8, 1}); }
