@@ -56,13 +56,17 @@ void DeviceMemory::free(uint64_t address) {
 }
 
 const DeviceMemory::Block* DeviceMemory::block_of(uint64_t address, uint64_t* begin) const {
-  for (const auto& [start, block] : blocks_) {
-    const auto mapping = reinterpret_cast<uint64_t>(block.mapping);
-    if (address < mapping || address >= mapping + block.mapped) continue;
-    *begin = start;
-    return &block;
+  const auto holds = [&](const auto& place) {
+    const auto mapping = reinterpret_cast<uint64_t>(place->second.mapping);
+    return mapping <= address && address < mapping + place->second.mapped;
+  };
+  // The address may lie in the page before the first byte of a block.
+  auto found = blocks_.upper_bound(address);
+  if (found == blocks_.end() || !holds(found)) {
+    if (found == blocks_.begin() || !holds(--found)) return nullptr;
   }
-  return nullptr;
+  *begin = found->first;
+  return &found->second;
 }
 
 void DeviceMemory::check(uint64_t address, size_t bytes, const char* what) const {

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "../../../csrc/common/float16.h"
 #include "../../../csrc/cuda/cublaslt_api.h"
@@ -50,9 +51,13 @@ T& the(Handle handle) {
   return *reinterpret_cast<T*>(handle);
 }
 
-float number(const void* data, int type, uint64_t at) {
-  const uint16_t bits = static_cast<const uint16_t*>(data)[at];
-  return type == kLtBrain16 ? forge::bf16_to_f32(bits) : forge::f16_to_f32(bits);
+// The numbers of a column of a matrix.
+void read_column(const void* data, const Layout& layout, uint64_t column, float* to) {
+  const uint16_t* from =
+      static_cast<const uint16_t*>(data) + column * static_cast<uint64_t>(layout.stride);
+  for (uint64_t i = 0; i < layout.rows; ++i) {
+    to[i] = layout.type == kLtBrain16 ? forge::bf16_to_f32(from[i]) : forge::f16_to_f32(from[i]);
+  }
 }
 
 // The problem that an algorithm was chosen for; it must not be used for another one.
@@ -192,16 +197,21 @@ LtStatus cublasLtMatmul(LtHandle, LtMatmulDesc, const void* alpha, const void* a
   }
   run_on_stream(stream, [=] {
     std::memset(workspace, 0xff, workspace_bytes);
+    std::vector<float> left(la.rows * la.cols), right(lb.rows), sums(ld.rows);
+    for (uint64_t m = 0; m < la.cols; ++m) {
+      read_column(a, la, m, right.data());
+      for (uint64_t k = 0; k < la.rows; ++k) left[k * la.cols + m] = right[k];
+    }
     for (uint64_t n = 0; n < ld.cols; ++n) {
+      read_column(b, lb, n, right.data());
+      sums.assign(ld.rows, 0);
+      for (uint64_t k = 0; k < la.rows; ++k) {
+        for (uint64_t m = 0; m < ld.rows; ++m) sums[m] += left[k * la.cols + m] * right[k];
+      }
+      const uint64_t at = n * static_cast<uint64_t>(ld.stride);
       for (uint64_t m = 0; m < ld.rows; ++m) {
-        float sum = 0;
-        for (uint64_t k = 0; k < la.rows; ++k) {
-          sum += number(a, la.type, m * static_cast<uint64_t>(la.stride) + k) *
-                 number(b, lb.type, n * static_cast<uint64_t>(lb.stride) + k);
-        }
-        const uint64_t at = n * static_cast<uint64_t>(ld.stride) + m;
-        const float own = kept != 0 ? kept * static_cast<const float*>(c)[at] : 0;
-        static_cast<float*>(d)[at] = own + scale * sum;
+        const float own = kept != 0 ? kept * static_cast<const float*>(c)[at + m] : 0;
+        static_cast<float*>(d)[at + m] = own + scale * sums[m];
       }
     }
   });
