@@ -591,4 +591,48 @@ export const CPU: readonly Mutant[] = [
     '" x " + std::to_string(operand->cols)',
     '" x " + std::to_string(operand->rows)',
   ]),
+  ...group({
+    tests: ["test/ops/running_refusals_test.ts"],
+    devices: "reference",
+    filter: "smallest",
+  }, [
+    "smaller-vocabulary",
+    "csrc/common/recorder.cpp",
+    "program.vocabulary = program.vocabulary ? std::min(program.vocabulary, rows) : rows;",
+    "program.vocabulary = program.vocabulary ? std::max(program.vocabulary, rows) : rows;",
+  ]),
+  ...group({ tests: ["test/ops/rows_test.ts"], devices: "reference" }, [
+    "positions-of-an-embedding",
+    "csrc/common/recorder.cpp",
+    "if constexpr (std::is_same_v<AnyOp, AddEmbeddingOp>) note_embedding(typed);",
+    "if constexpr (std::is_same_v<AnyOp, AddEmbeddingOp>) ",
+  ]),
+  ...group({ tests: ["test/ops/late_masks_test.ts"], devices: "reference" }, [
+    "gate-of-masks",
+    "csrc/common/abi_step.cpp",
+    "    in.masks_ready = MaskGate(control);",
+    "    ",
+  ]),
+  ...group({ tests: ["test/ops/weight_refusals_test.ts"], devices: "reference" }, [
+    "end-of-a-guarded-range",
+    "csrc/common/mapped_file.cpp",
+    "  range->end = end;",
+    "  ",
+  ]),
+  ...group({
+    tests: ["test/ops/attention_test.ts"],
+    devices: "reference",
+    filter: "without causality over F32",
+  }, [
+    "window-without-causality",
+    "csrc/common/step_inputs.cpp",
+    "if (op.window > 0) end = std::min(end, position + op.window);",
+    "if (op.window > 0) end = std::min(end, position + op.window - 1);",
+  ]),
+  ...group({ tests: ["test/ops/kv_test.ts"], devices: "reference" }, [
+    "part-past-the-end",
+    "csrc/common/abi_caches.cpp",
+    "  require(part < parts.n, parts.name",
+    "  require(part <= parts.n, parts.name",
+  ]),
 ];

@@ -499,4 +499,39 @@ export const CUDA_HOST: readonly Mutant[] = [
     "std::clamp(2 * gpu_.multiprocessors / kv.shape.n_kv_heads, 1u, kMostSplits)",
     "std::clamp(2 * gpu_.multiprocessors / kv.shape.n_kv_heads, 1u, kMostSplits + 1)",
   ]),
+  ...group(on("matmul"), [
+    "counters-of-a-step",
+    "gpu/step_executor.h",
+    "    memory_.arrivals = arrivals_.at();\n    memory_.occurrences",
+    "    \n    memory_.occurrences",
+  ], [
+    "rows-of-short-tiles",
+    "cuda/plan_products.cpp",
+    "  if (tile.is_short) tile.rows /= 2;",
+    "  if (false) tile.rows /= 2;",
+  ]),
+  ...group({ tests: ["test/cuda/failures_test.ts"], filter: "disk" }, [
+    "symbol-of-a-kept-kernel",
+    "cuda/kernels.cpp",
+    "kept->substr(line + 1)};",
+    "kept->substr(line)};",
+  ]),
+  ...group({ ...on("attention"), filter: "masks over F16" }, [
+    "kind-of-a-mask",
+    "cuda/plan_attention.cpp",
+    ".mask_is_bits = masked && shape_.mask_kind == FORGE_MASK_BITS,",
+    ".mask_is_bits = masked,",
+  ]),
+  ...group({ tests: ["test/cuda/products_test.ts"] }, [
+    "version-of-cublaslt",
+    "cuda/cublaslt.cpp",
+    "const size_t unit = version >= 100000 ? 10000 : 1000;",
+    "const size_t unit = version >= 1000000 ? 10000 : 1000;",
+  ]),
+  ...group({ tests: ["test/cuda/failures_test.ts"], filter: "PTX" }, [
+    "order-of-architectures",
+    "cuda/nvrtc.cpp",
+    "  std::sort(architectures_.begin(), architectures_.end());",
+    "  ",
+  ]),
 ];

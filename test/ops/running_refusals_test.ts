@@ -186,3 +186,16 @@ deviceTest("a run that overlaps another of the same step", async (device) => {
   assertEquals((await first).length, 2);
   step.release();
 });
+
+deviceTest("token ids are those of the smallest of several embeddings", async (device, random) => {
+  const graph = new StepGraph(device, device.record({ ...limits, maxPages: 1 }));
+  for (const rows of [40, 30, 35]) graph.recorder.keep(graph.input(randomMatrix(random, rows, 8)));
+  const step = await graph.recorder.finish();
+  const run = (token: number) => {
+    const one = { positions: [0], sequences: [0], pageTables: [[0]], outputs: [] };
+    return step.run({ tokens: [token], ...one });
+  };
+  await run(29);
+  await assertRejects(() => run(30), ForgeError, "tokens[0] is 30; valid is 0 to 29");
+  step.release();
+});

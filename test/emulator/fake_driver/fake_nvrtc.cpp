@@ -30,9 +30,9 @@ constexpr int kInvalidOption = 5;
 constexpr int kCompilation = 6;
 constexpr int kNameExpressionNotValid = 10;
 
-// Without those before FORGE_FAKE_NVRTC_OLDEST, if it is set.
+// In no order that callers may rely on, without those before FORGE_FAKE_NVRTC_OLDEST, if it is set.
 std::vector<int> architectures() {
-  std::vector<int> known = {80, 90};
+  std::vector<int> known = {90, 80};
   const char* const oldest = std::getenv("FORGE_FAKE_NVRTC_OLDEST");
   std::erase_if(known, [&](int each) { return oldest && each < std::atoi(oldest); });
   return known;
