@@ -1,11 +1,11 @@
 /**
- * Expected times of decoding by one kernel that stays on the GPU for a whole step, compared with
- * those of the launches that the library plans: what such a kernel would gain.
+ * Expected times of decoding by one persistent kernel for a whole step, compared with those of the
+ * launches that the library plans.
  *
  * Its blocks do the work of the same kernels, one operation after the other. Between two of them
  * they wait for all blocks, instead of for the end of a launch. Products request their first
- * weights before they wait, also on GPUs without programmatic dependent launch. That it has the
- * registers of its largest operation and the machine code of all is left out.
+ * weights before they wait, also on GPUs without programmatic dependent launch. The registers of
+ * its largest operation and the size of its machine code are left out.
  */
 import { fitsShape, type ModelShape, SHAPES } from "../../src/bench/synthetic/shapes.ts";
 import type { KernelCompiler } from "./compiled_kernels.ts";
@@ -23,7 +23,7 @@ export const PERSISTENT_MODELS: readonly { readonly name: string; readonly shape
   { name: "3B", shape: SHAPES["llama-3.2-3b"]! },
 ];
 
-/** With the H100, the GPU without programmatic dependent launch. */
+/** GPUs without and with programmatic dependent launch. */
 export const PERSISTENT_GPUS: readonly NvidiaGpu[] = [A100, H100];
 
 /** Expected times of a decoding step in microseconds. */
@@ -80,6 +80,6 @@ export async function predictPersistent(
 /** Returns the boundary of two operations of one kernel; `onH100`: its microseconds there. */
 function waitForBlocks(gpu: NvidiaGpu, onH100: number): Boundary {
   const l2 = (one: NvidiaGpu) => one.latencies.l2 / one.clock / 1e3;
-  // Arrivals and those who wait for them meet in L2.
+  // The counter is in L2.
   return { gap: onH100 * l2(gpu) / l2(H100), isCrossed: true };
 }

@@ -43,8 +43,8 @@ std::string problem_of_tiled(const AttentionOp& op) {
 }
 
 // The reason why decoding with the mask of a run is left to the naive kernel; empty if the tiled
-// kernel takes it. The tiled kernel for prompts takes none: libflash_attn computes masked prompts,
-// and its instances would double.
+// kernel takes it. The tiled kernel for prompts has no masks, which would double its instances:
+// libflash_attn computes masked prompts.
 std::string problem_of_masked_decoding(const AttentionOp& op) {
   const KvShape& shape = op.kv->shape;
   if (shape.values_in_keys || !is_one_of(shape.k_head_dim, {64, 128, 256})) {
@@ -91,7 +91,7 @@ AttentionKernels AttentionChoice::kernels(const AttentionOp& op, bool has_mask) 
                  naive = AttentionKernel::naive;
   if (has_mask) {
     AttentionKernels chosen = kernels(op);
-    // The lists of runs are those of a step without a mask.
+    // Lists of runs do not depend on the mask, so only tiled kernels, which share them, change.
     if (chosen.decode == tiled && !problem_of_masked_decoding(op).empty()) chosen.decode = naive;
     if (chosen.prefill == tiled) chosen.prefill = naive;
     return chosen;

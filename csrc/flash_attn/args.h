@@ -101,7 +101,7 @@ struct ForwardArgs {
 // A mask given by the caller; see flash_attn.h.
 struct MaskArgs {
   const void *data;
-  const int32_t *pitch;  // a factor of the strides but key_stride; null: 1
+  const int32_t *pitch;  // multiplies all strides but key_stride; null: 1
   int64_t batch_stride;  // in elements like the others; of bits, in words
   int64_t row_stride;
   int64_t head_stride;

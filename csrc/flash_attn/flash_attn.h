@@ -157,9 +157,9 @@ typedef struct flash_attn_params {
    * The entry of key j, query i and head h of sequence b is at mask +
    * (b mask_batch_stride + i mask_row_stride + h mask_head_stride) pitch + j mask_key_stride.
    * Packed queries are rows of the mask as they are of q, and mask_batch_stride is ignored. Strides
-   * count elements, of bits words of 32, which are adjacent; each may be 0, for entries that are
-   * the same. The pitch is *mask_pitch, or 1 if the pointer is 0: captured calls then serve masks
-   * of any width.
+   * count elements, or words of 32 bits, which are adjacent in a row. A stride is 0 for a dimension
+   * that the mask lacks. The pitch is *mask_pitch, or 1 if that pointer is 0; it is read on the
+   * device, so that a captured call serves masks of any width.
    */
   const void *mask; /* aligned to its elements */
   const int32_t *mask_pitch;

@@ -416,7 +416,7 @@ DEVICE void multiply_tile(void* memory, const ProductOperands& a, const ColumnSp
       if (first_token >= load_now(a.set.count)) return;
       row = a.set.list[first_token];
     }
-    // A row past the last exists too, so that a row and the number of rows arrive at once.
+    // x has room for the rows of a whole grid, so the row is requested before its number arrives.
     x = static_cast<const float*>(a.x.data) + u64(row) * a.weight.cols;
     start = start_row(x, a.x.norm, a.weight.cols);
   }

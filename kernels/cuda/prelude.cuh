@@ -51,8 +51,8 @@ DEVICE f16 to_f16(float x) { return {forge::f32_to_f16(x)}; }
 DEVICE bf16 to_bf16(float x) { return {forge::f32_to_bf16(x)}; }
 // Loads data that one block reads once, bypassing the L1 cache.
 DEVICE uint4 load_streaming(const void* p) { return *static_cast<const uint4*>(p); }
-// Loads that the compiler must not move past a branch: before the branch they are in flight
-// together with the load that it waits for.
+// Loads that the compiler does not move past a branch, so that they are in flight together with the
+// load that decides it.
 DEVICE u32 load_now(const u32* p) { return *p; }
 DEVICE float load_now(const float* p) { return *p; }
 DEVICE float4 load_now(const float4* p) { return *p; }

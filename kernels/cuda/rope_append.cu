@@ -14,7 +14,7 @@
 
 #include "kv.cuh"
 
-// values[dim] = head `head` of from[], normalized. own: number threadIdx.x of the head.
+// values[dim] = head `head` of from[], normalized. own: its number threadIdx.x, loaded already.
 DEVICE void normalise_head(float* values, const float* from, float own, u32 head, u32 dim,
                            u32 n_heads, const float* weight, u32 width, float eps, float offset,
                            float* partial) {
@@ -41,7 +41,7 @@ struct Angle {
   float cosine, sine;
 };
 
-// Rotates pairs of 2 n values by angles[2 n], cosines and sines. own: angle threadIdx.x.
+// Rotates pairs of 2 n values by angles[2 n], cosines and sines. own: number threadIdx.x of them.
 DEVICE void rotate(float* values, const float* angles, Angle own, u32 n, u32 interleaved) {
   for (u32 i = threadIdx.x; i < n; i += blockDim.x) {
     float& a = values[interleaved ? 2 * i : i];
@@ -65,8 +65,8 @@ KERNEL rope_append(RopeAppend a) {
   const u32 v_cols = kv.values_in_keys ? 0 : kv.n_kv_heads * kv.v_dim;
   const float* row = a.qkv + u64(token) * (q_cols + k_cols + v_cols);
   const float* angles = a.n_freqs > 0 ? a.rope + u64(token) * 2 * a.n_freqs : nullptr;
-  // A token past the last has all these numbers too, so that they and the number of tokens arrive
-  // at once.
+  // The inputs have room for the tokens of a whole grid, so their numbers are requested together
+  // with the number of tokens.
   const bool is_rotated = head < a.n_heads + kv.n_kv_heads;
   float own_number = 0;
   if (is_rotated && threadIdx.x < kv.k_dim) {

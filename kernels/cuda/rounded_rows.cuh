@@ -28,7 +28,7 @@ DEVICE float divisor_of_row(f16, float largest) {
 }
 DEVICE float divisor_of_row(bf16, float) { return 1.0f; }
 
-// Returns columns first .. first + 7 of a row; zeros beyond the last. now: as load_now does.
+// Returns columns first .. first + 7 of a row; zeros beyond the last. `now`: by load_now.
 template <bool now = false>
 DEVICE void load_eight(const float* x, u32 first, u32 cols, float (&v)[8]) {
   if (cols % 4 == 0) {
@@ -60,8 +60,8 @@ DEVICE void apply_norm(const InputNorm& norm, const float (&weight)[8], float (&
   }
 }
 
-// Columns 8 threadIdx.x .. 8 threadIdx.x + 7 of a row and of its norm's weight, which a thread has
-// loaded before a block knows that it has a row.
+// Columns 8 threadIdx.x .. 8 threadIdx.x + 7 of a row and of its norm's weight, loaded before the
+// block knows that it has a row.
 struct RowStart {
   float x[8], weight[8];
 };

@@ -202,11 +202,11 @@ bool (*idle_work)() = nullptr;
 // The stack of run_grid's caller.
 Fiber caller;
 std::vector<std::unique_ptr<Fiber>> fibers;
-// Fibers without a thread. A thread that begins takes the one that was left last, whose stack is in
-// the cache.
+// Fibers without a thread. A new thread takes the one that was left last, whose stack is in the
+// cache.
 std::vector<Fiber*> idle_fibers;
-// Fibers whose threads have finished, if races are watched: another thread of the block would pass
-// for the same.
+// Fibers whose threads have finished, if races are watched. They are reused in the next block only:
+// ThreadSanitizer takes threads on one fiber for one thread.
 std::vector<Fiber*> used_fibers;
 
 void run_threads();
@@ -220,8 +220,7 @@ Fiber* idle_fiber() {
   return fiber;
 }
 
-// Leaves a fiber for the one of a thread; returns when the fiber is wanted again, and `current` is
-// set.
+// Leaves a fiber for the one of a thread, and sets `current`. Returns when a fiber switches back.
 void run_thread(Thread* thread, Fiber& from) {
   current = thread;
   if (!thread->fiber) thread->fiber = idle_fiber();
@@ -252,7 +251,7 @@ void open_barrier() {
   block.at_barrier.clear();
 }
 
-// The function of each fiber: runs one thread after another, as long as it is wanted.
+// The function of each fiber: runs one thread after another.
 void run_threads() {
   for (;;) {
     races::acquire(&block.launch_tag);
@@ -359,7 +358,9 @@ std::vector<uint32_t> order_of_blocks(uint64_t n) {
 
 void run_grid(const Launch& launch, const std::function<void()>& thread) {
   const uint64_t n = uint64_t{launch.block.x} * launch.block.y * launch.block.z;
-  if (n == 0 || n > kMostThreads) fail("a block of %llu threads", static_cast<unsigned long long>(n));
+  if (n == 0 || n > kMostThreads) {
+    fail("a block of %llu threads", static_cast<unsigned long long>(n));
+  }
   block.thread_function = &thread;
   block.random = order_seed;
   races::release(&block.launch_tag);

@@ -15,8 +15,8 @@ struct Position {
   Dim3 thread, block, block_size, grid_size;
   uint32_t lane;
 };
-// Position of the running thread. A thread's has one place as long as it runs, so the compiler may
-// keep it.
+// Position of the running thread. Its address stays the same while the thread runs, so the compiler
+// may keep it.
 [[gnu::const]] const Position& position();
 
 // Waits until every unfinished thread of the block has arrived. `orders_memory`: accesses before it

@@ -101,7 +101,8 @@ Fiber::Fiber(void (*entry)()) : entry_(entry), stack_bytes_(kStackBytes) {
 
 Fiber::~Fiber() {
   // ThreadSanitizer's context is kept: destroying it costs more than keeping the few.
-  if (entry_) munmap(const_cast<char*>(static_cast<const char*>(stack_)) - kPage, kPage + stack_bytes_);
+  if (!entry_) return;
+  munmap(const_cast<char*>(static_cast<const char*>(stack_)) - kPage, kPage + stack_bytes_);
 }
 
 bool Fiber::holds(const void* address) const {

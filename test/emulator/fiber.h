@@ -9,15 +9,15 @@ namespace emulator {
 
 class Fiber {
  public:
-  // The stack of whoever switches away from it first.
+  // Stands for the stack of the code that first switches away from it.
   Fiber() = default;
-  // A stack of its own, on which the first switch to it begins `entry`, which must not return.
+  // Allocates a stack, on which the first switch to it calls `entry`, which must not return.
   explicit Fiber(void (*entry)());
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // From this fiber, which runs: continues `next`. Returns when a fiber switches back.
+  // Continues `next`, and returns when a fiber switches back. This fiber must be the running one.
   void switch_to(Fiber& next);
   // True if the address is on this fiber's stack.
   bool holds(const void* address) const;
@@ -27,7 +27,7 @@ class Fiber {
 
   void (*entry_)() = nullptr;
   void* stack_pointer_ = nullptr;
-  // Of a caller's stack known to AddressSanitizer alone.
+  // Known for a caller's stack only under AddressSanitizer.
   const void* stack_ = nullptr;
   size_t stack_bytes_ = 0;
   void* race_context_ = nullptr;     // ThreadSanitizer's context of this fiber

@@ -99,13 +99,17 @@ const strideRefusals = ["q", "k", "v", "out"].flatMap((tensor) =>
 /** Each pointer between the places of its elements. */
 const pointerRefusals = Object.entries({
   0x1008: ["q", "k", "v", "out", "workspace", "k_scales", "v_scales"],
-  0x1002: ["lse", "sinks", "block_table", "block_rows", "q_descale", "k_descale", "v_descale"],
-  0x1001: ["mask", "mask_pitch"],
+  0x1002: [
+    ...["lse", "sinks", "block_table", "block_rows", "mask_pitch"],
+    ...["q_descale", "k_descale", "v_descale"],
+  ],
+  0x1001: ["mask"],
   0x1003: ["seqlens_q", "seqlens_k", "cu_seqlens_q", "cu_seqlens_k"],
 }).flatMap(([address, names]) =>
-  names.map((
-    name,
-  ): Refusal => ["fwd", { mask_type: 2, mask: 64, [name]: BigInt(address) }, /misal/])
+  names.map((name): Refusal => {
+    const params = { mask_type: 2, mask: 64, [name]: BigInt(address) };
+    return ["fwd", params, /misaligned/];
+  })
 );
 
 const refusals: readonly Refusal[] = [

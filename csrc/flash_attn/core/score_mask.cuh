@@ -1,8 +1,8 @@
 // Masks given by the caller: numbers that are added to scores, or keys that are hidden. They narrow
 // what a query sees within its window. Kernels without a mask have no code for one.
 //
-// The two keys of a lane in a tile of columns are neighbours, and the four lanes of a row read 16
-// bytes of 16-bit numbers, or 32 of F32: no byte of a line is read in vain.
+// The two keys of a lane in a tile of columns are adjacent, so the four lanes of a row read 16
+// adjacent bytes of 16-bit numbers, or 32 of F32.
 #pragma once
 
 #include "core/softmax.cuh"
@@ -46,8 +46,8 @@ FA_DEVICE int mask_pitch(const Masked<Args> &args) {
   return load_entry(args.mask.pitch, 0, 1);
 }
 
-// A score with an entry of a mask; `factor` turns a number into the unit of scores. Much lower
-// numbers than the least one would overflow.
+// A score with an entry of a mask; `factor` turns a number into the unit of scores. Numbers below
+// the least entry hide the key, since their product with the factor may overflow.
 FA_DEVICE float masked_score(float score, float entry, float factor) {
   constexpr float kLeastEntry = -1e30f;
   return entry >= kLeastEntry ? fmaf(entry, factor, score) : kMinusInfinity;
@@ -61,7 +61,7 @@ FA_DEVICE float masked_score(float score, T entry, float factor) {
 }
 
 // Applies elements of a mask to the scores of one row of a thread. `row` is the element of its
-// first column; columns after the last are hidden already. All loads are in flight at once.
+// first column; columns past `last` are hidden already. All loads are in flight at once.
 template <class Element, int kColumnTiles>
 FA_DEVICE void mask_row(float (&scores)[kColumnTiles][4], int h, const MaskArgs &mask,
                         const Element *row, int last) {
@@ -76,8 +76,8 @@ FA_DEVICE void mask_row(float (&scores)[kColumnTiles][4], int h, const MaskArgs 
   }
 }
 
-// As mask_row, by bits: bit i % 32 of word i / 32 shows key i. A word has up to four tiles of
-// columns; the keys from first_key on begin at a multiple of as many.
+// As mask_row, by bits: bit i % 32 of word i / 32 shows key i. A word covers up to four
+// tiles of columns, and first_key is a multiple of the keys that are taken from a word.
 template <int kColumnTiles>
 FA_DEVICE void mask_row_by_bits(float (&scores)[kColumnTiles][4], int h, const uint32_t *row,
                                 int first_key, int own, int last_key) {

@@ -45,7 +45,8 @@ const char *flash_attn_status_text(flash_attn_status status) {
       return "kv_dtype is unknown, or Q8_0 without F16 queries or for another function than decode, "
              "or E4M3 for decode";
     case FLASH_ATTN_BAD_MASK:
-      return "mask_type is unknown or not for E4M3, or a stride of the mask is negative or too large";
+      return "mask_type is unknown or not for E4M3, or a stride of the mask is negative or too "
+             "large";
     default:
       return "unknown status";
   }

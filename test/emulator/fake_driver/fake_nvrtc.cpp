@@ -30,7 +30,7 @@ constexpr int kInvalidOption = 5;
 constexpr int kCompilation = 6;
 constexpr int kNameExpressionNotValid = 10;
 
-// In no order that callers may rely on, without those before FORGE_FAKE_NVRTC_OLDEST, if it is set.
+// Not sorted, since NVRTC promises no order; without those before FORGE_FAKE_NVRTC_OLDEST.
 std::vector<int> architectures() {
   std::vector<int> known = {90, 80};
   const char* const oldest = std::getenv("FORGE_FAKE_NVRTC_OLDEST");
