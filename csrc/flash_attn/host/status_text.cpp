@@ -19,7 +19,8 @@ const char *flash_attn_status_text(flash_attn_status status) {
       return "a stride is not positive, too large or no multiple of 16 bytes, or block_table_stride "
              "is less than the pages of seqlen_k keys";
     case FLASH_ATTN_MISALIGNED:
-      return "a pointer is misaligned: rows, scales and the workspace need 16 bytes, all others 4";
+      return "a pointer is misaligned: rows, scales and the workspace need 16 bytes, a mask the "
+             "size of its elements, all others 4";
     case FLASH_ATTN_NULL_POINTER:
       return "a pointer that this function needs is null";
     case FLASH_ATTN_BAD_SCALE:
