@@ -164,7 +164,7 @@ export const maskedCases: readonly Case[] = [
     capability: 90,
   },
   { fn: "decode", head_dim: 256, q: [16], k: [260], heads: 2, mask: "as_dtype", mask_of: "hk" },
-  // Few queries of a forward call, whose mask the previous kernel may write until it ends.
+  // Few queries of a forward call, which the decode kernel takes.
   { fn: "fwd", head_dim: 192, q: [5], k: [260], mask: "f32", mask_of: "bqk", causal: 1 },
   {
     fn: "decode",
@@ -197,7 +197,17 @@ export const e4m3Cases: readonly Case[] = ([
 /** Edge cases of the decode kernel. */
 export const decodeCases: readonly Case[] = [
   { fn: "decode", head_dim: 64, q: [1], k: [1] },
-  { fn: "decode", head_dim: 128, q: [1, 1, 1], k: [0, 900, 40], splits: 3, page: 16, early: 1 },
+  // The first block has keys: one without would wait before others load queries.
+  {
+    fn: "decode",
+    head_dim: 128,
+    q: [1, 1, 1],
+    k: [900, 0, 40],
+    splits: 3,
+    page: 16,
+    early: 1,
+    capability: 90,
+  },
   { fn: "decode", head_dim: 64, q: [16], k: [700], heads: 8, kv_heads: 1, early: 1, left: 90 },
   { fn: "decode", head_dim: 64, q: [1, 1], k: [5, 3000], heads: 4, kv_heads: 1, page: 16 },
   {
