@@ -108,7 +108,9 @@ void AttentionCase::report(flash_attn_status status) const {
           const int64_t at = (packed_queries() ? cu_q_[static_cast<size_t>(b)]
                                                : b * params_.lse_batch_stride) +
                              h * params_.lse_head_stride + i;
-          lse_error.add(difference(lse_[static_cast<size_t>(at)], lse));
+          // A mask's number is rounded in the unit of scores and in that of the softmax.
+          const double rounding = std::isfinite(lse) ? 2 * 0x1p-23 * std::fabs(lse) : 0;
+          lse_error.add(difference(lse_[static_cast<size_t>(at)], lse) - rounding);
           lse_float_error.add(difference(float_lse, lse));
         }
       }
