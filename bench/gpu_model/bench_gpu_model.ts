@@ -100,9 +100,7 @@ async function predictAll(
   models: readonly ModelledModel[],
 ): Promise<Subject[]> {
   if (gpus.length === 0) return [];
-  const compiler = await KernelCompiler.open();
-  if (typeof compiler === "string") throw new ForgeError("not_found", compiler);
-  using _ = compiler;
+  using compiler = await openCompiler();
   const subjects: Subject[] = [];
   for (const gpu of gpus) {
     for (const model of models) {
@@ -120,13 +118,18 @@ async function predictAll(
   return subjects;
 }
 
+/** @throws {ForgeError} "not_found" if there is no compiler or disassembler */
+async function openCompiler(): Promise<KernelCompiler> {
+  const compiler = await KernelCompiler.open();
+  if (typeof compiler === "string") throw new ForgeError("not_found", compiler);
+  return compiler;
+}
+
 /** Predicts models divided among several H100. */
 async function predictAllDivided(
   models: typeof DIVIDED_MODELS,
 ): Promise<readonly DividedPrediction[]> {
-  const compiler = await KernelCompiler.open();
-  if (typeof compiler === "string") throw new ForgeError("not_found", compiler);
-  using _ = compiler;
+  using compiler = await openCompiler();
   const predictions: DividedPrediction[] = [];
   for (const model of models) {
     predictions.push(...await predictDivided(compiler, WITH_LIBRARIES, model));
@@ -140,9 +143,7 @@ async function predictAllPersistent(
   models: typeof PERSISTENT_MODELS,
 ): Promise<readonly PersistentPrediction[]> {
   if (gpus.length === 0 || models.length === 0) return [];
-  const compiler = await KernelCompiler.open();
-  if (typeof compiler === "string") throw new ForgeError("not_found", compiler);
-  using _ = compiler;
+  using compiler = await openCompiler();
   const predictions: PersistentPrediction[] = [];
   for (const gpu of gpus) {
     for (const model of models) {

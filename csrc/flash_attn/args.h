@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 namespace flash_attn {
 
@@ -133,14 +134,6 @@ struct Masked : Args {
   MaskArgs mask;
 };
 template <class Args, bool kMasked>
-struct MaskableArgs {
-  using type = Args;
-};
-template <class Args>
-struct MaskableArgs<Args, true> {
-  using type = Masked<Args>;
-};
-template <class Args, bool kMasked>
-using Maskable = typename MaskableArgs<Args, kMasked>::type;
+using Maskable = std::conditional_t<kMasked, Masked<Args>, Args>;
 
 }  // namespace flash_attn
