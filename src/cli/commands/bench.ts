@@ -143,7 +143,11 @@ class Bench {
     const { md, ...others } = isBatched ? BATCHED_PRINTERS : PRINTERS;
     const { benchOutput: format = "md" } = options;
     this.#printer = format === "md"
-      ? fitting(md, isBatched ? LINE_PRINTERS.batched : LINE_PRINTERS.single)
+      ? fitting(
+        md,
+        isBatched ? LINE_PRINTERS.batched : LINE_PRINTERS.single,
+        columnsOf(Deno.stdout),
+      )
       : others[format];
   }
 
@@ -249,9 +253,14 @@ class Bench {
 
 /**
  * Returns the printer of a table, or on a terminal that is too narrow for it that of broken lines.
+ *
+ * @param columns of the terminal; `undefined` without one
  */
-function fitting(table: RecordPrinter, lines: RecordPrinter): RecordPrinter {
-  const columns = columnsOf(Deno.stdout);
+export function fitting(
+  table: RecordPrinter,
+  lines: RecordPrinter,
+  columns: number | undefined,
+): RecordPrinter {
   if (columns === undefined || table.begin().indexOf("\n") <= columns) return table;
   return {
     ...lines,

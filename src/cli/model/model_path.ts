@@ -48,9 +48,13 @@ function advice(path: string): string {
   return similar === undefined ? "" : `; did you mean ${quote(join(folder, similar))}?`;
 }
 
-/** Returns the path of the bundled model. @throws {ForgeError} `not_found` */
-export function bundledModel(): string {
-  const source = import.meta.dirname;
+/**
+ * Returns the path of the bundled model.
+ *
+ * @param source folder of this module; `undefined` if it is not a file
+ * @throws {ForgeError} `not_found`
+ */
+export function bundledModel(source = import.meta.dirname): string {
   const path = source === undefined ? undefined : join(source, "..", "..", "..", "models", "demo");
   if (path !== undefined && exists(join(path, "config.json"))) return path;
   throw new ForgeError(

@@ -9,7 +9,7 @@ import { DEFAULT_CONTEXT } from "../limits.ts";
 import { fetchLibraries, type LocalDevices, openLocalDevices } from "../load/open_backend.ts";
 import { asLoaded, type LoadOptions, resolveDivision } from "../load/options.ts";
 import { Adapters } from "../request/adapters.ts";
-import type { GroupMessage } from "./messages.ts";
+import { type GroupMessage, reportOf } from "./messages.ts";
 import { RemoteDevice, RemoteProcess } from "./remote_device.ts";
 import {
   checkProcessOptions,
@@ -155,11 +155,7 @@ export async function assist(path: string, options: LoadOptions): Promise<void> 
   await fetchLibraries();
   const local: LocalDevices = openLocalDevices(own);
   try {
-    const devices = local.devices.map((device) => {
-      const { info, memoryBound = Infinity } = device;
-      const { total, free } = device.memory();
-      return { info, memory: { total, free: Math.min(free, memoryBound) } };
-    });
+    const devices = local.devices.map(reportOf);
     const link = await connect(
       processes,
       factsOf(checkpoint, own, adapters),

@@ -1,5 +1,13 @@
 /** Messages between the processes that divide a model, and the inputs of steps in them. */
-import type { Operand, OutputRequest, StepInputs, StepLimits } from "../../backend.ts";
+import type {
+  Device,
+  DeviceInfo,
+  DeviceMemory,
+  Operand,
+  OutputRequest,
+  StepInputs,
+  StepLimits,
+} from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { JsonObject, JsonValue } from "../../formats/json.ts";
 import type { Message } from "./link.ts";
@@ -12,6 +20,18 @@ export interface GroupMessage {
   readonly first: number;
   /** Bytes that each stage has free, by which layers are divided. */
   readonly stageMemory: readonly number[];
+}
+
+/** A device as its process reports it. */
+export interface DeviceReport {
+  readonly info: DeviceInfo;
+  readonly memory: DeviceMemory;
+}
+
+/** Returns the report of a device, of which the bound limits what is free. */
+export function reportOf(device: Device): DeviceReport {
+  const { total, free } = device.memory();
+  return { info: device.info, memory: { total, free: Math.min(free, device.memoryBound ?? free) } };
 }
 
 /**

@@ -30,7 +30,7 @@ import { tensorBytes, type TensorType } from "../../formats/tensor_info.ts";
 import { KV_ELEMENT_BYTES } from "../cache/memory.ts";
 import { kvBytesPerToken } from "../load/plan_model.ts";
 import type { Message } from "./link.ts";
-import { encodeInputs, type RecordedStep } from "./messages.ts";
+import { type DeviceReport, encodeInputs, type RecordedStep } from "./messages.ts";
 import type { Guest } from "./rendezvous.ts";
 
 /** Another process, and what it has been asked. */
@@ -157,10 +157,7 @@ export class RemoteDevice implements Backend {
    * @param reader device of this process that reads weights
    */
   constructor(process: RemoteProcess, index: number, reader: WeightReader) {
-    const { info, memory } = process.devices[index] as unknown as {
-      info: DeviceInfo;
-      memory: DeviceMemory;
-    };
+    const { info, memory } = process.devices[index] as unknown as DeviceReport;
     this.info = info;
     this.#memory = memory;
     this.#process = process;

@@ -184,8 +184,8 @@ function ggufLayerTypes(config: ConfigReader): readonly LayerType[] {
   const sizes = config.perLayer([undefined, "feed_forward_length"], nLayers) ?? [];
   const hasExperts = config.modelType === "nemotron_h_moe";
   return Array.from({ length: nLayers }, (_, i) => {
-    if (Number(heads[i] ?? 0) > 0) return "attention";
-    if (Number(sizes[i] ?? 0) > 0) return hasExperts ? "moe" : "mlp";
+    if (Number(heads[i]) > 0) return "attention";
+    if (Number(sizes[i]) > 0) return hasExperts ? "moe" : "mlp";
     return "mamba";
   });
 }

@@ -49,10 +49,8 @@ class FewestTokens {
     const parts = this.#parts ??= this.#measure();
     let sum = 0;
     for (let i = 0; i < length; i++) {
-      const symbol = data[i] ?? 0;
-      sum += symbol >= 0
-        ? parts[symbol] ?? 0
-        : this.#unknownParts(this.#unknown.get(UNKNOWN - symbol));
+      const symbol = data[i]!;
+      sum += symbol >= 0 ? parts[symbol]! : this.#unknownParts(this.#unknown.get(UNKNOWN - symbol));
     }
     // Rounding errors of the sum are far below this.
     return Math.ceil(sum * (1 - 1e-6));
@@ -112,7 +110,7 @@ export class ByteAlphabet implements Alphabet {
     if (!this.#hasGaps) return;
     let kept = start;
     for (let i = start; i < symbols.length; i++) {
-      const symbol = symbols.data[i] ?? 0;
+      const symbol = symbols.data[i]!;
       if (symbol >= 0) symbols.data[kept++] = symbol;
     }
     symbols.length = kept;
@@ -123,22 +121,22 @@ export class ByteAlphabet implements Alphabet {
     for (let i = 0; i < word.length; i++) {
       let code = word.charCodeAt(i);
       if (code < 0x80) {
-        symbols.push(ids[code] ?? 0);
+        symbols.push(ids[code]!);
         continue;
       }
       if (code < 0x800) {
-        symbols.push(ids[0xc0 | (code >> 6)] ?? 0);
+        symbols.push(ids[0xc0 | (code >> 6)]!);
       } else {
         if (code >= 0xd800 && code < 0xdc00) {
           code = 0x10000 + ((code & 0x3ff) << 10) + (word.charCodeAt(++i) & 0x3ff);
-          symbols.push(ids[0xf0 | (code >> 18)] ?? 0);
-          symbols.push(ids[0x80 | ((code >> 12) & 0x3f)] ?? 0);
+          symbols.push(ids[0xf0 | (code >> 18)]!);
+          symbols.push(ids[0x80 | ((code >> 12) & 0x3f)]!);
         } else {
-          symbols.push(ids[0xe0 | (code >> 12)] ?? 0);
+          symbols.push(ids[0xe0 | (code >> 12)]!);
         }
-        symbols.push(ids[0x80 | ((code >> 6) & 0x3f)] ?? 0);
+        symbols.push(ids[0x80 | ((code >> 6) & 0x3f)]!);
       }
-      symbols.push(ids[0x80 | (code & 0x3f)] ?? 0);
+      symbols.push(ids[0x80 | (code & 0x3f)]!);
     }
   }
 
@@ -220,7 +218,7 @@ export class CharacterAlphabet implements Alphabet {
 
 /** Returns the tokens of a text's bytes, or `undefined` if one is missing. */
 export function idsOfBytes(text: string, byteIds: Int32Array): number[] | undefined {
-  const ids = Array.from(encoder.encode(text), (byte) => byteIds[byte] ?? -1);
+  const ids = Array.from(encoder.encode(text), (byte) => byteIds[byte]!);
   return ids.every((id) => id >= 0) ? ids : undefined;
 }
 
@@ -248,7 +246,7 @@ function emitWithUnknown(
 ): void {
   let follows = false;
   for (let i = 0; i < count; i++) {
-    const symbol = symbols[i] ?? 0;
+    const symbol = symbols[i]!;
     if (symbol >= 0) {
       out.push(symbol);
       follows = false;

@@ -55,7 +55,7 @@ export class MergeQueue {
     let child = this.#size++;
     while (child > 0) {
       const parent = (child - 1) >> 1;
-      const above = keys[parent] ?? 0;
+      const above = keys[parent]!;
       if (above <= key) break;
       keys[child] = above;
       child = parent;
@@ -66,15 +66,15 @@ export class MergeQueue {
   /** Removes the first entry and returns it as one number; see `rankOf` and `positionOf`. */
   pop(): number {
     const keys = this.#keys;
-    const first = keys[0] ?? 0;
+    const first = keys[0]!;
     const size = --this.#size;
-    const key = keys[size] ?? 0;
+    const key = keys[size]!;
     let parent = 0;
     for (;;) {
       let child = 2 * parent + 1;
       if (child >= size) break;
-      if (child + 1 < size && (keys[child + 1] ?? 0) < (keys[child] ?? 0)) child++;
-      const below = keys[child] ?? 0;
+      if (child + 1 < size && keys[child + 1]! < keys[child]!) child++;
+      const below = keys[child]!;
       if (below >= key) break;
       keys[parent] = below;
       parent = child;
@@ -178,25 +178,25 @@ export class BpeEncoder implements WordEncoder {
   #mergeByScan(symbols: IdBuffer): number {
     const ids = symbols.data, ranks = this.#scanRanks;
     let count = symbols.length;
-    for (let i = 0; i + 1 < count; i++) ranks[i] = this.#rank(ids[i] ?? 0, ids[i + 1] ?? 0);
+    for (let i = 0; i + 1 < count; i++) ranks[i] = this.#rank(ids[i]!, ids[i + 1]!);
     for (;;) {
       let lowest = NO_PAIR, at = 0;
       for (let i = 0; i + 1 < count; i++) {
-        const rank = ranks[i] ?? NO_PAIR;
+        const rank = ranks[i]!;
         if (rank < lowest) {
           lowest = rank;
           at = i;
         }
       }
       if (lowest === NO_PAIR) return count;
-      ids[at] = this.#merged(ids[at] ?? 0, ids[at + 1] ?? 0);
+      ids[at] = this.#merged(ids[at]!, ids[at + 1]!);
       count--;
       for (let i = at + 1; i < count; i++) {
-        ids[i] = ids[i + 1] ?? 0;
-        ranks[i] = ranks[i + 1] ?? NO_PAIR;
+        ids[i] = ids[i + 1]!;
+        ranks[i] = ranks[i + 1]!;
       }
-      if (at > 0) ranks[at - 1] = this.#rank(ids[at - 1] ?? 0, ids[at] ?? 0);
-      if (at + 1 < count) ranks[at] = this.#rank(ids[at] ?? 0, ids[at + 1] ?? 0);
+      if (at > 0) ranks[at - 1] = this.#rank(ids[at - 1]!, ids[at]!);
+      if (at + 1 < count) ranks[at] = this.#rank(ids[at]!, ids[at + 1]!);
     }
   }
 }
@@ -238,7 +238,7 @@ class QueueMerge {
     const pairs = this.#pairs, ids = this.#ids, count = this.#count, queue = this.#queue;
     const next = this.#next, previous = this.#previous, ranks = this.#ranks;
     const rate = (left: number, right: number) => {
-      const handle = pairs.find(ids[left] ?? 0, ids[right] ?? 0);
+      const handle = pairs.find(ids[left]!, ids[right]!);
       const rank = handle < 0 ? NO_PAIR : pairs.rank(handle);
       ranks[left] = rank;
       if (rank !== NO_PAIR) queue.push(rank, left);
@@ -255,10 +255,10 @@ class QueueMerge {
       const entry = queue.pop();
       const at = MergeQueue.positionOf(entry);
       if (ranks[at] !== MergeQueue.rankOf(entry)) continue;
-      const gone = next[at] ?? count;
-      const after = next[gone] ?? count;
-      const before = previous[at] ?? -1;
-      ids[at] = pairs.merged(pairs.find(ids[at] ?? 0, ids[gone] ?? 0));
+      const gone = next[at]!;
+      const after = next[gone]!;
+      const before = previous[at]!;
+      ids[at] = pairs.merged(pairs.find(ids[at]!, ids[gone]!));
       next[at] = after;
       ranks[at] = NO_PAIR;
       ranks[gone] = NO_PAIR;

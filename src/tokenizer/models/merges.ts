@@ -40,15 +40,15 @@ export class MergeTable implements PairTable {
   }
 
   find(left: number, right: number): number {
-    return (this.#slots[this.#slotOf(left, right)] ?? 0) - 1;
+    return this.#slots[this.#slotOf(left, right)]! - 1;
   }
 
   rank(handle: number): number {
-    return this.#entries[STRIDE * handle + 2] ?? 0;
+    return this.#entries[STRIDE * handle + 2]!;
   }
 
   merged(handle: number): number {
-    return this.#entries[STRIDE * handle + 3] ?? -1;
+    return this.#entries[STRIDE * handle + 3]!;
   }
 
   /** Adds a pair. A pair that exists keeps its rank. */
@@ -83,7 +83,7 @@ export class MergeTable implements PairTable {
     const entries = this.#entries;
     this.#slots = new Int32Array(2 * this.#slots.length);
     for (let i = 0; i < this.size; i++) {
-      const slot = this.#slotOf(entries[STRIDE * i] ?? 0, entries[STRIDE * i + 1] ?? 0);
+      const slot = this.#slotOf(entries[STRIDE * i]!, entries[STRIDE * i + 1]!);
       this.#slots[slot] = i + 1;
     }
   }
@@ -143,7 +143,7 @@ export function readMerges(
       );
     }
     vocabulary.idsOfPair(left, leftEnd, right, rightStart, ids);
-    const leftId = ids[0] ?? -1, rightId = ids[1] ?? -1, merged = ids[2] ?? -1;
+    const leftId = ids[0]!, rightId = ids[1]!, merged = ids[2]!;
     if (leftId < 0 || rightId < 0 || merged < 0) {
       const head = left.slice(0, leftEnd), tail = right.slice(rightStart);
       const missing = leftId < 0 ? head : rightId < 0 ? tail : head + tail;
@@ -227,11 +227,11 @@ export class ScorePairs implements PairTable {
 
   /** Number of scores above that of `id`, so that equal scores have equal ranks. */
   #rankOf(id: number): number {
-    const score = this.#scores[id] ?? 0;
+    const score = this.#scores[id]!;
     let low = 0, high = this.#sorted.length;
     while (low < high) {
       const middle = (low + high) >> 1;
-      if ((this.#sorted[middle] ?? 0) > score) high = middle;
+      if (this.#sorted[middle]! > score) high = middle;
       else low = middle + 1;
     }
     return this.#sorted.length - low;

@@ -125,7 +125,7 @@ export class UnigramEncoder implements WordEncoder {
   #emit({ starts, ids }: Path, word: string, out: IdBuffer): void {
     // The best path is stored as links from each end to its start, so it is read backwards.
     const ends: number[] = [];
-    for (let end = word.length; end > 0; end = starts[end] ?? 0) ends.push(end);
+    for (let end = word.length; end > 0; end = starts[end]!) ends.push(end);
     for (let i = ends.length - 1, start = 0; i >= 0; i--) {
       let end = ends[i]!;
       const id = ids[end]!;

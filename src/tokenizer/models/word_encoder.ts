@@ -50,7 +50,7 @@ export class IdBuffer {
   pushRange(source: Int32Array, start: number, end: number): void {
     const needed = this.length + end - start;
     if (needed > this.data.length) this.#grow(needed);
-    for (let i = start; i < end; i++) this.data[this.length++] = source[i] ?? 0;
+    for (let i = start; i < end; i++) this.data[this.length++] = source[i]!;
   }
 
   /** Returns a copy of the ids. */

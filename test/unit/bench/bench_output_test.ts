@@ -6,6 +6,7 @@ import {
   PRINTERS,
 } from "../../../src/bench/bench_output.ts";
 import { type BenchRecord, benchRecord } from "../../../src/bench/bench_record.ts";
+import { fitting } from "../../../src/cli/commands/bench.ts";
 
 const MODEL = {
   backend: "cpu:avx2",
@@ -124,4 +125,19 @@ Deno.test("bench output: several sequences at once, with the columns of llama-ba
   assertEquals([PP, TG, B, N_KV], ["128", "64", "8", "1536"]);
   assertEquals([row["T_PP s"], row["S_PP t/s"]], ["2.000", "512.00"]);
   assertEquals([row["T_TG s"], row["S_TG t/s"], row["T s"]], ["4.000", "128.00", "6.000"]);
+});
+
+Deno.test("bench output: a terminal that is too narrow for the table has lines that fit it", () => {
+  const { md } = PRINTERS;
+  const width = md.begin().indexOf("\n");
+  for (const columns of [undefined, width, width + 1]) {
+    assertEquals(fitting(md, LINE_PRINTERS.single, columns), md);
+  }
+  for (let columns = 40; columns < width; columns++) {
+    const printer = fitting(md, LINE_PRINTERS.single, columns);
+    const text = printer.record(RECORDS[0]!, 0);
+    assertEquals(text.replaceAll("\n  ", " "), LINE_PRINTERS.single.record(RECORDS[0]!, 0));
+    const longest = Math.max(...text.split("\n").map((line) => line.length));
+    assertEquals(longest <= columns, true, `${longest} in ${columns}`);
+  }
 });

@@ -1,4 +1,5 @@
-import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { bundledModel, isModel, namesModel } from "../../../src/cli/model/model_path.ts";
 import { textOperands } from "../../../src/cli/input/operands.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { join } from "@std/path";
@@ -43,4 +44,23 @@ Deno.test("operands: ambiguous words and two models are rejected", () => {
     assertStringIncludes(error.message, words);
     assertEquals(error.code, "usage");
   }
+});
+
+Deno.test("models: the bundled one is named if it is missing", () => {
+  assertEquals(bundledModel(), DEMO);
+  const source = join(ROOT, "test", "unit", "cli", "model");
+  const error = assertThrows(() => bundledModel(source), ForgeError, "name another with -m MODEL");
+  assertEquals(error.code, "not_found");
+  assertStringIncludes(error.message, `missing from "${join(ROOT, "test", "models", "demo")}"`);
+});
+
+Deno.test("models: paths, names on the hub and texts are told apart", () => {
+  for (const name of [DEMO, "./missing", "missing/", "m.gguf", "org/name", "org/name:Q4_K_M"]) {
+    assert(namesModel(name), name);
+  }
+  for (const text of ["Hello", "Hello there.", "a ./b/", "is it m.gguf", "a/b/c?"]) {
+    assert(!namesModel(text), text);
+  }
+  assert(isModel(DEMO));
+  for (const path of ["missing.gguf", ROOT, join(ROOT, "README.md")]) assert(!isModel(path), path);
 });

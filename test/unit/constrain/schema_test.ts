@@ -132,6 +132,137 @@ Deno.test("schema: bounds allow exactly the numbers that meet them, zeros of bot
   });
 });
 
+type Rule = Readonly<Record<string, unknown>>;
+
+/** Returns all lists of so many of the values. */
+function lists(values: readonly unknown[], length: number): unknown[][] {
+  if (length === 0) return [[]];
+  return lists(values, length - 1).flatMap((list) => values.map((value) => [...list, value]));
+}
+
+const upTo = (values: readonly unknown[], most: number) =>
+  Array.from({ length: most + 1 }, (_, length) => lists(values, length)).flat();
+
+/** Rules for values of one type, and values with which each pair of them is tried. */
+const RULES: Readonly<Record<string, readonly [rules: readonly Rule[], values: unknown[]]>> = {
+  array: [
+    [
+      ...[1, 2].flatMap((count) => [{ minItems: count }, { maxItems: count }]),
+      ...[{ items: false }, { items: { type: "integer" } }, { items: { enum: ["a", 2] } }],
+      { prefixItems: [{ type: "integer" }] },
+      { prefixItems: [{ type: "integer" }], items: { type: "string" } },
+      { prefixItems: [true, { const: 2 }], items: true },
+    ],
+    upTo([1, 2, "a"], 3),
+  ],
+  object: [
+    [
+      ...[{ minProperties: 1 }, { maxProperties: 0 }, { maxProperties: 1 }, { maxProperties: 2 }],
+      { properties: { a: { type: "integer" }, b: { type: "string" } }, required: ["b"] },
+      { properties: { a: { enum: [1, 2] }, c: true }, minProperties: 2 },
+      ...[{ properties: { b: false } }, { required: ["a"] }, { required: ["a", "b"] }],
+      ...[false, { type: "integer" }].map((additionalProperties) => ({ additionalProperties })),
+      { properties: { a: true }, additionalProperties: { type: "string" } },
+      { propertyNames: { enum: ["a", "c"] } },
+      { patternProperties: { "^[ab]$": { type: "integer" } } },
+      { patternProperties: { "^[bc]$": { type: "string" } }, additionalProperties: false },
+    ],
+    lists([undefined, 1, "x"], 3).map(([a, b, c]) => JSON.parse(JSON.stringify({ a, b, c }))),
+  ],
+  string: [
+    [
+      ...[1, 2].flatMap((count) => [{ minLength: count }, { maxLength: count }]),
+      ...["^a", "b$", "^[ab]+$", "🙂"].map((pattern) => ({ pattern })),
+      ...[{ enum: ["a", "ab", 1] }, { const: "ab" }, { format: "date" }],
+    ],
+    [
+      ...upTo(["a", "b"], 3).map((letters) => letters.join("")),
+      ...["é", "🙂", "🙂b", "2024-02-29", "2023-02-29"],
+    ],
+  ],
+  "": [
+    [
+      ...["null", "boolean", "integer", "number", "string"].map((type) => ({ type })),
+      ...[{ type: ["null", "integer"] }, { type: ["boolean", "string"] }],
+      ...[{ enum: [null, 1, "a"] }, { enum: [true, 1.5, "b"] }, { const: 1 }, { const: null }],
+      ...[{ minimum: 1 }, { exclusiveMaximum: 1.5 }, { multipleOf: 0.5 }, { multipleOf: 2 }]
+        .map((rule) => ({ type: ["number", "null"], ...rule })),
+      { anyOf: [{ type: "string" }, { type: "integer", minimum: 2 }] },
+      { oneOf: [{ type: "null" }, { type: "number", maximum: 1 }] },
+    ],
+    [null, true, false, -2, 0, 1, 1.5, 2, 3, "", "a", "b"],
+  ],
+};
+
+/** True if forge does not generate a value since rules name other items or keys, and no others. */
+function isBeyond(rules: readonly Rule[], value: unknown): boolean {
+  const named = (keyword: string) => rules.flatMap((rule) => rule[keyword] ?? []);
+  if (Array.isArray(value)) {
+    const prefixes = rules.map(({ prefixItems }) => (prefixItems as unknown[] ?? []).length);
+    const most = Math.max(...prefixes);
+    return most > 0 && named("items").length === 0 && value.length > most;
+  }
+  if (typeof value !== "object" || value === null) return false;
+  if (rules.some(({ additionalProperties }) => additionalProperties !== undefined)) return false;
+  const patterns = named("patternProperties").flatMap((rule) => Object.keys(rule as Rule));
+  const keys = [
+    ...named("properties").flatMap((rule) => Object.keys(rule as Rule)),
+    ...named("required"),
+  ];
+  const isNamed = (key: string) =>
+    keys.includes(key) || patterns.some((pattern) => new RegExp(pattern).test(key));
+  return keys.length + patterns.length > 0 && !Object.keys(value).every(isNamed);
+}
+
+/** Returns the spellings of a value: properties may come in any order. */
+function spellings(value: unknown): string[] {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    return [JSON.stringify(value)];
+  }
+  const orders = (entries: [string, unknown][]): [string, unknown][][] =>
+    entries.length === 0
+      ? [[]]
+      : entries.flatMap((entry) =>
+        orders(entries.filter((other) => other !== entry)).map((rest) => [entry, ...rest])
+      );
+  return orders(Object.entries(value)).map((order) => JSON.stringify(Object.fromEntries(order)));
+}
+
+Deno.test("schema: of each pair of rules, exactly the values pass that ajv accepts", async () => {
+  let nPairs = 0, nRefused = 0;
+  await withConstraints(async (constraints) => {
+    for (const [type, [rules, values]] of Object.entries(RULES)) {
+      const outer = type === "" ? {} : { type };
+      const judges = [outer, ...rules].map(validator);
+      const isValid = (rule: number, value: unknown) => judges[rule]!(value) === undefined;
+      for (let i = 0; i < rules.length; i++) {
+        for (let j = i; j < rules.length; j++) {
+          nPairs++;
+          const pair = [rules[i]!, rules[j]!];
+          const schema = { ...outer, allOf: pair };
+          const valid = values.filter((value) =>
+            [0, i + 1, j + 1].every((rule) => isValid(rule, value)) && !isBeyond(pair, value)
+          );
+          try {
+            const constraint = await constraints.compile(spec.schema(schema), false);
+            const found = values.filter((value) =>
+              spellings(value).some((text) => acceptsText(constraint, text))
+            );
+            assertEquals(found, valid, JSON.stringify(schema));
+          } catch (error) {
+            if (!(error instanceof ForgeError)) throw error;
+            nRefused++;
+            // Contradictions are errors, and so is what cannot be enforced.
+            const isContradiction = error.message.includes("contradict");
+            assert(!isContradiction || valid.length === 0, `${JSON.stringify(schema)}: ${error}`);
+          }
+        }
+      }
+    }
+  });
+  assert(nRefused < nPairs / 2, `${nRefused} of ${nPairs} pairs are refused`);
+});
+
 Deno.test("schema: unsupported keywords are rejected by name and place", async () => {
   const refusals: [unknown, string[]][] = [
     [{ not: { type: "string" } }, ['"not"', '"#"']],

@@ -1,6 +1,7 @@
 /** Files of a few megabytes that would become gigabytes are rejected, each by its own budget. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
+import { openAdapter } from "../../../src/formats/adapter.ts";
 import { openCheckpoint } from "../../../src/formats/checkpoint.ts";
 import { readGguf } from "../../../src/formats/gguf/gguf.ts";
 import type { GgufField } from "../../../src/formats/gguf/writer.ts";
@@ -8,8 +9,13 @@ import { parseJson, readJsonObject } from "../../../src/formats/json.ts";
 import { LIMITS } from "../../../src/formats/limits.ts";
 import { readSafetensors } from "../../../src/formats/safetensors.ts";
 import { float32Tensor } from "../../../src/formats/tensor_data.ts";
+import { ChatTemplate } from "../../../src/tokenizer/chat_template.ts";
 import { tokenizerFromJson } from "../../../src/tokenizer/from_json.ts";
-import { withLength, writeModelFolder } from "../../support/safetensors_writer.ts";
+import {
+  encodeSafetensors,
+  withLength,
+  writeModelFolder,
+} from "../../support/safetensors_writer.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
 import { encodeGguf, joinParts } from "../../support/parts.ts";
 
@@ -100,4 +106,96 @@ Deno.test("a tokenizer's steps may lengthen a text only by a bounded factor", ()
   const growing = Array.from({ length: 5 }, () => replace("a", "a".repeat(60)));
   assertRefused(() => make(growing, []).encode("aa"), "more than 1088 characters");
   assertRefused(() => make([], growing).decode([0]), "more than 1056 characters");
+});
+
+/** Opens an adapter of one module. */
+function adapterWith(config: object, r = 1): () => unknown {
+  return () => {
+    using folder = new TempFolder();
+    const tensors = ["A", "B"].map((side) =>
+      float32Tensor(
+        `base_model.model.m.lora_${side}.weight`,
+        side === "A" ? [r, 1] : [1, r],
+        new Float32Array(r),
+      )
+    );
+    folder.write("adapter_model.safetensors", encodeSafetensors({ tensors }));
+    folder.write("adapter_config.json", { peft_type: "LORA", r, lora_alpha: 1, ...config });
+    return openAdapter(folder.path).pairs[0]!.factor;
+  };
+}
+
+const tokenizerWith = (steps: object, vocab: Record<string, number> = { a: 0, b: 1, x: 2 }) => () =>
+  tokenizerFromJson(
+    { model: { type: "BPE", vocab, merges: [], unk_token: "x" }, ...steps },
+    undefined,
+    "tokenizer.json",
+  );
+const splitBy = (Regex: string) =>
+  tokenizerWith({ pre_tokenizer: { type: "Split", pattern: { Regex }, behavior: "Isolated" } });
+const rendered = (source: string) => () =>
+  new ChatTemplate(source).render([], { addGenerationPrompt: false, bosToken: "", eosToken: "" });
+const normalizers = (levels: number): object =>
+  levels === 1
+    ? { type: "Lowercase" }
+    : { type: "Sequence", normalizers: [normalizers(levels - 1)] };
+
+Deno.test("a limit takes its number, and one more is refused", () => {
+  using folder = new TempFolder();
+  const limits: Record<string, readonly [most: number, make: (n: number) => () => unknown]> = {
+    "regular expressions of an adapter": [32, (n) => {
+      const patterns = Array.from({ length: n }, (_, i) => [`m[${i}]+`, 2]);
+      return adapterWith({ alpha_pattern: Object.fromEntries(patterns) });
+    }],
+    "repetitions of an adapter's pattern": [
+      2,
+      (n) => adapterWith({ alpha_pattern: { ["m+".repeat(n)]: 2 } }),
+    ],
+    "rank of an adapter": [4096, (n) => adapterWith({}, n)],
+    "dimensions of safetensors": [8, (n) => {
+      const tensor = float32Tensor("a", Array(n).fill(1), new Float32Array(1));
+      const path = folder.write("a.safetensors", encodeSafetensors({ tensors: [tensor] }));
+      return () => readSafetensors(path);
+    }],
+    "levels of arrays in GGUF": [4, (n) => {
+      const inner = (depth: number): Extract<GgufField, readonly ["array", ...unknown[]]> =>
+        depth === 1 ? ["array", "u8", []] : ["array", "array", [inner(depth - 1)]];
+      const bytes = encodeGguf({ metadata: { a: inner(n) }, tensors: [] });
+      return () => readGguf(folder.write("b.gguf", bytes));
+    }],
+    "log2 of the alignment": [20, (n) => {
+      const bytes = encodeGguf({ metadata: { "general.alignment": ["u32", 2 ** n] }, tensors: [] });
+      return () => readGguf(folder.write("c.gguf", bytes));
+    }],
+    "inserted characters": [
+      64,
+      (n) => tokenizerWith({ normalizer: { type: "Prepend", prepend: "a".repeat(n) } }),
+    ],
+    "levels of normalizers": [
+      16,
+      (n) => tokenizerWith({ normalizer: normalizers(n) }),
+    ],
+    "steps of pre-tokenizers": [64, (n) => {
+      const pretokenizers = Array.from({ length: n }, () => ({ type: "Whitespace" }));
+      return tokenizerWith({ pre_tokenizer: { type: "Sequence", pretokenizers } });
+    }],
+    "characters of a pattern": [20_000, (n) => splitBy("a".repeat(n))],
+    "count of a pattern": [100_000, (n) => splitBy(`a{${n}}`)],
+    "levels of a pattern": [100, (n) => splitBy("(".repeat(n) + "a" + ")".repeat(n))],
+    "choices of a pattern": [12, (n) => splitBy("a?".repeat(n))],
+    "characters of a template": [262_144, (n) => rendered("a".repeat(n))],
+    "items of a range": [100_000, (n) => rendered(`{{ range(${n}) | length }}`)],
+    "digits of a format": [2000, (n) => rendered(`{{ '%.${n}f' % 1.5 }}`)],
+    "digits of an int": [4300, (n) => rendered(`{{ 10 ** ${n - 1} }}`)],
+    "bits of a power": [16_384, (n) => rendered(`{{ 8 ** ${n} > 1 }}`)],
+  };
+  for (const [name, [most, make]] of Object.entries(limits)) {
+    try {
+      make(most)();
+    } catch (error) {
+      throw new Error(`${name}: ${most} are refused`, { cause: error });
+    }
+    const error = assertThrows(make(most + 1), ForgeError);
+    assert(["bad_model", "unsupported"].includes(error.code), `${name}: ${error}`);
+  }
 });

@@ -1,6 +1,11 @@
 /** Types of published files, as llama.cpp reports them when it loads one. */
 import { assertEquals } from "@std/assert";
-import { type MixedModel, mixedTypes, type MixName } from "../../../src/formats/gguf/mixes.ts";
+import {
+  type MixedModel,
+  mixedTypes,
+  MIXES,
+  type MixName,
+} from "../../../src/formats/gguf/mixes.ts";
 
 /** Tensors of a Llama, with experts if their number is not 0. */
 function tensorsOf(layers: number, experts: number) {
@@ -111,4 +116,29 @@ Deno.test("a tied embedding has the type of an output matrix, and narrow rows ot
   assertEquals(typesOf("Q4_K_S", 96), ["Q8_0", "Q5_0", "Q5_1"]);
   assertEquals(typesOf("Q3_K_S", 96), ["Q8_0", "IQ4_NL", "IQ4_NL"]);
   assertEquals(typesOf("Q6_K", 100), ["F16", "F16", "F16"]);
+});
+
+Deno.test("mixtures have the numbers of llama.cpp's enumeration of file types", () => {
+  const numbers = Object.entries(MIXES).map(([name, { fileType }]) => [fileType, name] as const);
+  assertEquals(numbers.sort(([a], [b]) => a - b), [
+    [0, "F32"],
+    [1, "F16"],
+    [2, "Q4_0"],
+    [3, "Q4_1"],
+    [7, "Q8_0"],
+    [8, "Q5_0"],
+    [9, "Q5_1"],
+    [10, "Q2_K"],
+    [11, "Q3_K_S"],
+    [12, "Q3_K_M"],
+    [13, "Q3_K_L"],
+    [14, "Q4_K_S"],
+    [15, "Q4_K_M"],
+    [16, "Q5_K_S"],
+    [17, "Q5_K_M"],
+    [18, "Q6_K"],
+    [25, "IQ4_NL"],
+    [30, "IQ4_XS"],
+    [32, "BF16"],
+  ]);
 });
