@@ -31,7 +31,7 @@ export const LIMITS = {
   ways: 50_000,
   /** Steps to compile one constraint; about a second. */
   steps: 10_000_000,
-  /** Places visited for one mask; about a second. */
+  /** Items of readings stepped for one mask, or work that takes as long; about a second. */
   work: 5_000_000,
 } as const;
 

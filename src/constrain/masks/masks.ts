@@ -4,8 +4,8 @@ import { type TokenSet, TokenSetBuilder } from "./token_set.ts";
 import type { TokenTree } from "./vocabulary.ts";
 import { walkAutomaton, walkReading } from "./walk.ts";
 
-/** Steps of a token walk that take as long as visiting one place of a grammar. */
-const STEPS_A_PLACE = 16;
+/** Work of one step of a token walk. */
+const STEP_WORK = 1 / 16;
 /** Bounds of the cache. It is cleared when either is exceeded. */
 const MOST_BYTES = 16 * 2 ** 20, MOST_READINGS = 4_000;
 
@@ -111,7 +111,7 @@ export class Masks {
     let endings = new Int32Array(0);
     const tokens = this.#collect((found) => {
       const walked = walkAutomaton(tree, place, found);
-      this.#reader.countWork(walked.steps / STEPS_A_PLACE);
+      this.#reader.countWork(STEP_WORK * walked.steps);
       endings = walked.endings;
     });
     this.#bytes += endings.byteLength;
@@ -135,7 +135,7 @@ export class Masks {
   }
 
   #walk(tree: TokenTree, above: number, reading: Reading, found: TokenSetBuilder): void {
-    this.#reader.countWork(walkReading(tree, above, reading, found) / STEPS_A_PLACE);
+    this.#reader.countWork(STEP_WORK * walkReading(tree, above, reading, found));
   }
 
   #collect(walk: (found: TokenSetBuilder) => void): TokenSet {

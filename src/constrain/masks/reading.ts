@@ -7,6 +7,9 @@
 import { LIMITS, tooLarge } from "../limits.ts";
 import { type Callee, isOnlyEnd, type Place } from "./places.ts";
 
+/** Work of visiting a place, and of recording a caller of a rule; stepping an item is 1. */
+const VISIT_WORK = 2, CALLER_WORK = 8;
+
 /** A place, and the continuations of its rule. */
 export interface Item {
   readonly place: Place;
@@ -81,12 +84,12 @@ export class GrammarReader {
   }
 
   /**
-   * Counts visited places.
+   * Counts work of the current mask or token.
    *
    * @throws {ForgeError} `usage` above the limit
    */
-  countWork(places: number): void {
-    this.#work += places;
+  countWork(work: number): void {
+    this.#work += work;
     if (this.#work > LIMITS.work) {
       throw tooLarge("too many continuations are possible here; fewer alternatives may help");
     }
@@ -146,7 +149,7 @@ export class GrammarReader {
       if (places?.has(place)) continue;
       if (places === undefined) seen.set(frame, new Set([place]));
       else places.add(place);
-      this.countWork(1);
+      this.countWork(VISIT_WORK);
       if (place.readsBytes) found.push(item);
       if (place.isEnd && !(frame instanceof Entered)) {
         isEnd ||= frame.endsText;
@@ -188,6 +191,7 @@ export class GrammarReader {
   }
 
   #frameOf({ callers }: Entered): Frame {
+    this.countWork(CALLER_WORK * callers.length);
     const returns: Item[] = [];
     let endsText = false;
     for (const { place, frame } of callers) {

@@ -239,23 +239,35 @@ Deno.test("masks: too many alternatives to walk in time are rejected", async () 
   );
   const source = `root ::= ${letters.join(" | ")}\nr0 ::= "a"\nr1 ::= "b"`;
   const tokens = Array.from({ length: 20_000 }, (_, i) => new TextEncoder().encode(`token${i}`));
+  await assertTooMany(source, [new TextEncoder().encode("x"), ...tokens]);
+});
+
+Deno.test("masks: too many optional rules to read in time are rejected", async () => {
+  const names = Array.from({ length: 800 }, (_, i) => `r${i}`);
+  const source = [`root ::= ${names.join(" ")}`, ...names.map((name) => `${name} ::= "x"?`)];
+  const tokens = [1, 2].map((length) => new TextEncoder().encode("x".repeat(length)));
+  await assertTooMany(source.join("\n"), tokens);
+});
+
+/** Asserts that the mask after token 0 takes too long. */
+async function assertTooMany(source: string, tokens: readonly Uint8Array[]): Promise<void> {
   const constraints = new Constraints(
     {
       ...byteTokenizer,
-      vocabSize: tokens.length + 1,
-      tokenBytes: (id) => tokens[id] ?? new TextEncoder().encode("x"),
+      vocabSize: tokens.length,
+      tokenBytes: (id) => tokens[id]!,
       isSpecial: () => false,
     },
-    tokens.length + 1,
+    tokens.length,
     [],
   );
   const state = (await constraints.compile(spec.grammar(source), false)).start();
-  state.accept(tokens.length);
-  const mask = new Uint32Array(Math.ceil((tokens.length + 1) / 32));
+  state.accept(0);
+  const mask = new Uint32Array(Math.ceil(tokens.length / 32));
   const error = assertThrows(() => state.fillMask(mask), ForgeError);
   assertStringIncludes(error.message, "too many continuations");
   constraints.dispose();
-});
+}
 
 Deno.test("masks: compiling several constraints yields between them", async () => {
   await withConstraints(async (constraints) => {
