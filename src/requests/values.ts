@@ -21,6 +21,8 @@ export function invalid(name: string, value: JsonValue | undefined, valid: strin
     ? quote(value)
     : typeof value === "number" || typeof value === "boolean"
     ? String(value)
+    : Array.isArray(value) && value.length === 0
+    ? "an empty array"
     : kindOf(value);
   return new RequestError(`${name} is ${shown}; valid is ${valid}`, name);
 }

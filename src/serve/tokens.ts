@@ -54,6 +54,6 @@ export function detokenize(service: Service, _: Request, body: JsonObject): Resp
   const { tokens } = body;
   if (!isTokenIds(tokens)) throw invalid("tokens", tokens, "a list of token ids");
   const { tokenizer } = service.model;
-  checkTokens(tokens, tokenizer.vocabSize);
+  checkTokens(tokens, tokenizer.vocabSize, "tokens");
   return Response.json({ content: tokenizer.decode(tokens, { skipSpecial: false }) });
 }

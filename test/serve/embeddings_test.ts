@@ -89,7 +89,7 @@ Deno.test("serve: input that cannot be embedded is rejected by name", async () =
     for (
       const [body, message, param] of [
         [{}, "input is missing; valid is a text, a list of token ids, or a list", "input"],
-        [{ input: [] }, "input is an array", "input"],
+        [{ input: [] }, "input is an empty array", "input"],
         [{ input: ["a", 1] }, "input is an array", "input"],
         [{ input: [[1], "a"] }, "input is an array", "input"],
         [{ input: [-1] }, "input is an array", "input"],

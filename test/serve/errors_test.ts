@@ -64,7 +64,7 @@ Deno.test("serve: a bad request is rejected by key before anything is generated"
   for (
     const [body, message] of [
       [{}, "prompt is missing"],
-      [{ prompt: [] }, "prompt is an array"],
+      [{ prompt: [] }, "prompt is an empty array"],
       [{ prompt: ["a", 1] }, "prompt is an array"],
       [{ prompt: [99999] }, "token 0 of the prompt is 99999"],
       [{ prompt: "a", echo: true }, "echo is true; valid is false"],
@@ -84,9 +84,9 @@ Deno.test("serve: a bad request is rejected by key before anything is generated"
       ["/tokenize", { content: "x", messages }, "give content or messages, not both"],
       ["/detokenize", {}, "tokens is missing; valid is a list of token ids"],
       ["/detokenize", { tokens: [1.5] }, "tokens is an array; valid is a list of token ids"],
+      ["/detokenize", { tokens: [99999] }, "token 0 of tokens is 99999"],
     ] as const
   ) assertStringIncludes((await client.refusal(path, wrong)).message, message);
-  await client.refusal("/detokenize", { tokens: [99999] });
   const { answers } = await (await client.get("/health")).json();
   assertEquals(answers, 0);
 });

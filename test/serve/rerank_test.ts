@@ -79,7 +79,7 @@ Deno.test("serve: what cannot be reranked is rejected by name", async () => {
     const [body, message, param] of [
       [{ documents }, "query is missing", "query"],
       [{ query }, "documents is missing; valid is a list of texts", "documents"],
-      [{ query, documents: [] }, "documents is an array", "documents"],
+      [{ query, documents: [] }, "documents is an empty array", "documents"],
       [{ query, documents: ["a", 1] }, "documents[1] is 1; valid is a text", "documents[1]"],
       [{ query, documents: Array(1001).fill("a") }, "documents has 1001 texts", "documents"],
       [{ query, documents, top_n: 0 }, "top_n is 0", "top_n"],

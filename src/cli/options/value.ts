@@ -63,7 +63,7 @@ export function parseOptionValue(
 }
 
 function appended(spec: ListSpec, text: string, previous: unknown): string[] {
-  if (text === "") throw invalid(spec, text, "a text of at least one character");
+  if (text === "") throw invalid(spec, text, "texts of at least one character");
   return [...(Array.isArray(previous) ? previous : []), text];
 }
 
