@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "../gpu/parallel.h"
-#include "../gpu/parallel.h"
 #include "../gpu/rounding.h"
 
 namespace forge::metal {

@@ -128,6 +128,16 @@ Deno.test({
 });
 
 Deno.test({
+  name: "CUDA: a step that just fits runs, and one that needs a little more is rejected",
+  ignore,
+  fn: async () => {
+    // A 32nd of the memory is the driver's.
+    const program = ["run", "-A", "test/support/check_device_memory.ts", `${2 ** 18}`, "all"];
+    await runOnEmulatedGpu(program, { FORGE_FAKE_CUDA: "memory_mib=8" });
+  },
+});
+
+Deno.test({
   name: "CUDA: several devices are chosen by index; an unknown index is an error",
   ignore,
   fn: async () => {

@@ -1,6 +1,11 @@
 /** Injected failures of Metal end in one clear line. */
 import { assertRunFails, type InjectedFailure, OUT_OF_MEMORY } from "../support/failing_run.ts";
-import { emulatedMetal, emulatedMetalUnavailable } from "./emulated_metal.ts";
+import {
+  emulatedMetal,
+  emulatedMetalUnavailable,
+  type FakeOptions,
+  runOnEmulatedMetal,
+} from "./emulated_metal.ts";
 
 const ignore = emulatedMetalUnavailable() !== undefined;
 
@@ -60,3 +65,19 @@ for (const [what, args, parts] of refused) {
     fn: async () => await assertRunFails([...args, "-p", "Once"], await emulatedMetal(), parts),
   });
 }
+
+const MIB = 2 ** 20;
+
+Deno.test({
+  name: "Metal: a step that just fits runs, and one that needs a little more is rejected",
+  ignore,
+  fn: async () => {
+    const check = async (driverBytes: number, steps: string, options: FakeOptions) => {
+      const program = ["run", "-A", "test/support/check_device_memory.ts", `${driverBytes}`, steps];
+      await runOnEmulatedMetal(program, await emulatedMetal(options));
+    };
+    // A share of little memory, and of much a fixed size.
+    await check(MIB / 4, "all", { memory_mib: 8 });
+    await check(64 * MIB, "one", { memory_mib: 4096, taken_mib: 4000 });
+  },
+});

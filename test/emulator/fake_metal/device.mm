@@ -199,7 +199,7 @@ NSUInteger declared_bytes(const emulator::MetalKernel* kernel) {
 }
 
 - (NSUInteger)currentAllocatedSize {
-  return allocated;
+  return allocated + (fake_metal::options().taken_mib << 20);
 }
 
 - (NSUInteger)maxBufferLength {

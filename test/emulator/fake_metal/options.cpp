@@ -17,6 +17,7 @@ const Options& options() {
                            {{"devices", &result.devices},
                             {"family", &result.family},
                             {"memory_mib", &result.memory_mib},
+                            {"taken_mib", &result.taken_mib},
                             {"buffer_kib", &result.buffer_kib},
                             {"max_threads", &result.max_threads},
                             {"matrix_places", &result.matrix_places},

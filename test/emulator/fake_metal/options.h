@@ -11,6 +11,7 @@ struct Options {
   uint64_t devices = 1;          // 0: none
   uint64_t family = 1009;        // the newest GPU family: 1007 is Apple7
   uint64_t memory_mib = 8192;    // recommended working set
+  uint64_t taken_mib = 0;        // allocated by other parts of the process
   uint64_t buffer_kib = 4 << 20;  // longest buffer
   uint64_t max_threads = 1024;   // per threadgroup
   uint64_t matrix_places = 0;    // 1: lanes hold matrices in another layout than on Apple's GPUs
