@@ -1,7 +1,9 @@
 /** Whole models on an emulated Apple GPU: the unmodified program, from prompt to text. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
+import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { forge } from "../cli/forge.ts";
+import { buildFakeMetal } from "../emulator/fake_metal/build.ts";
 import { shippedText } from "../emulator/metal/shipped_text.ts";
 import { assertEndsCleanly } from "../support/careless_program.ts";
 import { assertDraftsAsTheCpu } from "../support/check_drafts.ts";
@@ -117,6 +119,34 @@ Deno.test({
     // Two a second.
     const idle = requests(after);
     assert(idle.length >= 1 && idle.every((n) => n === most), `${most}, then ${idle}`);
+  },
+});
+
+Deno.test({
+  name: "a model's buffers stay resident again once it is used after a long pause",
+  ignore: unavailable,
+  fn: async () => {
+    const library = await buildFakeMetal({
+      file: "residency.mm",
+      from: "std::chrono::minutes(3)",
+      to: "std::chrono::milliseconds(600)",
+    });
+    const program = `
+      import { load } from "./src/mod.ts";
+      const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+      await using model = await load(${JSON.stringify(bundledModel())}, { device: "metal" });
+      await model.complete("Once", { maxTokens: 2 });
+      await wait(1500);
+      console.error("idle");
+      await wait(1200);
+      console.error("used");
+      await model.complete("Once", { maxTokens: 2 });
+      await wait(1200);`;
+    const env = { ...await emulatedMetal({ trace: 1 }), FORGE_LIBRARY_PATH: library };
+    const output = await runOnEmulatedMetal(["eval", "--no-check", program], env);
+    const [, idle = "", used = ""] = output.split(/idle\n|used\n/);
+    assert(!idle.includes("buffers resident"), output);
+    assertStringIncludes(used, "buffers resident");
   },
 });
 
