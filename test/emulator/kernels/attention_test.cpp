@@ -35,6 +35,7 @@ class Setting {
         q(rows(runs) * c.n_heads * c.dim),
         out(q.size()) {
     pages.fill(random_);
+    pages.spoil_after(sequences, lengths(runs));
     for (float& x : q) x = random_.normal();
     u32 row = 0;
     for (u32 s = 0; s < runs.size(); ++s) {

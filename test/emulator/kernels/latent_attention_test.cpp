@@ -39,6 +39,7 @@ void check(const Case& c, const std::vector<Run>& runs, u32 most_queries, bool d
   const Sequences sequences(random, lengths, c.page_tokens);
   Pages pages(type, sequences.n_pages, c.page_tokens, c.n_kv_heads, c.k_dim, c.v_dim, true);
   pages.fill(random);
+  pages.spoil_after(sequences, lengths);
   const auto q = random_floats(random, rows * c.n_heads * c.k_dim);
   const auto sinks = random_floats(random, c.n_heads);
   Buffer<QueryTile> tiles(tile_list.size());

@@ -16,6 +16,7 @@ void check(const KvType& type, u32 n_heads, u32 n_kv_heads, u32 k_dim, u32 v_dim
   const Sequences sequences(random, lengths, page_tokens);
   Pages pages(type, sequences.n_pages, page_tokens, n_kv_heads, k_dim, v_dim, values_in_keys);
   pages.fill(random);
+  pages.spoil_after(sequences, lengths);
   const Buffer<i32> positions = {149, 130, 0, 8}, sequence_of = {0, 0, 1, 2};
   const Buffer<i32> n_keys = {140, 140, 1, 0};
   const u32 tokens = 4;

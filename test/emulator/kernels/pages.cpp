@@ -112,6 +112,28 @@ void Pages::fill(Random& random) {
   }
 }
 
+void Pages::spoil(u32 page, u32 slot) {
+  const auto spoil_row = [&](u64 rows, u64 scales, u32 dim) {
+    std::memset(data.data() + rows + u64(slot) * row_bytes(type_, dim), 0xff, row_bytes(type_, dim));
+    const u64 groups = is_scaled(type_) ? (dim + 31) / 32 : 0;
+    std::memset(data.data() + scales + slot * groups * 2, 0xff, groups * 2);
+  };
+  for (u32 head = 0; head < cache.n_kv_heads; ++head) {
+    const u64 at = head_at(page, head);
+    spoil_row(at, at + cache.k_scales, cache.k_dim);
+    if (cache.values_in_keys != 0) continue;
+    spoil_row(at + cache.v_offset, at + cache.v_scales, cache.v_dim);
+  }
+}
+
+void Pages::spoil_after(const Sequences& sequences, const std::vector<u32>& lengths) {
+  for (u32 s = 0; s < lengths.size(); ++s) {
+    for (u32 at = lengths[s]; at % cache.page_tokens != 0; ++at) {
+      spoil(sequences.page(s, at, cache.page_tokens), at % cache.page_tokens);
+    }
+  }
+}
+
 Sequences::Sequences(Random& random, const std::vector<u32>& lengths, u32 page_tokens)
     : n_pages(0),
       page_stride((longest(lengths) + page_tokens - 1) / page_tokens + 1),

@@ -38,6 +38,8 @@ class FarPages {
   bool usable_;
 };
 
+struct Sequences;
+
 class Pages {
  public:
   // With `values_in_keys`, values are the first v_dim numbers of keys.
@@ -51,12 +53,15 @@ class Pages {
   const kernel_args::KvPages& kernel_pages() const { return cache; }
   // Fills every row with random numbers.
   void fill(Random& random);
+  // Makes all rows after the last positions of sequences NaN: no kernel may use them.
+  void spoil_after(const Sequences& sequences, const std::vector<u32>& lengths);
 
   KvCache cache;
   Buffer<u8> data;
 
  private:
   double number(u64 rows, u64 scales, u32 dim, u32 slot, u32 i) const;
+  void spoil(u32 page, u32 slot);
   void fill_part(Random& random, u64 rows, u64 scales, u32 dim);
   u64 head_at(u32 page, u32 head) const {
     return page * cache.page_bytes + u64(head) * cache.head_bytes;

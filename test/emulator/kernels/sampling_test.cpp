@@ -300,6 +300,7 @@ TEST(sampling_of_equal_logits) {
     r.sampling.temperature = seed < 3 ? 0.0f : seed < 6 ? 1e-45f : 1.0f;
     r.sampling.top_k = seed % 4 == 0 ? 0 : 290;
     r.sampling.top_p = seed % 2 == 0 ? 0.5f : 1.0f;
+    r.sampling.min_p = seed % 4 == 1 ? 1.0f : 0.0f;
     r.sampling.n_top = 3;
     if (seed % 3 == 1) r.mask.assign((vocabulary + 31) / 32, 0xfffff000u);
     requests.push_back(r);
@@ -348,6 +349,15 @@ TEST(sampling_reports_candidates_and_forced_tokens) {
   check(logits, requests, vocabulary, max_top);
 }
 
+TEST(sampling_reports_more_candidates_than_a_chunk_has) {
+  const u32 vocabulary = 270, max_top = 260;
+  std::vector<Request> requests = {plain_request(1)};
+  requests[0].sampling.n_top = max_top;
+  Buffer<float> logits(vocabulary);
+  for (u32 i = 0; i < vocabulary; ++i) logits[i] = i < 256 ? static_cast<float>(i % 7) : -INFINITY;
+  check(logits, requests, vocabulary, max_top);
+}
+
 TEST(sampling_flags_rows_without_a_choice) {
   const u32 vocabulary = 300;
   Random random(2);
@@ -358,7 +368,8 @@ TEST(sampling_flags_rows_without_a_choice) {
   requests[4].mask.assign((vocabulary + 31) / 32, 0u);
   requests[4].sampling.temperature = 1;
   auto logits = random_floats(random, 5 * vocabulary);
-  logits[77] = NAN;
+  // In each chunk.
+  logits[77] = logits[299] = NAN;
   logits[vocabulary + 299] = INFINITY;
   logits[2 * vocabulary] = -INFINITY;
   const Results results = choose(logits, requests, vocabulary, 2);
