@@ -6,7 +6,7 @@ import type { KvShape, MatmulOptions, RopeAppendOptions, Value } from "../../src
 import { deviceTest, openDevice, referenceDevice } from "../support/devices.ts";
 import { assertClose, randomMatrix } from "../support/matrix.ts";
 import { Random } from "../support/random.ts";
-import { type Kept, runStep, StepGraph, tokenInputs } from "../support/step_graph.ts";
+import { type Kept, runStep, type StepGraph, tokenInputs } from "../support/step_graph.ts";
 import { f32Vector, f32Weight } from "../support/weights.ts";
 
 const COLS = 64;
