@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
 import { checkArgument, type OptionCheck } from "../../formats/arguments.ts";
@@ -29,16 +30,28 @@ export function openTokenizer(checkpoint: Checkpoint): Tokenizer {
   if (json === undefined) {
     throw new ForgeError("not_found", `${quote(path)} has no tokenizer.json`);
   }
-  return tokenizerFromJson(json, checkpoint.tokenizerConfig(), path);
+  const source = quote(join(path, "tokenizer.json"));
+  return tokenizerFromJson(json, checkpoint.tokenizerConfig(), source);
 }
 
 /**
  * Returns the tokens that end an answer: those of the tokenizer, and of generation_config.json or
  * config.json.
+ *
+ * @throws {ForgeError} `bad_model` if these name something else than tokens
  */
 export function endTokens(checkpoint: Checkpoint, tokenizer: Tokenizer): ReadonlySet<number> {
-  const { generationConfig, config } = checkpoint;
+  const { generationConfig, config, path } = checkpoint;
   const declared = generationConfig?.eos_token_id ?? config?.eos_token_id;
-  const ids = [declared].flat().filter((id) => typeof id === "number");
+  const ids = [declared ?? []].flat();
+  if (!ids.every((id) => typeof id === "number")) {
+    throw new ForgeError(
+      "bad_model",
+      `${quote(path)}: eos_token_id is ${
+        quote(JSON.stringify(declared))
+      }; expected a token id or ` +
+        "a list of them",
+    );
+  }
   return new Set([...tokenizer.eosIds, ...ids]);
 }

@@ -1,6 +1,12 @@
 /** Tests the pieces and the end of a generation, on models that generate a given text. */
-import { assert, assertEquals } from "@std/assert";
-import { type Completion, type GenerateOptions, load, type Piece } from "../../../../src/mod.ts";
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import {
+  type Completion,
+  ForgeError,
+  type GenerateOptions,
+  load,
+  type Piece,
+} from "../../../../src/mod.ts";
 import { TempFolder } from "../../../support/temp_folder.ts";
 import { EOS, type TinyLlamaOptions, writeScriptedLlama } from "../../../support/tiny_llama.ts";
 
@@ -66,6 +72,11 @@ Deno.test("a model may have several end tokens", async () => {
   }
   const several = { generationConfig: { eos_token_id: [5, 97] }, pieces };
   assertEquals((await generate(["Once", "<|done|>"], {}, several)).text, "Once");
+  await assertRejects(
+    () => generate(["Once"], {}, { config: { eos_token_id: ["</s>"] } }),
+    ForgeError,
+    'eos_token_id is "[\\"</s>\\"]"; expected a token id or a list of them',
+  );
 });
 
 Deno.test("a generation ends after maxTokens tokens", async () => {

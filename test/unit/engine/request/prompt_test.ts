@@ -29,6 +29,14 @@ function encodePrompt(...args: Parameters<typeof encodePromptInSlices>) {
   return finish(encodePromptInSlices(...args));
 }
 
+Deno.test("errors of a tokenizer name its file", () => {
+  assertThrows(
+    () => tokenizerOf({ tokenizerConfig: { bos_token: "<none>" } }),
+    ForgeError,
+    'tokenizer.json": bos_token is "<none>"',
+  );
+});
+
 /** Returns the tokens of a prompt as text, with BOS as "<s>". */
 function encoded(
   prompt: Prompt,
