@@ -1,5 +1,6 @@
 /** Requests of a batch file, read as the batch proceeds. */
 import { ForgeError } from "../../errors.ts";
+import { show } from "../../formats/quote.ts";
 import type { BadRequest, BatchId, BatchRequest, GenerateOptions } from "../../mod.ts";
 import { type Line, readLines } from "../input/jsonl_lines.ts";
 import { fileChunks } from "../input/text_source.ts";
@@ -75,7 +76,7 @@ export class BatchReader {
       const entry = parseEntry(line.text, line.number);
       id = entry.id;
       if (!this.#seen.add(id)) {
-        throw new ForgeError("bad_input", `an earlier line has the id ${JSON.stringify(id)}`);
+        throw new ForgeError("bad_input", `an earlier line has the id ${show(id)}`);
       }
       if (this.#done.ids.has(id)) return undefined;
       return readRequest(entry, this.#defaults);

@@ -1,4 +1,5 @@
 import { ForgeError } from "../../errors.ts";
+import { quote } from "../../formats/quote.ts";
 import type { ChatMessage } from "../../mod.ts";
 
 /** A conversation: an optional system message, then messages of user and assistant alternately. */
@@ -73,7 +74,7 @@ export class Conversation {
       const place = messages.length - turns.length + i;
       throw new ForgeError(
         "bad_input",
-        `messages[${place}] has role ${JSON.stringify(role)}; expected "${expected}"`,
+        `messages[${place}] has role ${quote(role)}; expected "${expected}"`,
       );
     }
     if (turns.length % 2 !== 0) {

@@ -1,5 +1,6 @@
 /** `forge chat`: chats with a model. */
 import { ForgeError } from "../../errors.ts";
+import { quote } from "../../formats/quote.ts";
 import {
   describeSampling,
   type GenerateOptions,
@@ -257,7 +258,7 @@ class Chat {
         const advice = nearest === undefined
           ? `valid are ${CHAT_COMMANDS}`
           : `did you mean ${nearest}?`;
-        throw new ForgeError("usage", `unknown command ${JSON.stringify(name)}; ${advice}`);
+        throw new ForgeError("usage", `unknown command ${quote(name)}; ${advice}`);
       }
     }
   }

@@ -14,7 +14,7 @@ import {
   type JsonValue,
   readJsonObject,
 } from "../../formats/json.ts";
-import { quote, quoteList } from "../../formats/quote.ts";
+import { quote, quoteList, show } from "../../formats/quote.ts";
 import { GENERATION_FLAGS, LOADING_FLAGS, REPLICA_FLAGS } from "../options/flags.ts";
 import { type OptionName, OPTIONS } from "../options/options.ts";
 import { longFlag } from "../options/types.ts";
@@ -116,7 +116,7 @@ function readModel(path: string, name: string, value: JsonValue | undefined): Co
   const model = options.get("model");
   options.delete("model");
   if (typeof model === "string" && model !== "") return { model, options };
-  const problem = model === undefined ? "is missing" : `is ${JSON.stringify(model)}`;
+  const problem = model === undefined ? "is missing" : `is ${show(model)}`;
   throw new ForgeError(
     "usage",
     `${quote(path)}: ${place}.model ${problem}; valid is a path or hub name`,
@@ -132,7 +132,7 @@ function readOption(path: string, place: string, key: string, value: JsonValue):
   if (name === "devices" && Array.isArray(value)) value = value.join(",");
   if (spec.kind === "flag") {
     if (typeof value === "boolean") return value;
-    const problem = `${place}.${key} is ${JSON.stringify(value)}; valid is true or false`;
+    const problem = `${place}.${key} is ${show(value)}; valid is true or false`;
     throw new ForgeError("usage", `${quote(path)}: ${problem}`);
   }
   let parsed: unknown;
@@ -164,7 +164,7 @@ function asObject(path: string, place: string, value: JsonValue | undefined): Js
   if (isJsonObject(value)) return value;
   throw new ForgeError(
     "usage",
-    `${quote(path)}: ${place} is ${JSON.stringify(value)}; valid is an object`,
+    `${quote(path)}: ${place} is ${show(value)}; valid is an object`,
   );
 }
 

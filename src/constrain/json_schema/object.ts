@@ -1,4 +1,5 @@
 import type { JsonValue } from "../../formats/json.ts";
+import { quote } from "../../formats/quote.ts";
 import {
   accepts,
   ANYTHING,
@@ -72,7 +73,7 @@ class Shape {
         owner,
         source,
         value,
-        texts: patternTexts(source, `JSON schema: the pattern ${JSON.stringify(value.path)}`),
+        texts: patternTexts(source, `JSON schema: the pattern ${quote(value.path)}`),
       }))
     );
     checkLimit("the number of patternProperties", this.#patterns.length, MOST_PATTERNS);

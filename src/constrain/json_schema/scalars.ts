@@ -1,4 +1,5 @@
 import type { JsonObject } from "../../formats/json.ts";
+import { quote } from "../../formats/quote.ts";
 import { ANYTHING, type Automaton, intersect } from "../automata/automaton.ts";
 import type { Conjunction } from "./conjunction.ts";
 import { type Bound, decimalOf, numbers } from "./number.ts";
@@ -46,7 +47,7 @@ export function stringRulesTexts(reader: SchemaReader, schemas: Conjunction): Au
     patterns: schemas.flatMap((schema) => {
       const { pattern } = reader.keywords(schema);
       return typeof pattern === "string"
-        ? [{ source: pattern, what: `JSON schema: the pattern at ${JSON.stringify(schema.path)}` }]
+        ? [{ source: pattern, what: `JSON schema: the pattern at ${quote(schema.path)}` }]
         : [];
     }),
     formats: all.flatMap(({ format }) => typeof format === "string" ? [format] : []),

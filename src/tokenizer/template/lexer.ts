@@ -1,4 +1,5 @@
 import { MAX_INTEGER_DIGITS, TemplateError } from "./values.ts";
+import { quote } from "../../formats/quote.ts";
 
 /** Kind of a token: text between tags, the delimiters of tags, and tokens inside of tags. */
 export type TokenKind =
@@ -207,7 +208,7 @@ class Lexer {
     const operator = this.#match(OPERATOR, at)?.[0];
     if (operator === undefined) {
       const character = String.fromCodePoint(this.#source.codePointAt(at)!);
-      throw faultAt(at, `unexpected character ${JSON.stringify(character)}`);
+      throw faultAt(at, `unexpected character ${quote(character)}`);
     }
     const closing = CLOSING.get(operator);
     if (closing !== undefined) open.push(closing);

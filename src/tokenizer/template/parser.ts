@@ -1,4 +1,5 @@
 import { faultAt, type Token, tokenize, type TokenKind } from "./lexer.ts";
+import { quote } from "../../formats/quote.ts";
 import type {
   ArgumentList,
   ArithmeticOperator,
@@ -125,7 +126,7 @@ class Parser {
       const inside = tag === undefined ? "" : ` inside of {% ${tag} %}`;
       return faultAt(at, `the template ends early${inside}; expected ${expected}`);
     }
-    return faultAt(at, `unexpected ${JSON.stringify(text)}; expected ${expected}`);
+    return faultAt(at, `unexpected ${quote(text)}; expected ${expected}`);
   }
 
   #nested<Result>(parse: () => Result): Result {

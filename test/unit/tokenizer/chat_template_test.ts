@@ -240,6 +240,7 @@ const MISTAKES: Record<string, string> = {
   "{% nope %}": "unknown tag {% nope %}",
   "{{ (1] }}": 'unexpected "]"; expected ")"',
   "{{ 1 2 }}": 'unexpected "2"; expected }}',
+  "{{ 1 '\x9b31m' }}": 'unexpected "\\u{9b}31m"; expected }}',
   "{{ a § b }}": 'unexpected character "§"',
   "a\n\n{{ missing.field }}": 'cannot be rendered in line 3: "missing" is undefined',
   "a\n{{ 'a' + 1 }}\n\n{{ 'b' + 2 }}\n": 'cannot be rendered in line 2: "+" cannot combine',
