@@ -44,8 +44,9 @@ export interface BenchOptions {
 export const OPTIONS_HELP = `Options:
   -m, --model MODEL             model folder or .gguf file (default: the bundled demo model)
       --synthetic SHAPE[:TYPE]  a model with random weights, as in forge bench
-      --device NAME             as in forge bench; gpu-model: one GPU instead of all; peers: auto, or the kernels of another processor,
-                                cpu:avx2 or cpu:avx2_vnni, against llama.cpp's build for it
+      --device NAME             as in forge bench; gpu-model: one GPU instead of all; peers: auto,
+                                or the kernels of another processor, cpu:avx2 or cpu:avx2_vnni,
+                                against llama.cpp's build for it
   -t, --threads N               threads that compute (default: one per core)
   -r, --rounds N                how often to measure (default: 5)
   -p, --n-prompt N              tokens of the prompt (default: 512)

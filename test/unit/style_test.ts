@@ -49,14 +49,17 @@ interface Line {
   readonly text: string;
 }
 
+/** Returns a file's text, of a page without its code blocks, whose lines stay as empty ones. */
+function proseOf(path: string, text: string): string {
+  if (!path.endsWith(".md")) return text;
+  return text.replaceAll(/^```[^]*?^```/gm, (block) => block.replaceAll(/[^\n]/g, ""));
+}
+
 /** Returns the lines of comments, prose and test names of a file. */
 function proseLines(path: string, text: string): Line[] {
   const marker = MARKERS[path.split(".").at(-1) ?? ""];
   if (marker === undefined) return [];
-  const prose = path.endsWith(".md")
-    ? text.replaceAll(/^```[^]*?^```/gm, (block) => block.replaceAll(/[^\n]/g, ""))
-    : text;
-  return prose.split("\n").flatMap((line, i) => {
+  return proseOf(path, text).split("\n").flatMap((line, i) => {
     const place = `${path}:${i + 1}`;
     const at = line.search(marker);
     if (at >= 0) return [{ place, text: line.slice(at).replaceAll(/`[^`]*`/g, "") }];
@@ -74,10 +77,7 @@ const WIDTH = 100;
 function wideLines(path: string, text: string): string[] {
   const wrapped = path.endsWith(".md") ? WRAPPED.md : WRAPPED.code;
   if (!/\.(md|ts|cpp|h|cu|cuh|metal|mm)$/.test(path)) return [];
-  const prose = path.endsWith(".md")
-    ? text.replaceAll(/^```[^]*?^```/gm, (block) => block.replaceAll(/[^\n]/g, ""))
-    : text;
-  return prose.split("\n").flatMap((line, i) =>
+  return proseOf(path, text).split("\n").flatMap((line, i) =>
     line.length > WIDTH && wrapped.test(line) && !line.includes("https://")
       ? [`${path}:${i + 1} is ${line.length} columns wide`]
       : []

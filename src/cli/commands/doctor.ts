@@ -10,7 +10,6 @@ import type { BackendKind, DeviceInfo } from "../../backend.ts";
 import { BACKEND_KINDS, lacksBuild } from "../../engine/load/open_backend.ts";
 import { isFile } from "../../formats/file.ts";
 import { storeFolder } from "../../hub/model_store.ts";
-import type { Context } from "../command.ts";
 import { describeError } from "../output/error_text.ts";
 import { formatBytes, formatRows, plural } from "../output/format.ts";
 import { columnsOf, wrap } from "../output/terminal_text.ts";
@@ -56,11 +55,7 @@ interface Report {
   readonly ready: boolean;
 }
 
-export async function run(
-  options: Options<"json">,
-  _operands: readonly string[],
-  _context: Context,
-): Promise<number> {
+export async function run(options: Options<"json">): Promise<number> {
   const report = await examine();
   await writeStdout(options.json ? `${JSON.stringify(report)}\n` : describe(report));
   return report.ready ? 0 : 1;
@@ -68,7 +63,7 @@ export async function run(
 
 async function examine(): Promise<Report> {
   const libraries = BACKEND_KINDS.filter(isExpected).map(examineLibrary);
-  const compiler = await attempt(findCompiler);
+  const compiler = await attempt(compilerIdentity);
   const lacking = await attempt(() => lacksBuild("cpu"));
   return {
     forge: VERSION,
@@ -117,7 +112,7 @@ function examineLibrary(kind: BackendKind): LibraryReport {
   }
 }
 
-async function findCompiler(): Promise<string> {
+async function compilerIdentity(): Promise<string> {
   if (!canBuildLibraries()) return "not needed: the libraries of this package are built";
   const { findCompiler } = await import("../../../ffi/build/compiler.ts");
   const { hostPlatform } = await import("../../../ffi/build/targets.ts");

@@ -34,7 +34,7 @@ export interface ModelDrafter {
    * are. @default 0: only chains are drafted
    */
   secondRate?(): number;
-  /** Returns the milliseconds of one draft token for each of `texts` texts, or a guess at first. */
+  /** Returns the milliseconds of a draft token for each of `texts` texts; at first an estimate. */
   cost(texts: number): number;
   /** Returns the number of tokens of a text that must be caught up with before a draft. */
   lag(tokens: TokenList): number;

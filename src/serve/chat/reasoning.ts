@@ -1,5 +1,6 @@
 /** Reasoning before an answer: its marks, its reader, and the effort that a request asks for. */
 import type { JsonValue } from "../../formats/json.ts";
+import { quoteList } from "../../formats/quote.ts";
 import { invalid, isGiven, RequestError } from "../../requests/values.ts";
 import type { GenerateOptions, ReasoningLimit } from "../../engine/request/options.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
@@ -161,7 +162,7 @@ export function withEffort<T extends Pick<GenerateOptions, "templateVariables">>
 ): T {
   if (!isGiven(effort)) return options;
   if (!EFFORTS.some((known) => known === effort)) {
-    throw invalid(name, effort, EFFORTS.map((known) => JSON.stringify(known)).join(", "));
+    throw invalid(name, effort, quoteList(EFFORTS));
   }
   const hasEffort = template?.includes("reasoning_effort") ?? false;
   const variable = hasEffort ? "reasoning_effort" : "enable_thinking";
@@ -179,11 +180,7 @@ export function withEffort<T extends Pick<GenerateOptions, "templateVariables">>
     throw new RequestError(`give ${name} or chat_template_kwargs.${variable}, not both`, name);
   }
   if (hasEffort && !TEMPLATE_EFFORTS.some((known) => known === effort)) {
-    throw invalid(
-      name,
-      effort,
-      `${TEMPLATE_EFFORTS.map((known) => JSON.stringify(known)).join(", ")} for this model`,
-    );
+    throw invalid(name, effort, `${quoteList(TEMPLATE_EFFORTS)} for this model`);
   }
   const value = hasEffort ? effort : effort !== "none";
   return { ...options, templateVariables: { ...given, [variable]: value } };

@@ -1,5 +1,5 @@
 import { ForgeError } from "../../errors.ts";
-import { quote } from "../../formats/quote.ts";
+import { quote, show } from "../../formats/quote.ts";
 
 /** Maximum nesting of objects; known tokenizers nest steps at most twice. */
 const DEEPEST_NESTING = 16;
@@ -104,9 +104,10 @@ export class Fields {
 
   /** Returns the error for an unexpected value of a field. */
   wrong(key: string, expected: string): ForgeError {
+    const value = this.get(key);
     return new ForgeError(
       "bad_model",
-      `${this.path(key)} is ${show(this.get(key))}; expected ${expected}`,
+      `${this.path(key)} is ${value === undefined ? "missing" : show(value)}; expected ${expected}`,
     );
   }
 
@@ -122,11 +123,4 @@ export class Fields {
 
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-function show(value: unknown): string {
-  if (value === undefined) return "missing";
-  if (Array.isArray(value)) return "an array";
-  if (isObject(value)) return "an object";
-  return typeof value === "string" ? quote(value) : String(value);
 }

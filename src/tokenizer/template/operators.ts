@@ -89,7 +89,7 @@ function multiply(left: Value, right: Value, budget: TemplateBudget): Value {
   const count = Math.max(0, toIndex(times));
   if (isText(sequence)) {
     budget.payText(plain(sequence).length * count);
-    const text = count === 0 ? "" : plain(sequence).repeat(plain(sequence) === "" ? 0 : count);
+    const text = plain(sequence).repeat(count);
     return sequence instanceof Markup ? new Markup(text) : text;
   }
   const items = sequence instanceof Tuple ? sequence.items : sequence;
