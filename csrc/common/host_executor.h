@@ -48,7 +48,7 @@ class HostExecutor : public Executable {
     for (size_t i = 0; i < program_->ops.size(); ++i) {
       stop.check();
       const uint64_t begin = profile ? profile->now() : 0;
-      std::visit(execute, program_->ops[i]);
+      visit_op(execute, program_->ops[i]);
       if (profile) profile->add(i, begin, profile->now() - begin);
     }
   }

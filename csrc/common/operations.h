@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <tuple>
 #include <type_traits>
 #include <variant>
 
@@ -101,7 +100,7 @@ constexpr size_t kValuesIn = std::is_base_of_v<Input, Operand>    ? 1
 
 // Returns the values that operands read, 0 for a missing optional one.
 template <class... Operands>
-auto values_read(const std::tuple<const Operands&...>& operands) {
+auto values_read(const Operands&... operands) {
   std::array<ValueId, (kValuesIn<Operands> + ... + 0)> values{};
   size_t n = 0;
   const auto add = [&](const auto& operand) {
@@ -111,18 +110,24 @@ auto values_read(const std::tuple<const Operands&...>& operands) {
       for (const Piece& piece : operand) values[n++] = piece.value;
     }
   };
-  std::apply([&](const auto&... all) { (add(all), ...); }, operands);
+  (add(operands), ...);
   return values;
 }
 
 // Declares the name of an operation and its operands, in the order of forge_record.
-#define FORGE_OPERANDS(name, ...)                                    \
-  static constexpr const char* kName = name;                         \
-  static constexpr const char* kOperandNames = #__VA_ARGS__;         \
-  ValueId out = 0;                                                   \
-  auto operands() { return std::tie(__VA_ARGS__); }                  \
-  auto operands() const { return std::tie(__VA_ARGS__); }            \
-  auto reads() const { return values_read(operands()); }
+#define FORGE_OPERANDS(name, ...)                            \
+  static constexpr const char* kName = name;                 \
+  static constexpr const char* kOperandNames = #__VA_ARGS__; \
+  ValueId out = 0;                                           \
+  template <class Use>                                       \
+  auto with_operands(Use&& use) {                            \
+    return use(__VA_ARGS__);                                 \
+  }                                                          \
+  template <class Use>                                       \
+  auto with_operands(Use&& use) const {                      \
+    return use(__VA_ARGS__);                                 \
+  }                                                          \
+  auto reads() const { return values_read(__VA_ARGS__); }
 
 // The shape of a result; a row count of no columns means that an operation has none.
 struct Shape {
@@ -942,5 +947,23 @@ struct VariantOf {
 };
 using Op = VariantOf<void FORGE_OPERATIONS(FORGE_NEXT_OP)>::type;
 #undef FORGE_NEXT_OP
+
+// Calls `use` with an operation as its own type. A switch, because each std::visit of so many types
+// takes a compiler a second.
+template <class Use, class AnyOp>
+decltype(auto) visit_op(Use&& use, AnyOp& op) {
+  enum class Index : size_t {
+#define FORGE_INDEX(Type) Type,
+    FORGE_OPERATIONS(FORGE_INDEX)
+#undef FORGE_INDEX
+  };
+  switch (static_cast<Index>(op.index())) {
+#define FORGE_CASE(Type) \
+    case Index::Type: return use(*std::get_if<static_cast<size_t>(Index::Type)>(&op));
+    FORGE_OPERATIONS(FORGE_CASE)
+#undef FORGE_CASE
+  }
+  throw std::bad_variant_access();
+}
 
 }  // namespace forge

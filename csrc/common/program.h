@@ -45,7 +45,7 @@ struct Program {
   bool is_read_once(ValueId id) const {
     size_t readers = 0;
     for (const Op& op : ops) {
-      std::visit([&](const auto& typed) { readers += std::ranges::count(typed.reads(), id); }, op);
+      visit_op([&](const auto& typed) { readers += std::ranges::count(typed.reads(), id); }, op);
     }
     return readers == 1 && !value(id).keep;
   }

@@ -23,7 +23,7 @@ void for_operands(AnyOp& op, Visit&& visit) {
     names.remove_prefix(std::min(end + 2, names.size()));  // ", "
     return name;
   };
-  std::apply([&](auto&... operands) { (visit(next_name(), operands), ...); }, op.operands());
+  op.with_operands([&](auto&... operands) { (visit(next_name(), operands), ...); });
 }
 
 // The kinds of operands, by the types of their fields: how forge_operations names them and how many
@@ -137,11 +137,12 @@ size_t operand_words() {
 }
 
 // Calls `use(op)` with a default-made operation of each type, until it returns true.
-template <class Use, size_t I = 0>
+template <class Use>
 void for_operation_types(Use&& use) {
-  if constexpr (I < std::variant_size_v<Op>) {
-    if (!use(std::variant_alternative_t<I, Op>{})) for_operation_types<Use&, I + 1>(use);
-  }
+#define FORGE_USE(Type) \
+  if (use(Type{})) return;
+  FORGE_OPERATIONS(FORGE_USE)
+#undef FORGE_USE
 }
 
 }  // namespace
@@ -222,7 +223,7 @@ void Recorder::note_attention(const AttentionOp& op) {
 void Recorder::note_state(const char* operation, const StateRef& state) {
   Program& program = *program_;
   const bool is_taken = std::ranges::any_of(program.ops, [&](const Op& other) {
-    return std::visit(
+    return visit_op(
         [&](const auto& typed) {
           if constexpr (requires { typed.state; }) return typed.state == state;
           return false;
@@ -257,7 +258,7 @@ ValueId Recorder::record(Op op) {
   check_open();
   Program& program = *program_;
   ValueId out = 0;
-  std::visit(
+  visit_op(
       [&]<class AnyOp>(AnyOp& typed) {
         const Shape shape = typed.check(OperationChecks(AnyOp::kName, program.values));
         if constexpr (std::is_same_v<AnyOp, EmbedOp>) {

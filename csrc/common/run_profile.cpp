@@ -91,14 +91,14 @@ class WorkSum {
 };
 
 std::string name_of(const Op& op) {
-  return std::visit([](const auto& typed) { return std::string(typed.kName); }, op);
+  return visit_op([](const auto& typed) { return std::string(typed.kName); }, op);
 }
 
 }  // namespace
 
 OperationWork work_of(const Program& program, const Op& op, const StepInputs& inputs) {
   WorkSum sum(program, inputs);
-  std::visit(sum, op);
+  visit_op(sum, op);
   return sum.sum();
 }
 
@@ -110,9 +110,9 @@ std::string matrix_of(const Op& op) {
              operand->type;
     }
   };
-  std::visit(
+  visit_op(
       [&](const auto& typed) {
-        std::apply([&](const auto&... operands) { (describe(operands), ...); }, typed.operands());
+        typed.with_operands([&](const auto&... operands) { (describe(operands), ...); });
       },
       op);
   return text;

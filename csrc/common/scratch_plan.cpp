@@ -27,7 +27,7 @@ ScratchPlan plan_scratch(const Program& program, uint64_t alignment) {
   const size_t n_values = program.values.size();
   std::vector<size_t> last_use(n_values, 0);
   for (size_t i = 0; i < program.ops.size(); ++i) {
-    std::visit(
+    visit_op(
         [&](const auto& op) {
           if (op.out != 0) last_use[op.out - 1] = i;
           for (const ValueId id : op.reads()) {
@@ -55,7 +55,7 @@ ScratchPlan plan_scratch(const Program& program, uint64_t alignment) {
   std::vector<Block> live;
   std::vector<Block> block_of(n_values);
   for (size_t i = 0; i < program.ops.size(); ++i) {
-    const ValueId out = std::visit([](const auto& op) { return op.out; }, program.ops[i]);
+    const ValueId out = visit_op([](const auto& op) { return op.out; }, program.ops[i]);
     if (out != 0) {
       uint64_t size = program.max_rows(out) * program.value(out).cols;
       size = (size + alignment - 1) / alignment * alignment;

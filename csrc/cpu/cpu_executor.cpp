@@ -30,7 +30,7 @@ CpuExecutor::CpuExecutor(std::shared_ptr<const Program> program, std::shared_ptr
   values_ = arena_.floats();
   const auto lock = device_->lock();
   for (op_index_ = 0; op_index_ < program_->ops.size(); ++op_index_) {
-    std::visit([this](const auto& op) { prepare(op); }, program_->ops[op_index_]);
+    visit_op([this](const auto& op) { prepare(op); }, program_->ops[op_index_]);
   }
   scratch_bytes = arena_.bytes() + products_.scratch_bytes() + attention_.scratch_bytes();
   taken_ = device_->memory->take(scratch_bytes);

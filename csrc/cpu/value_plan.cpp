@@ -65,7 +65,7 @@ size_t block_reads(const MoeMatmulOp& op, ValueId id) {
 bool are_all_reads_of_blocks(const Program& program, ValueId id) {
   size_t reads = 0, of_blocks = 0;
   for (const Op& op : program.ops) {
-    std::visit(
+    visit_op(
         [&](const auto& typed) {
           reads += static_cast<size_t>(std::ranges::count(typed.reads(), id));
           of_blocks += block_reads(typed, id);
@@ -88,7 +88,7 @@ std::vector<const GluOp*> find_gated_units(const Program& program) {
 std::vector<bool> find_block_values(const Program& program) {
   std::vector<bool> is_blocks(program.values.size());
   for (const Op& op : program.ops) {
-    const ValueId id = std::visit([](const auto& typed) { return written(typed); }, op);
+    const ValueId id = visit_op([](const auto& typed) { return written(typed); }, op);
     if (id != 0) is_blocks[id - 1] = are_all_reads_of_blocks(program, id);
   }
   return is_blocks;

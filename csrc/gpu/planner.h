@@ -122,7 +122,7 @@ class Planner {
       scratch_used_ = 0;
       reported_op_ = op_index_;
       const bool is_sampling = std::holds_alternative<SampleOp>(program_.ops[op_index_]);
-      std::visit(
+      visit_op(
           [&](const auto& op) {
             // Without outputs no operation follows the gathering of their rows.
             const bool has_token_rows = op.out == 0 ? !is_sampling : is_of_tokens(op.out);

@@ -546,7 +546,7 @@ class SharedOperations : public Planner<Address, Entry> {
       launch<K>(max_rows(op.out), {.out = value(op.out), .x = value(x), .n_rows = n_rows(x)},
                 typename K::Args{cols(x), numbers...});
     };
-    std::apply(launch_with, op.operands());
+    op.with_operands(launch_with);
   }
 };
 

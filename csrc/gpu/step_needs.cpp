@@ -19,9 +19,9 @@ bool has_codebooks(const WeightRef& weight) {
 template <class Visit>
 void for_all_operands(const Program& program, Visit&& visit) {
   for (const Op& op : program.ops) {
-    std::visit(
+    visit_op(
         [&](const auto& typed) {
-          std::apply([&](const auto&... operands) { (visit(operands), ...); }, typed.operands());
+          typed.with_operands([&](const auto&... operands) { (visit(operands), ...); });
         },
         op);
   }

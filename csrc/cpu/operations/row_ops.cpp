@@ -136,10 +136,10 @@ void CpuExecutor::execute(const GatherOutputsOp& op) {
 template <class Op, class Kernel>
 void CpuExecutor::map_rows(const Op& op, Kernel* kernel) {
   const Matrix x = matrix(op.x), out = matrix(op.out);
-  const auto numbers = std::apply([](const Input&, auto... all) { return std::tuple(all...); },
-                                  op.operands());
-  for_rows(x.rows, x.cols, [&](uint64_t t, uint32_t) {
-    std::apply([&](auto... all) { kernel(x.row(t), x.cols, all..., out.row(t)); }, numbers);
+  op.with_operands([&](const Input&, auto... numbers) {
+    for_rows(x.rows, x.cols, [&](uint64_t t, uint32_t) {
+      kernel(x.row(t), x.cols, numbers..., out.row(t));
+    });
   });
 }
 
