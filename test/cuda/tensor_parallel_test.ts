@@ -182,6 +182,7 @@ Deno.test({
       FORGE_FAKE_NCCL_WAIT_MS: "2000",
     };
     assertStringIncludes(await runOnEmulatedGpu([...program, "series"], env), ": 4 steps a graph");
+    await runOnEmulatedGpu([...program, "stopped runs"], env);
     await runOnEmulatedGpu([...program, "equal sums"], env);
     await runOnEmulatedGpu([...program, "equal messages"], env);
     for (

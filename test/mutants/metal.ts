@@ -722,4 +722,50 @@ export const METAL: readonly Mutant[] = [
       "share > row.s.min_p ? mass_of(share)",
     ],
   ),
+  ...group(
+    {
+      kernelTests: ["latent_attention_of_one_token"],
+      kernels: ["latent_attention.metal", "batched_decode_attention.metal"],
+      instances: "latent_attention<|_attention<f16, 64>",
+    },
+    [
+      "unwritten-row-after-the-last-position",
+      "kernels/metal/attention.h",
+      "if (position >= end) return {kNoPage, 0};",
+      "if (position > end) return {kNoPage, 0};",
+    ],
+  ),
+  ...group(
+    {
+      kernelTests: [
+        "sampling_flags_rows_without_a_choice",
+        "sampling_reports_more_candidates_than_a_chunk_has",
+      ],
+      kernels: [
+        "adjust_logits.metal",
+        "chunk_maxima.metal",
+        "fused_temperature_softmax.metal",
+        "sample_token.metal",
+        "top_k_candidates.metal",
+      ],
+    },
+    [
+      "candidates-of-nan",
+      "kernels/metal/top_k_candidates.metal",
+      "if (n_top == 0 || result->flags == kLogitsNan) return;",
+      "if (n_top == 0) return;",
+    ],
+    [
+      "cursor-of-an-exhausted-chunk",
+      "kernels/metal/top_k_candidates.metal",
+      "n_below > 0 ? below : NAN",
+      "below",
+    ],
+  ),
+  ...group(on("moe"), [
+    "worth-of-a-group-of-one",
+    "kernels/metal/moe_route.metal",
+    "args.has_bias != 0 && size > 1 ? first + second",
+    "args.has_bias != 0 ? first + second",
+  ]),
 ];

@@ -193,9 +193,11 @@ opTest<RouteCase>("moe_route by other scores, of groups", {
   ...routing,
   cases: (random) =>
     BIASED_SHAPES.flatMap((shape) =>
-      [0, 1, 2].map(() => {
-        const inputs = biasedRoute(random, shape);
-        return [`${shape}, ${inputs.options.scores}`, inputs] as const;
+      [0, 1, 2].map((i) => {
+        const { logits, options } = biasedRoute(random, shape);
+        // Also groups of one expert, which has no second to add.
+        const bias = i === 0 ? randomMatrix(random, 1, logits.cols) : options.bias;
+        return [`${shape}, ${options.scores}`, { logits, options: { ...options, bias } }] as const;
       })
     ),
 });

@@ -2,9 +2,10 @@
  * Exchanges of two GPUs: series of steps, and mistakes that the stand-in for NCCL reports. Run in a
  * separate process. The argument is the name of a check below.
  */
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
 import { NativeBackend } from "../../ffi/native_backend.ts";
-import { DeviceGroup, type OutputRequest, type StepResult } from "../../src/backend.ts";
+import { DeviceGroup, type OutputRequest, type Step, type StepResult } from "../../src/backend.ts";
+import { ForgeError } from "../../src/errors.ts";
 import { openDevice } from "./devices.ts";
 import { randomMatrix } from "./matrix.ts";
 import { Random } from "./random.ts";
@@ -43,10 +44,12 @@ async function sum(...widths: readonly (readonly number[])[]): Promise<void> {
   await Promise.all(steps.map((step) => step.run(inputs)));
 }
 
-/** Compares runs of several steps with single ones. */
-async function series(): Promise<void> {
+const vocabulary = 40;
+
+/** Records a step that sums values of both ranks, multiplies and samples. */
+async function samplingStep(): Promise<Step> {
   NativeBackend.join(ranks);
-  const vocabulary = 40, cols = 16, nSteps = 11;
+  const cols = 16;
   const group = new DeviceGroup(ranks);
   const limits = { maxTokens: 2, maxOutputs: 2, maxSequences: 2, maxPages: 1 };
   const recorder = group.record(limits);
@@ -56,7 +59,13 @@ async function series(): Promise<void> {
     const head = graph.weight(f32Weight(randomMatrix(new Random("head"), vocabulary, cols)));
     own.sample(own.matmul(own.gatherOutputs(own.allReduce(x)), head), 1);
   }
-  const step = await recorder.finish();
+  return await recorder.finish();
+}
+
+/** Compares runs of several steps with single ones. */
+async function series(): Promise<void> {
+  const nSteps = 11;
+  const step = await samplingStep();
   const inputsAt = (tokens: readonly number[], position: number) => ({
     tokens,
     positions: [position, position],
@@ -76,8 +85,40 @@ async function series(): Promise<void> {
   }
 }
 
+/** Keeps this thread busy, so that no mask is reported complete. */
+function wait(milliseconds: number): void {
+  for (const end = performance.now() + milliseconds; performance.now() < end;);
+}
+
+/** Stops runs while the rank that samples waits for a mask: the next ones succeed. */
+async function stopped(): Promise<void> {
+  const step = await samplingStep();
+  const run = (request: Partial<OutputRequest> = {}) =>
+    step.run({
+      tokens: [3],
+      positions: [0],
+      sequences: [0],
+      pageTables: [[0]],
+      outputs: [outputRow(0, request)],
+    });
+  const expected = await run();
+  const mask = new Uint32Array(Math.ceil(vocabulary / 32));
+  const fillMask = () => {
+    // All launches are enqueued by then.
+    wait(300);
+    step.cancel();
+    wait(100);
+  };
+  for (let i = 0; i < 3; i++) {
+    const late = { sampling: { ...outputRow(0).sampling, mask }, fillMask };
+    await assertRejects(() => run(late), ForgeError, "stopped");
+    assertEquals(await run(), expected);
+  }
+}
+
 const checks: Readonly<Record<string, () => Promise<void>>> = {
   series,
+  "stopped runs": stopped,
   "equal sums": () => sum([8, 4], [8, 4]),
   "different counts": () => sum([8, 4], [8, 5]),
   "a missing sum": () => sum([8, 4], [8]),
