@@ -9,12 +9,13 @@ namespace {
 constexpr u32 kSlots = 5;
 
 // Consecutive runs of the given lengths in different slots, some starting from zero, and one more
-// empty entry.
+// empty entry. The first one continues the last slot, whose end is the memory's.
 Buffer<SlotRun> random_runs(Random& random, const std::vector<u32>& lengths) {
   Buffer<SlotRun> runs(lengths.size() + 1);
   u32 row = 0;
   for (u32 i = 0; i < lengths.size(); ++i) {
-    runs[i] = {row, lengths[i], (i * 2 + 1) % kSlots, random.below(2)};
+    const u32 from_zero = random.below(2);
+    runs[i] = {row, lengths[i], (i * 2 + kSlots - 1) % kSlots, i == 0 ? 0 : from_zero};
     row += lengths[i];
   }
   runs[static_cast<u32>(lengths.size())] = {0, 0, 0, 0};
