@@ -768,4 +768,18 @@ export const METAL: readonly Mutant[] = [
     "args.has_bias != 0 && size > 1 ? first + second",
     "args.has_bias != 0 ? first + second",
   ]),
+  ...group(
+    {
+      kernelTests: ["gated_delta_rule_of_one_token"],
+      kernels: ["gated_delta_rule.metal"],
+      instances: "<1>",
+      mode: "asan",
+    },
+    [
+      "state-of-a-missing-column",
+      "kernels/metal/gated_delta_rule.metal",
+      "const bool is_kept = has_column && run.from_zero == 0;",
+      "const bool is_kept = run.from_zero == 0;",
+    ],
+  ),
 ];
