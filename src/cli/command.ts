@@ -7,7 +7,7 @@ export interface Context {
   readonly verbose: boolean;
   /** After the first call, Ctrl-C aborts the signal, and a second Ctrl-C ends the process. */
   interruptSignal(): AbortSignal;
-  /** The same for SIGTERM, which stops services. */
+  /** The same for SIGTERM, for commands that have something to finish or to remove. */
   terminateSignal(): AbortSignal;
 }
 

@@ -7,7 +7,7 @@ import { quantize } from "../../src/mod.ts";
 import { ROOT } from "../support/checkout.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
-import { forge } from "./forge.ts";
+import { denoArgs, forge } from "./forge.ts";
 
 const DEMO = join(ROOT, "models", "demo");
 
@@ -47,6 +47,28 @@ Deno.test("quantize: what cannot be done is an error of one line", async () => {
   const { type, types, bytes } = JSON.parse(stdout);
   assertEquals([type, types], ["Q4_K_M", { Q8_0: 5, F32: 9, Q5_0: 24 }]);
   assertEquals(bytes, Deno.statSync(path).size);
+});
+
+Deno.test({
+  name: "quantize: SIGTERM leaves no unfinished file",
+  ignore: Deno.build.os === "windows",
+  async fn() {
+    using folder = new TempFolder();
+    const output = folder.at("model.gguf");
+    const child = new Deno.Command(Deno.execPath(), {
+      args: denoArgs(["quantize", DEMO, output, "--type", "Q2_K", "-t", "1"]),
+      stdin: "null",
+      stdout: "null",
+      stderr: "null",
+    }).spawn();
+    let isRunning = true;
+    child.status.finally(() => isRunning = false);
+    const files = () => Array.from(Deno.readDirSync(folder.path), ({ name }) => name);
+    while (isRunning && files().length === 0) await new Promise((wake) => setTimeout(wake, 1));
+    child.kill("SIGTERM");
+    assertEquals((await child.status).code, 130);
+    assertEquals(files(), []);
+  },
 });
 
 Deno.test("no output replaces a file that is read", async () => {

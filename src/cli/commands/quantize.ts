@@ -26,7 +26,8 @@ export async function run(
     throw new ForgeError("usage", "give a model and the GGUF file to write: MODEL OUT.gguf");
   }
   if (path === "-") throw new ForgeError("usage", "the GGUF file must be a file, not stdout");
-  const signal = context.interruptSignal();
+  // Either signal removes the unfinished file.
+  const signal = AbortSignal.any([context.interruptSignal(), context.terminateSignal()]);
   const source = await resolveModel(model, signal);
   using progress = new Progress();
   await ensureLibrary("cpu", progress);
