@@ -57,7 +57,6 @@ std::vector<WeightWindows::Span> WeightWindows::missing_spans(
         last.end = end;
         continue;
       }
-      end = page_end(range.data + range.bytes);
     }
     spans.push_back({begin, end, range.owner});
   }

@@ -782,4 +782,10 @@ export const METAL: readonly Mutant[] = [
       "const bool is_kept = run.from_zero == 0;",
     ],
   ),
+  ...group({ ...on("matmul"), filter: "every type" }, [
+    "rounded-rows-of-odd-columns",
+    "csrc/metal/plan_products.cpp",
+    "scratch(rows * rounded_cols(cols) * sizeof(uint16_t))",
+    "scratch(rows * cols * sizeof(uint16_t))",
+  ]),
 ];
