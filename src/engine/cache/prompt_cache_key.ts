@@ -74,7 +74,7 @@ function plain(_key: string, value: GgufValue): unknown {
 /** True if the rotation of positions depends on the context length. */
 function dependsOnContext(checkpoint: Checkpoint): boolean {
   const { config, tensors } = checkpoint;
-  const scaling = JSON.stringify([config?.rope_scaling ?? null, config?.rope_parameters ?? null]);
+  const scaling = JSON.stringify([config?.rope_scaling, config?.rope_parameters]);
   // "su" is LongRoPE's earlier name.
   return /"(longrope|su)"/.test(scaling) || tensors.has("rope_factors_long.weight");
 }

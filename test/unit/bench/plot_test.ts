@@ -59,6 +59,15 @@ function labelled(text: string): number {
   return parseFloat(text) * (text.endsWith("k") ? 1000 : 1);
 }
 
+Deno.test("plot: perplexities of windows, of all before, and by position", () => {
+  // 130 positions make 44 bins of three, whose last has one; each bin has a score of its own.
+  const scores = [130, 7].map((length) => Float32Array.from({ length }, (_, i) => -(i / 3 | 0)));
+  const svg = drawScores(scores);
+  const bins = lines(svg).find(({ length }) => length === 44)!;
+  const steps = bins.slice(1).map(([, y], i) => y! - bins[i]![1]!);
+  for (const step of steps) assert(Math.abs(step - steps[0]!) < 0.2 && step < 0, `${steps}`);
+});
+
 Deno.test("plot: points lie where the labels of both axes place their values", () => {
   const random = new Random("plot");
   for (let round = 0; round < 30; round++) {

@@ -75,6 +75,33 @@ Deno.test("constraints: characters may be spread over tokens", async () => {
   });
 });
 
+Deno.test("constraints: bytes begin and continue characters as UTF-8 does", async () => {
+  await withConstraints(async (constraints) => {
+    const any = await constraints.compile(spec.regex("[^]"), false);
+    const range = (first: number, last: number) =>
+      Array.from({ length: last - first + 1 }, (_, i) => first + i);
+    /** Returns the bytes that may follow others. */
+    const after = (...taken: number[]) => {
+      const state = any.start();
+      for (const byte of taken) state.accept(byte);
+      const found = allowed(state).filter((id) => id < 256);
+      state.dispose();
+      return found;
+    };
+    assertEquals(after(), [...range(0, 0x7f), ...range(0xc2, 0xf4)]);
+    const seconds: [lead: number, first: number, last: number][] = [
+      ...[[0xc2, 0x80, 0xbf], [0xdf, 0x80, 0xbf], [0xe0, 0xa0, 0xbf], [0xe1, 0x80, 0xbf]],
+      ...[[0xed, 0x80, 0x9f], [0xef, 0x80, 0xbf], [0xf0, 0x90, 0xbf], [0xf4, 0x80, 0x8f]],
+    ] as [number, number, number][];
+    for (const [lead, first, last] of seconds) {
+      assertEquals(after(lead), range(first, last), lead.toString(16));
+      for (const second of lead < 0xe0 ? [] : [first, last]) {
+        assertEquals(after(lead, second), range(0x80, 0xbf), lead.toString(16));
+      }
+    }
+  });
+});
+
 Deno.test("constraints: end tokens are allowed where the text may end, and never accepted", async () => {
   await withConstraints(async (constraints) => {
     const state = (await constraints.compile(spec.regex("12?"), false)).start();

@@ -96,6 +96,8 @@ Deno.test("regex: constructs that cannot be enforced are rejected by name", () =
     ["\\ud800", "half a surrogate pair"],
     ["\\udc00", "half a surrogate pair"],
     ["\\ud83d\\u0041", "half a surrogate pair"],
+    ["\\ud83d\\x41", "half a surrogate pair"],
+    ["\\ud83d\\u{dc00}", "half a surrogate pair"],
     ["\\ud83dx", "half a surrogate pair"],
     ["\\u{d800}", "half a surrogate pair"],
     ["(", "Unterminated group"],

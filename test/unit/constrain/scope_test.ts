@@ -1,8 +1,10 @@
 /** Constraints on a part of an answer. */
-import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects, assertThrows } from "@std/assert";
+import { ScopedConstraint } from "../../../src/constrain/scoped_constraint.ts";
 import { ForgeError, type GenerateOptions, load } from "../../../src/mod.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
 import { EOS, writeRandomLlama } from "../../support/tiny_llama.ts";
+import { spec, withConstraints } from "./support.ts";
 
 const REGEX = "x{3}y";
 
@@ -62,6 +64,24 @@ Deno.test("scope: free up to a token, then constrained, once or repeatedly", asy
     assertEquals(unwanted.text, "xxxy");
   }
   assert(count > 8, `${count} parts`);
+});
+
+Deno.test("scope: a state that was freed cannot be used", async () => {
+  await withConstraints(async (constraints) => {
+    const inner = await constraints.compile(spec.regex("ab"), false);
+    for (const isOptional of [false, true]) {
+      const state = new ScopedConstraint({ after: 1, isOptional }, inner, undefined, [2]).start();
+      state.accept(1);
+      state.dispose();
+      const uses = [
+        () => state.fillMask(new Uint32Array(99)),
+        () => state.accept(3),
+        () => state.isTerminated,
+        () => state.fork(),
+      ];
+      for (const use of uses) assertThrows(use, ForgeError, "was freed");
+    }
+  });
 });
 
 Deno.test("scope: unknown tokens are rejected", async () => {

@@ -515,6 +515,8 @@ Deno.test("a repository cannot name files of the store itself", async () => {
     ".forge/Qwen_Qwen3-0.6B.gguf",
     ".FORGE/a.gguf",
     "a/.hidden/b.gguf",
+    "a//b.gguf",
+    "/a.gguf",
     "a.part/b.gguf",
     "a\u200d/b.gguf",
   ];

@@ -152,6 +152,16 @@ const PYTHON_CASES: [source: string, expected: string][] = [
   ],
   ["{% generation %}a{% endgeneration %}{#- note -#} b", "ab"],
   ["a\n  {%- if true %}\n b\n  {% endif %}\nc\n", "a b\nc"],
+  ["{{ 'a@b:c@d.e a@b.c'|urlize }}", 'a@b:c@d.e <a href="mailto:a@b.c">a@b.c</a>'],
+  [
+    "{% set a = 1 %}{% macro m(a, b=a) %}{{ a is defined }}{{ b is defined }}{% endmacro %}{{ m() }}",
+    "FalseFalse",
+  ],
+  [
+    "{{ {'a': 1}.keys() == {'a': 1, 'b': 2}.keys() }}{{ {'a': 1}.keys() == {'b': 1}.keys() }}" +
+    "{{ {'a': 1, 'b': 2}.keys() == {'b': 3, 'a': 4}.keys() }}",
+    "FalseFalseTrue",
+  ],
   ["{{ bos_token + 'x' + eos_token }}{{ messages[0]['content']|trim }}", "<s>x</s>Be terse."],
 ];
 
