@@ -2,8 +2,10 @@
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { chartPage, drawChart } from "../../../src/bench/chart.ts";
 import { drawPlot, drawScores, parseResults, pointsOf } from "../../../src/bench/plot.ts";
+import { checkPicture } from "../../../src/cli/output/streams.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { Random } from "../../support/random.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
 
 const record = { model_type: "llama 1B", backends: "CPU", n_prompt: 0, n_gen: 8, avg_ts: 40 };
 
@@ -59,6 +61,16 @@ function labelled(text: string): number {
   return parseFloat(text) * (text.endsWith("k") ? 1000 : 1);
 }
 
+Deno.test("plot: a picture that cannot be written is refused before the work for it", () => {
+  using folder = new TempFolder();
+  checkPicture(folder.at("a.svg"));
+  for (const path of [folder.at("a.png"), folder.at("missing", "a.svg")]) {
+    assertThrows(() => checkPicture(path), ForgeError);
+  }
+  const source = folder.write("b.html", "text");
+  assertThrows(() => checkPicture(source, [source]), ForgeError);
+});
+
 Deno.test("plot: perplexities of windows, of all before, and by position", () => {
   // 130 positions make 44 bins of three, whose last has one; each bin has a score of its own.
   const scores = [130, 7].map((length) => Float32Array.from({ length }, (_, i) => -(i / 3 | 0)));
@@ -91,6 +103,8 @@ Deno.test("plot: points lie where the labels of both axes place their values", (
     assertEquals(rows[0]![0], 0);
     const [top, bottom] = [rows.at(-1)!, rows[0]!];
     const largest = Math.max(...points.map(([, y]) => y));
+    const most = Math.max(...points.map(([x]) => x)), right = columns.at(-1)![0];
+    assert(right >= most && (isOrdinal || right <= 2 * most), `${right} for ${most}`);
     assert(top[0] >= largest && top[0] <= 2 * largest + 1e-12, `${top[0]} for ${largest}`);
     const valueAt = (at: number) => top[0] * (bottom[1] - at) / (bottom[1] - top[1]);
     for (const [value, at] of rows) assert(Math.abs(valueAt(at) - value) <= 0.006 * top[0]);

@@ -8,6 +8,7 @@ import { Random } from "../../support/random.ts";
 import { join } from "@std/path";
 import { ROOT } from "../../support/checkout.ts";
 import { sharedAvailable, sharedPath } from "../../support/shared.ts";
+import { tokenizerFromJson } from "../../../src/tokenizer/from_json.ts";
 import { build, byteFallbackJson, byteLevelJson, randomText } from "./support.ts";
 
 const MERGES = [["a", "b"], ["ab", "ab"], ["abab", "abab"], ["Ġ", "Ġ"], ["ĠĠ", "ĠĠ"]] as const;
@@ -143,4 +144,22 @@ Deno.test("encode: a long word of a unigram model is counted before it is cut in
   assertEquals(error.limit, 8000);
   // No piece has more than three characters, so 8,000 tokens have at most three slices of 8,192.
   assert(pauses <= 5, `${pauses} pauses`);
+});
+
+Deno.test("encode: a limit that the tokens keep is no reason to refuse their characters", () => {
+  const pieces = ["a", "aa", "aaaa", "aaaaaaaa"];
+  const tokenizer = tokenizerFromJson(
+    {
+      model: {
+        type: "BPE",
+        vocab: Object.fromEntries(pieces.map((piece, id) => [piece, id])),
+        merges: pieces.slice(0, -1).map((piece) => `${piece} ${piece}`),
+      },
+    },
+    undefined,
+    "tokenizer.json",
+  );
+  const word = "a".repeat(8 * 400);
+  assertEquals(tokenizer.encode(word, { maxTokens: 400 }).length, 400);
+  assertThrows(() => tokenizer.encode(word, { maxTokens: 399 }), TokenLimitError);
 });

@@ -101,3 +101,15 @@ Deno.test("random use of the pool neither leaks nor double-allocates a page", ()
     assertEquals(pool.freePages, nPages);
   }
 });
+
+Deno.test("a branch gives the pages up to a length, as far as they differ", () => {
+  const table = new PageTable(new KvPages(9, 16));
+  assert(table.reserve(64));
+  const branch = table.branch(20, () => {})!;
+  assert(branch.reserve(64));
+  for (const [length, indices] of [[20, [1]], [32, [1]], [33, [1, 2]], [64, [1, 2, 3]]] as const) {
+    const copied: (readonly number[])[] = [];
+    table.takeBranch(branch, length, (from, to) => copied.push([from, to]));
+    assertEquals(copied, indices.map((i) => [branch.pages[i]!, table.pages[i]!]));
+  }
+});

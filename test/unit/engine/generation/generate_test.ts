@@ -55,7 +55,14 @@ Deno.test("the times of a generation are parts of its whole time", async () => {
     const start = performance.now();
     const answers = await model.completeMany("", n, GREEDY);
     const took = performance.now() - start;
-    for (const { timings: { queueMs, prefillMs, decodeMs } } of answers) {
+    for (const { timings, promptTokens, cachedPromptTokens, completionTokens } of answers) {
+      const { queueMs, prefillMs, decodeMs } = timings;
+      const counts = [
+        timings.prefillTokensPerSecond * prefillMs / 1000,
+        timings.decodeTokensPerSecond * decodeMs / 1000,
+      ];
+      const read = promptTokens - cachedPromptTokens;
+      assertEquals(counts.map(Math.round), [read, completionTokens - 1]);
       assert(queueMs >= 0 && prefillMs > 0 && decodeMs > 0, `${[queueMs, prefillMs, decodeMs]}`);
       assert(queueMs + prefillMs + decodeMs <= took, `${[queueMs, prefillMs, decodeMs, took]}`);
     }
