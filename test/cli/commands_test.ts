@@ -43,6 +43,7 @@ Deno.test("inspect: describes a model and its memory, as text and as JSON", asyn
   const facts = JSON.parse(await output("inspect", "-m", folder.path, "--json"));
   assertEquals(facts.architecture, "llama");
   writeLlamaAdapter(folder.at("adapter"));
+  assertMatch(await output("inspect", folder.at("adapter")), /kind +LoRA, peft, 8.19 kB of /);
   const { path: _, ...adapter } = JSON.parse(
     await output("inspect", folder.at("adapter"), "--json"),
   );

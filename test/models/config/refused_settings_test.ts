@@ -53,6 +53,7 @@ const REFUSALS: readonly (readonly [name: string, settings: JsonObject, message:
     'full_attn_idxs is "2"; expected a list',
   ],
   ["lfm2", { layer_types: ["conv", "linear"] }, "layer_types"],
+  ["gemma4_text", { attention_bias: true }, 'attention_bias is "true"; forge supports false'],
   ["llama4_text", { attn_scale: -0.5 }, 'attn_scale is "-0.5"; expected a number of at least 0'],
   ["llama4_text", { moe_layers: 3 }, 'moe_layers is "3"; expected a list of layers'],
   ["phimoe", { router_jitter_noise: -1 }, 'router_jitter_noise is "-1"; expected a number of at'],
