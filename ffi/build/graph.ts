@@ -159,18 +159,16 @@ const mostBundled = 13;
 
 /**
  * Divides sources, sorted by folder, into bundles for one command each. Most files are small, and a
- * compiler spends its time on their common headers, which a bundle reads once. Slow files are
- * compiled alone. With `debug` every file is, which detects missing includes.
+ * compiler spends its time on their common headers, which a bundle reads once.
  */
-function bundles(sources: readonly string[], { library, variant }: Context): string[][] {
-  const isAlone = (source: string) =>
-    variant.debug || library.slow.includes(source) || !source.endsWith(".cpp") ||
-    !source.startsWith("csrc/");
-  const byFolder = new Map<string, string[]>();
-  for (const source of sources) {
-    const key = isAlone(source) ? source : dirname(source);
-    byFolder.set(key, [...byFolder.get(key) ?? [], source]);
-  }
+export function bundles(
+  sources: readonly string[],
+  isAlone: (source: string) => boolean,
+): string[][] {
+  const byFolder = Map.groupBy(
+    sources,
+    (source) => isAlone(source) ? source : dirname(source),
+  );
   return [...byFolder.values()].flatMap((files) => {
     const n = Math.ceil(files.length / mostBundled);
     const size = Math.ceil(files.length / n);
@@ -291,11 +289,15 @@ export function libraryGraph(
   const isKernel = (source: string) =>
     library.kernels !== undefined && source.startsWith(`${library.kernels}/`);
   const targets = kernelTargets.filter((target) => target.arch === platform.arch);
-  const common = bundles(sources.filter((source) => !isKernel(source)), context);
+  // Debug builds detect missing includes.
+  const isAlone = (source: string) =>
+    variant.debug || library.slow.includes(source) || !source.endsWith(".cpp") ||
+    !source.startsWith("csrc/");
+  const common = bundles(sources.filter((source) => !isKernel(source)), isAlone);
   const kernels = sources.filter(isKernel);
   const kernelsOf = ({ base, name }: KernelTarget) => {
     const folder = base === undefined ? library.kernels : `${library.kernels}/${name}`;
-    return bundles(kernels.filter((source) => dirname(source) === folder), context);
+    return bundles(kernels.filter((source) => dirname(source) === folder), isAlone);
   };
   const compiles = [
     ...common.map((bundle) => compileStep(context, bundle)),

@@ -4,7 +4,7 @@
  * are cached like those of the emulator.
  */
 import { basename, dirname, join } from "@std/path";
-import { embeddedSource } from "../../../ffi/build/graph.ts";
+import { bundles, embeddedSource } from "../../../ffi/build/graph.ts";
 import { compile, emulatorUnavailable, inParallel, link, list, modeFlags, text } from "../build.ts";
 import { buildMetalKernels, type MetalEmulatorOptions, metalFiles } from "../metal/build.ts";
 import { ROOT } from "../../support/checkout.ts";
@@ -42,7 +42,8 @@ function compileAll(
   headers: readonly string[],
   sanitize: readonly string[],
 ) {
-  return inParallel(paths, (path) => {
+  const isAlone = (path: string) => path.endsWith(".mm") || !path.startsWith("csrc/");
+  return inParallel(bundles(paths, isAlone), ([path = "", ...included]) => {
     const isObjectiveC = path.endsWith(".mm");
     const flags = [
       ...warnings,
@@ -50,8 +51,10 @@ function compileAll(
       "-iquotecsrc/metal", // for changed copies, which lie elsewhere
       "-Ikernels/arguments",
       ...(isObjectiveC ? objectiveCFlags : sanitize),
+      ...included.flatMap((each) => ["-include", each]),
     ];
-    return compile({ path, flags }, folder, headers, isObjectiveC ? OBJECTIVE_C : undefined);
+    const texts = [...headers, ...text(included)];
+    return compile({ path, flags }, folder, texts, isObjectiveC ? OBJECTIVE_C : undefined);
   });
 }
 
