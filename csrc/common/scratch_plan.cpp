@@ -38,6 +38,12 @@ ScratchPlan plan_scratch(const Program& program, uint64_t alignment) {
     // GPUs compute a norm in the product that reads it, and a gated unit in the product before it.
     const auto* glu = std::get_if<GluOp>(&program.ops[i]);
     const size_t at = glu && i > 0 ? i - 1 : i;
+    // They also compute the rows of q, k and v in the attention that reads them.
+    const auto* append = i > 0 ? std::get_if<RopeAppendOp>(&program.ops[i - 1]) : nullptr;
+    if (append && std::holds_alternative<AttentionOp>(program.ops[i])) {
+      last_use[append->qkv - 1] = i;
+      if (append->rope != 0) last_use[append->rope - 1] = i;
+    }
     const auto* product = std::get_if<MatmulOp>(&program.ops[at]);
     const auto* experts = std::get_if<MoeMatmulOp>(&program.ops[at]);
     if (experts && glu && glu->x == experts->out) last_use[experts->x - 1] = i;

@@ -115,8 +115,32 @@ AttentionKernels AttentionChoice::kernels(const AttentionOp& op, bool has_mask) 
   return {no_tiled.empty() ? tiled : flash, flash_prompts ? flash : tiled};
 }
 
+// The cases left to rope_append:
+//   - tokens that see others of the run, drafts and prompts among them: their keys must be appended
+//     before attention begins
+//   - norms over all heads at once: every block would read all heads
+//   - masks: such tokens are mostly drafts
+//   - caches in Q4_0, values in keys and other heads: instances for them would only be compiled
+//   - more than 16 query heads of a KV head: several blocks would append the same row
+bool AttentionChoice::appends_rows(const RopeAppendOp& rows, const AttentionOp& op,
+                                   const StepShape& shape) const {
+  const KvShape& kv = op.kv->shape;
+  const auto is_of_head = [&](const WeightRef& norm) {
+    return !norm || norm->cols == kv.k_head_dim;
+  };
+  const bool has_instance = is_one_of(kv.k_head_dim, {32, 64, 128, 256}) &&
+                            kv.k_head_dim == kv.v_head_dim && !kv.values_in_keys &&
+                            kv.type != WeightType::Q4_0;
+  return shape.appends_apart && shape.decode_queries == 1 && shape.prefill_tiles == 0 &&
+         shape.mask_kind == FORGE_MASK_NONE && op.causal && has_instance &&
+         kernels(op).decode == AttentionKernel::tiled && is_of_head(rows.q_norm) &&
+         is_of_head(rows.k_norm) && op.n_heads / kv.n_kv_heads <= kDecodeRows;
+}
+
 TilingPolicy AttentionChoice::policy(const Program& program) const {
-  TilingPolicy policy{.sees_ahead = !program.is_causal, .lists_slots = program.n_slots > 0};
+  TilingPolicy policy{.sees_ahead = !program.is_causal, .lists_slots = program.n_slots > 0,
+                      .page_tokens = program.page_tokens,
+                      .n_pages = program.n_pages};
   uint32_t head_blocks = UINT32_MAX;  // of a split, in the operation that has the fewest
   for (const Op& op : program.ops) {
     const auto* attention = std::get_if<AttentionOp>(&op);

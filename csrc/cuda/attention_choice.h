@@ -36,6 +36,9 @@ class AttentionChoice {
   // Throws FORGE_UNSUPPORTED with the reason if the requested kernels cannot compute the operation.
   // `has_mask`: true if the mask of a run applies.
   AttentionKernels kernels(const AttentionOp& op, bool has_mask = false) const;
+  // True if the kernel that decodes, for a step of this shape, also prepares the rows that the
+  // operation before attention does.
+  bool appends_rows(const RopeAppendOp& rows, const AttentionOp& op, const StepShape& shape) const;
   // The lists that all attention of a program reads.
   TilingPolicy policy(const Program& program) const;
   const FlashLibrary& flash() const { return flash_; }

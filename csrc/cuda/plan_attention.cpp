@@ -46,6 +46,21 @@ std::string with_mask(std::string instance, bool is_masked) {
 
 }  // namespace
 
+void PlanBuilder::emit(const RopeAppendOp& op) {
+  const auto* attention = device_.device().fuses_operations() ? next_op<AttentionOp>() : nullptr;
+  const auto is_apart = [&](ValueId in) {
+    return in == 0 || are_apart(program_, values_, attention->out, in);
+  };
+  if (!attention || attention->q != op.out || attention->kv != op.kv ||
+      !program_.is_read_once(op.out) || !is_apart(op.qkv) || !is_apart(op.rope) ||
+      !attention_.appends_rows(op, *attention, shape_)) {
+    return SharedOperations::emit(op);
+  }
+  compute_with_next();
+  emit_decode_attention(*attention, &op);
+  prefetch_.add_cached(cached_bytes(*attention));
+}
+
 void PlanBuilder::emit(const AttentionOp& op) {
   const AttentionKernels kernels = attention_.kernels(op, is_masked(op));
   const auto takes_all = [&](AttentionKernel kernel) {
@@ -123,7 +138,7 @@ void PlanBuilder::merge_splits(const AttentionOp& op, const AttentionSplits& spl
          splits);
 }
 
-void PlanBuilder::emit_decode_attention(const AttentionOp& op) {
+void PlanBuilder::emit_decode_attention(const AttentionOp& op, const RopeAppendOp* rows) {
   const CudaKv& kv = CudaKv::of(op.kv);
   const AttentionSplits splits = decode_splits(op);
   if (kv.shape.values_in_keys) {
@@ -134,6 +149,21 @@ void PlanBuilder::emit_decode_attention(const AttentionOp& op) {
   const uint32_t query_blocks = divide_up(op.n_heads / n_kv_heads * queries, kDecodeRows);
   const uint32_t head_blocks = n_kv_heads * query_blocks;
   const DecodeTile tile = decode_tile(kv.shape);
+  if (rows) {
+    const kernel_args::RopeAppendArgs args = rope_append_args(*rows);
+    return launch("batched_decode_attention.cu", head_instance("rope_decode_attention", kv),
+                  {shape_.decode_work * head_blocks}, 32 * tile.warps, tile.shared_bytes,
+                  attention_operands(op), splits,
+                  arrivals(uint64_t{shape_.decode_work} * head_blocks),
+                  cuda_args::NewRows<DevicePointer>{.qkv = value(rows->qkv),
+                                                    .rope = value(rows->rope),
+                                                    .q_norm = floats(rows->q_norm),
+                                                    .k_norm = floats(rows->k_norm),
+                                                    .eps = args.eps,
+                                                    .offset = args.offset,
+                                                    .n_freqs = args.n_freqs,
+                                                    .interleaved = args.interleaved});
+  }
   launch("batched_decode_attention.cu",
          with_mask(head_instance("batched_decode_attention", kv), is_masked(op)),
          {shape_.decode_work * head_blocks}, 32 * tile.warps, tile.shared_bytes,

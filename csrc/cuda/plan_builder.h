@@ -69,6 +69,7 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   void emit(const RmsNormOp& op);
   void emit(const MatmulOp& op);
   void emit(const HeadMatmulOp& op);
+  void emit(const RopeAppendOp& op);
   void emit(const AttentionOp& op);
   void emit(const GatedDeltaRuleOp& op);
   void emit(const MoeMatmulOp& op);
@@ -211,7 +212,8 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   // Emits calls of libflash_attn for the short runs of the step, the long ones, or both.
   void emit_flash_attention(const AttentionOp& op, const AttentionKernels& kernels);
   flash_attn_params flash_params(const AttentionOp& op, const RunAddresses& runs) const;
-  void emit_decode_attention(const AttentionOp& op);
+  // `rows`: the operation before, if the kernel also computes it.
+  void emit_decode_attention(const AttentionOp& op, const RopeAppendOp* rows = nullptr);
   AttentionSplits decode_splits(const AttentionOp& op);
   void merge_splits(const AttentionOp& op, const AttentionSplits& splits);
   // For values in keys: decoded queries if `splits` is given, else prompts.

@@ -120,8 +120,36 @@ StepRows step_rows(const StepInputs& inputs) {
   return rows;
 }
 
+// True if no token sees a position that another one appends: the pages to which a token appends, in
+// all steps of the run, are not among those that another one reads or to which it appends.
+bool append_apart(const StepInputs& inputs, const TilingPolicy& policy) {
+  if (policy.page_tokens == 0 || policy.sees_ahead || !inputs.parents.empty()) return false;
+  const auto pages_of = [&](uint32_t token, uint32_t steps) {
+    const uint32_t end = static_cast<uint32_t>(inputs.positions[token]) + steps;
+    return inputs.page_table(token).first((end + policy.page_tokens - 1) / policy.page_tokens);
+  };
+  const auto appended = [&](uint32_t token) {
+    return pages_of(token, inputs.n_steps)
+        .subspan(static_cast<uint32_t>(inputs.positions[token]) / policy.page_tokens);
+  };
+  std::vector<bool> is_appended(policy.n_pages);
+  for (uint32_t token = 0; token < inputs.n_tokens; ++token) {
+    for (const int32_t page : appended(token)) {
+      if (is_appended[static_cast<size_t>(page)]) return false;
+      is_appended[static_cast<size_t>(page)] = true;
+    }
+  }
+  for (uint32_t token = 0; token < inputs.n_tokens; ++token) {
+    const auto all = pages_of(token, inputs.n_steps);
+    for (const int32_t page : all.first(all.size() - appended(token).size())) {
+      if (is_appended[static_cast<size_t>(page)]) return false;
+    }
+  }
+  return true;
+}
+
 StepShape shape_of(const StepInputs& inputs, const QueryTiles& tiles, const StepRows& rows,
-                   const StepLimits& limits) {
+                   const StepLimits& limits, const TilingPolicy& policy) {
   const auto& [tokens, outputs] = rows;
   StepShape shape;
   shape.tokens = rounded_rows(inputs.n_tokens, limits.max_tokens);
@@ -142,6 +170,7 @@ StepShape shape_of(const StepInputs& inputs, const QueryTiles& tiles, const Step
   shape.prefill_tokens = rounded_rows(tokens.prefill.size(), limits.max_tokens);
   shape.decode_outputs = rounded_rows(outputs.decode.size(), limits.max_outputs);
   shape.prefill_outputs = rounded_rows(outputs.prefill.size(), limits.max_outputs);
+  shape.appends_apart = append_apart(inputs, policy);
   return shape;
 }
 
@@ -150,7 +179,7 @@ StepShape shape_of(const StepInputs& inputs, const QueryTiles& tiles, const Step
 StepWork partition_rows(const StepInputs& inputs, const StepLimits& limits,
                         const TilingPolicy& policy) {
   StepWork work{query_tiles(inputs, policy), step_rows(inputs), {}};
-  work.shape = shape_of(inputs, work.tiles, work.rows, limits);
+  work.shape = shape_of(inputs, work.tiles, work.rows, limits, policy);
   return work;
 }
 
@@ -181,8 +210,10 @@ std::vector<StepShape> typical_shapes(const Program& program, const TilingPolicy
                     .prefill_tokens = tokens > kDecodeQueries ? tokens : 0,
                     .decode_outputs = outputs,
                     .prefill_outputs = outputs > kDecodeQueries ? outputs : 0,
-                    .reports_top = true};
+                    .reports_top = true,
+                    .appends_apart = policy.page_tokens > 0 && runs == 0 && !policy.sees_ahead};
     shapes.push_back(shape);
+    shape.appends_apart = false;
     shape.decode_queries = policy.decode_queries;
     shape.decode_work = std::bit_ceil(one + sequences);
     shapes.push_back(shape);

@@ -51,6 +51,9 @@ struct TilingPolicy {
   bool lists_prefill_runs = false;
   // True if the step has recurrent state.
   bool lists_slots = false;
+  // Of the caches; 0 without them.
+  uint32_t page_tokens = 0;
+  uint32_t n_pages = 0;
 };
 
 // Splits the tokens of a run where the sequence changes or positions are not consecutive.
@@ -95,6 +98,8 @@ struct StepShape {
   // The kind of the attention mask (FORGE_MASK_...), and its heads.
   uint32_t mask_kind = 0;
   uint32_t mask_heads = 0;
+  // True if no token sees a position that another token of the run appends.
+  bool appends_apart = false;
 
   auto operator<=>(const StepShape&) const = default;
 

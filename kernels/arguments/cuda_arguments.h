@@ -133,6 +133,13 @@ KERNEL_STRUCT(PrefillAttention, READS(QueryTile) tiles; READS(u32) n_tiles;)
 // 2].
 KERNEL_STRUCT(AttentionSplits, WRITES(float) out; WRITES(float) ml; READS(AttentionWork) work;)
 
+// The rows of a product of Q, K and V, which rope_decode_attention prepares as rope_append does
+// (RopeAppendArgs): qkv [tokens, (n_heads + 2 * n_kv_heads) * D], rope [tokens, 2 * n_freqs], norms
+// of a head [D] or null.
+KERNEL_STRUCT(NewRows,
+              READS(float) qkv; READS(float) rope; READS(float) q_norm; READS(float) k_norm;
+              float eps; float offset; u32 n_freqs; u32 interleaved;)
+
 // For *n_work entries of work with their splits, or, where work is null, for as many tiles.
 KERNEL_STRUCT(LatentAttention,
               PART(AttentionSplits) splits; READS(QueryTile) tiles; READS(u32) n_work;)

@@ -20,7 +20,14 @@
 //
 // Three loads depend on each other before the first key arrives: the entry, the page, the key. The
 // page of a slice is requested a slice ahead, and its address is computed once per row.
+//
+// rope_decode_attention also does the work of rope_append, where each token is the only one of its
+// sequence and its pages are no other's. The warp whose slice has the token's position prepares its
+// key and value, into the page and, if the slice is already being copied, into shared memory: its
+// row is left out of the copy. All other warps prepare queries. Both take less time than the first
+// keys take to arrive from memory.
 
+#include "appended_rows.cuh"
 #include "attention.cuh"
 
 template <class T, int D>
@@ -93,8 +100,10 @@ struct SliceReader {
   }
 
   // Starts to copy a slice to `to`: rows of keys, then of values. Positions from `end` on become
-  // zeros. The copies form a group, empty for a slice past the end.
-  DEVICE_MEMBER void copy(u8* to, RowPlace place) const {
+  // zeros. The copies form a group, empty for a slice past the end. Unless `all`, the position
+  // `without` is left out.
+  template <bool all = true>
+  DEVICE_MEMBER void copy(u8* to, RowPlace place, u32 without = 0) const {
     constexpr u32 kUnits = Shape::kRowBytes / 16, kAll = Shape::kTokens * kUnits;
     if (place.first < end) {
       const u64 own = place.page * kv.page_bytes + head + u64(place.slot) * Shape::kRowBytes;
@@ -103,6 +112,7 @@ struct SliceReader {
         const u32 i = n * kWarp + lane_id(), row = i / kUnits, unit = i % kUnits;
         const u8* from = kv.data + __shfl_sync(kAllLanes, own, row % kWarp) + unit * 16;
         if (kAll % kWarp != 0 && i >= kAll) continue;
+        if (!all && place.first + row == without) continue;
         const bool valid = place.first + row < end;
         u8* at = to + row * Shape::kStride + unit * 16;
         copy_async_16(at, from, valid);
@@ -133,6 +143,15 @@ struct SliceScales {
   static constexpr u32 kWords = in_pairs ? Shape::kScales / 2 : Shape::kScales;
   Word keys[kWords], values[kWords];
 
+  // Sets the scales of a row of this lane.
+  DEVICE_MEMBER void set(const u16 (&of_key)[Shape::kScales], const u16 (&of_value)[Shape::kScales]) {
+#pragma unroll
+    for (u32 i = 0; i < kWords; ++i) {
+      keys[i] = in_pairs ? Word(of_key[2 * i] | u32(of_key[2 * i + 1]) << 16) : Word(of_key[i]);
+      values[i] =
+          in_pairs ? Word(of_value[2 * i] | u32(of_value[2 * i + 1]) << 16) : Word(of_value[i]);
+    }
+  }
   DEVICE_MEMBER void load(const SliceReader<T, D>& from, RowPlace place) {
     const KvCache& kv = from.kv;
     const u8* head = kv.data + place.page * kv.page_bytes + from.head;
@@ -240,9 +259,68 @@ struct BlockSums {
   }
 };
 
-template <class T, int D, class Limits = Unmasked>
-__global__ void __launch_bounds__(DecodeShape<T, D>::kWarps * 32, 3)
-    batched_decode_attention(AttentionOperands a, AttentionSplits splits, u32* arrivals) {
+// The position of a token whose key and value another warp appends.
+constexpr u32 kNotAppended = 0xffffffffu;
+
+// Prepares the queries of a token and, if this warp appends it at position `appended`, its key and
+// value, whose slice is that of this warp. `first`: the warp's first slice.
+template <class T, int D>
+DEVICE void prepare_rows(typename ComputeType<T>::type* q_tile, u8* stages,
+                         SliceScales<T, D>& scales, const SliceReader<T, D>& reader,
+                         const NewRows& from, const QueryTile& tile, const HeadRows& rows,
+                         u32 first, u32 appended) {
+  typedef DecodeShape<T, D> Shape;
+  const KvCache& kv = reader.kv;
+  // The last stage is still unused.
+  float* values = reinterpret_cast<float*>(stages + (Shape::kStages - 1) * Shape::kStageBytes);
+  const u32 q_cols = rows.n_heads * D, k_cols = kv.n_kv_heads * D;
+  const float* row = from.qkv + u64(tile.first_row) * (q_cols + 2 * k_cols);
+  const HeadAngles<D> angles(from.rope + u64(tile.first_row) * 2 * from.n_freqs, from.n_freqs);
+  // Norms are requested together with the numbers.
+  HeadNumbers<D> key, value, q_norm, k_norm;
+  if (from.q_norm) q_norm.load(from.q_norm);
+  if (from.k_norm) k_norm.load(from.k_norm);
+  if (appended != kNotAppended) {
+    key.load(row + q_cols + rows.kv_head * D);
+    value.load(row + q_cols + k_cols + rows.kv_head * D);
+  }
+  const auto prepare = [&](HeadNumbers<D>& head, bool has_norm, const HeadNumbers<D>& norm) {
+    if (has_norm) head.normalise(norm, from.eps, from.offset);
+    rotate_head<D>(values, head, angles, from.n_freqs, from.interleaved);
+  };
+  for (u32 i = warp_id(); i < kQueryRows; i += Shape::kWarps) {
+    if (i < rows.count) {
+      HeadNumbers<D> query;
+      query.load(row + rows.head(i) * D);
+      prepare(query, from.q_norm != nullptr, q_norm);
+    }
+    load_query<D>(q_tile + i * kRowStride<D>, values, i < rows.count);
+  }
+  if (appended == kNotAppended) return;
+  prepare(key, from.k_norm != nullptr, k_norm);
+  key.load(values);
+  const u32 page = u32(reader.table[appended / kv.page_tokens]);
+  const u32 slot = appended % kv.page_tokens, from_first = appended - first;
+  const u32 stage = from_first / Shape::kStep, at = from_first % Shape::kStep;
+  u8* copied = stage + 1 < Shape::kStages
+                   ? stages + stage * Shape::kStageBytes + at * Shape::kStride
+                   : nullptr;
+  u8* copied_value = copied ? copied + Shape::kTokens * Shape::kStride : nullptr;
+  u16 key_scales[Shape::kScales], value_scales[Shape::kScales];
+  append_row<D>(keys_of<T>(kv, page, rows.kv_head), slot, copied, key, key_scales);
+  append_row<D>(values_of<T>(kv, page, rows.kv_head), slot, copied_value, value, value_scales);
+  if constexpr (Shape::is_scaled) {
+    if (from_first == lane_id()) scales.set(key_scales, value_scales);
+  }
+}
+
+// The rows of tokens are prepared: q has their queries, and pages have their keys and values.
+struct PreparedRows {};
+
+// Rows: NewRows if the kernel appends, else PreparedRows.
+template <class T, int D, class Limits, bool appends, class Rows>
+DEVICE void attend_entry(const AttentionOperands& a, const AttentionSplits& splits, u32* arrivals,
+                         const Rows& new_rows) {
   wait_for_previous_kernel();
   const KvCache& kv = a.kv;
   const AttentionArgs& args = a.args;
@@ -275,21 +353,37 @@ __global__ void __launch_bounds__(DecodeShape<T, D>::kWarps * 32, 3)
                                     u64(kv_head) * kv.head_bytes, end};
   RowPlace places[Shape::kStages] = {};  // of the next slices
   SliceScales<T, D> scales = {};
+  u32 appended = kNotAppended;
+  if constexpr (appends) {
+    const u32 position = tile.first_position;
+    const bool is_own = position >= begin && position < end &&
+                        (position - begin) / Shape::kTokens % Shape::kWarps == warp;
+    if (is_own) appended = position;
+  }
   if (begin < end) {
 #pragma unroll
     for (u32 i = 0; i < Shape::kStages; ++i) places[i] = reader.seek(first + i * Shape::kStep);
-    if constexpr (Shape::is_scaled) scales.load(reader, places[0]);
+    if constexpr (Shape::is_scaled) {
+      // The scales of the token's position, which rows past the end take, are being stored.
+      if (!appends || places[0].first + lane % Shape::kTokens < tile.first_position) {
+        scales.load(reader, places[0]);
+      }
+    }
 #pragma unroll
     for (u32 i = 0; i + 1 < Shape::kStages; ++i) {
-      reader.copy(stages + i * Shape::kStageBytes, places[i]);
+      reader.template copy<!appends>(stages + i * Shape::kStageBytes, places[i], appended);
     }
   }
 
-  for (u32 i = warp; i < kQueryRows; i += Shape::kWarps) {
-    const u32 row = i < n_rows ? i : 0;
-    const u64 token = tile.first_row + rows.query(row);
-    const float* from = a.q + (token * args.n_heads + rows.head(row)) * D;
-    load_query<D>(q_tile + i * kRowStride<D>, from, i < n_rows);
+  if constexpr (appends) {
+    prepare_rows<T, D>(q_tile, stages, scales, reader, new_rows, tile, rows, first, appended);
+  } else {
+    for (u32 i = warp; i < kQueryRows; i += Shape::kWarps) {
+      const u32 row = i < n_rows ? i : 0;
+      const u64 token = tile.first_row + rows.query(row);
+      const float* from = a.q + (token * args.n_heads + rows.head(row)) * D;
+      load_query<D>(q_tile + i * kRowStride<D>, from, i < n_rows);
+    }
   }
   const auto limits = [&](u32 r) {
     const u32 row = min(lane / 4 + 8 * r, last_row), query = rows.query(row);
@@ -375,6 +469,20 @@ __global__ void __launch_bounds__(DecodeShape<T, D>::kWarps * 32, 3)
   }
 }
 
+template <class T, int D, class Limits = Unmasked>
+__global__ void __launch_bounds__(DecodeShape<T, D>::kWarps * 32, 3)
+    batched_decode_attention(AttentionOperands a, AttentionSplits splits, u32* arrivals) {
+  attend_entry<T, D, Limits, false>(a, splits, arrivals, PreparedRows());
+}
+
+// q of the operands is unused. At most 16 query heads per KV head.
+template <class T, int D>
+__global__ void __launch_bounds__(DecodeShape<T, D>::kWarps * 32, 3)
+    rope_decode_attention(AttentionOperands a, AttentionSplits splits, u32* arrivals,
+                          NewRows rows) {
+  attend_entry<T, D, Unmasked, true>(a, splits, arrivals, rows);
+}
+
 // out[token, head] = sum of all splits of the tile / their total, sinks included; zeros where a
 // mask hides every position. For latent_attention, whose values are too wide for one block.
 //   grid: (maximum number of entries, n_heads * max_queries); block 128
@@ -439,3 +547,15 @@ INSTANCE(batched_decode_attention<q8, 256, Masked>)
 INSTANCE(batched_decode_attention<q4, 64, Masked>)
 INSTANCE(batched_decode_attention<q4, 128, Masked>)
 INSTANCE(batched_decode_attention<q4, 256, Masked>)
+INSTANCE(rope_decode_attention<f16, 32>)
+INSTANCE(rope_decode_attention<f16, 64>)
+INSTANCE(rope_decode_attention<f16, 128>)
+INSTANCE(rope_decode_attention<f16, 256>)
+INSTANCE(rope_decode_attention<bf16, 32>)
+INSTANCE(rope_decode_attention<bf16, 64>)
+INSTANCE(rope_decode_attention<bf16, 128>)
+INSTANCE(rope_decode_attention<bf16, 256>)
+INSTANCE(rope_decode_attention<q8, 32>)
+INSTANCE(rope_decode_attention<q8, 64>)
+INSTANCE(rope_decode_attention<q8, 128>)
+INSTANCE(rope_decode_attention<q8, 256>)

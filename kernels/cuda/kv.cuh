@@ -116,13 +116,17 @@ DEVICE ScaledNumber scale_number(float value, float unit, float lowest, float hi
   return {rounded, i32(fminf(fmaxf(rintf(value * inverse), lowest), highest))};
 }
 
-// A warp per group: the number of the largest magnitude becomes 127 or -127.
+// The number of the largest magnitude in a warp becomes 127 or -127.
+DEVICE ScaledNumber round_to_q8(float value) {
+  return scale_number(value, warp_max(fabsf(value)) / 127.0f, -127.0f, 127.0f);
+}
+
+// A warp per group.
 DEVICE void store_row(const KvRows<q8>& to, u32 slot, const float* values) {
   for (u32 group = warp_id(); group * kScaleGroup < to.dim; group += blockDim.x / kWarp) {
     const u32 i = group * kScaleGroup + lane_id();
     const float value = i < to.dim ? values[i] : 0.0f;
-    const ScaledNumber number =
-        scale_number(value, warp_max(fabsf(value)) / 127.0f, -127.0f, 127.0f);
+    const ScaledNumber number = round_to_q8(value);
     if (i < to.dim) to.row(slot)[i].bits = i8(number.multiple);
     if (lane_id() == 0) to.row_scales(slot)[group] = number.scale;
   }

@@ -13,6 +13,7 @@
 // RoPE: J. Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021.
 
 #include "kv.cuh"
+#include "rotation.cuh"
 
 // values[dim] = head `head` of from[], normalized. own: its number threadIdx.x, loaded already.
 DEVICE void normalise_head(float* values, const float* from, float own, u32 head, u32 dim,
@@ -37,20 +38,11 @@ DEVICE void normalise_head(float* values, const float* from, float own, u32 head
   }
 }
 
-struct Angle {
-  float cosine, sine;
-};
-
 // Rotates pairs of 2 n values by angles[2 n], cosines and sines. own: number threadIdx.x of them.
 DEVICE void rotate(float* values, const float* angles, Angle own, u32 n, u32 interleaved) {
   for (u32 i = threadIdx.x; i < n; i += blockDim.x) {
-    float& a = values[interleaved ? 2 * i : i];
-    float& b = values[interleaved ? 2 * i + 1 : i + n];
-    const float cosine = i == threadIdx.x ? own.cosine : angles[i];
-    const float sine = i == threadIdx.x ? own.sine : angles[n + i];
-    const float rotated = a * cosine - b * sine;
-    b = a * sine + b * cosine;
-    a = rotated;
+    const Angle angle = i == threadIdx.x ? own : Angle{angles[i], angles[n + i]};
+    rotate_pair(values, i, n, interleaved, angle);
   }
 }
 

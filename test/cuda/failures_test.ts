@@ -114,10 +114,11 @@ Deno.test({
   name: "CUDA: a context that an error suggests fits, whatever loading the weights took",
   ignore: ignore || !sharedAvailable("models", "quant256"),
   fn: async () => {
-    // 9 MiB: the model with a reduced context, and little more.
+    // 9 MiB: the model with a reduced context in F32, and little more.
     const env = await emulatedGpu({ memory_mib: 9 });
     const model = sharedPath("models", "quant256", "tiny256-Q8_0.gguf");
-    const args = ["run", "--device", "cuda", "-m", model, "--raw", "-p", "1", "-n", "1"];
+    const oneToken = ["--raw", "-p", "1", "-n", "1"];
+    const args = ["run", "--device", "cuda", "-m", model, "--kv-type", "f32", ...oneToken];
     const { code, stderr } = await forge(args, { env });
     const fitting = /a context of (\d+) tokens would fit/.exec(stderr)?.[1];
     assertEquals(code, 1);

@@ -22,6 +22,9 @@ Deno.test({
         assertStringIncludes(output, `xlatent_attention<${type}, ${heads}>`);
       }
     }
+    for (const heads of ["f16, 32", "f16, 64", "q8, 64"]) {
+      assertStringIncludes(output, `xrope_decode_attention<${heads}>`);
+    }
   },
 });
 

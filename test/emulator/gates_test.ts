@@ -47,8 +47,8 @@ const occupancies: readonly (readonly [RegExp, threads: number, blocks: number])
   [/^(grouped_)?gemm</, 256, 2],
   [/^(gated_delta_rule|selective_scan)</, 128, 4],
   // Shared memory allows three blocks of decode attention.
-  [/^batched_decode_attention<\w+, 256\b/, 64, 3],
-  [/^batched_decode_attention</, 128, 3],
+  [/^(batched|rope)_decode_attention<\w+, 256\b/, 64, 3],
+  [/^(batched|rope)_decode_attention</, 128, 3],
   [/^prefill_attention<\w+, 256>/, 128, 2],
   [/^prefill_attention<\w+, 128>/, 128, 3],
   [/^prefill_attention</, 128, 4],

@@ -77,6 +77,21 @@ export const CUDA_HOST: readonly Mutant[] = [
     ],
   ),
   ...group(
+    on("appended_rows"),
+    [
+      "pages-of-two-tokens",
+      "gpu/step_work.cpp",
+      "      if (is_appended[static_cast<size_t>(page)]) return false;\n      is_appended",
+      "      is_appended",
+    ],
+    [
+      "pages-of-another-sequence",
+      "gpu/step_work.cpp",
+      "for (const int32_t page : all.first(all.size() - appended(token).size())) {",
+      "for (const int32_t page : all.first(0)) {",
+    ],
+  ),
+  ...group(
     MOST_SPLITS,
     [
       "sums-of-a-split",

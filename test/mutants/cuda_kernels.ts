@@ -157,6 +157,15 @@ const STATE: KernelCheck = {
   ],
   kernels: ["causal_conv1d.cu", "gated_delta_rule.cu", "selective_scan.cu"],
 };
+const NEW_ROWS: KernelCheck = {
+  kernelTests: [
+    "rope_decode_attention_at_every_border",
+    "rope_decode_attention_q8_in_a_window",
+    "rope_decode_attention_bf16_of_16_heads",
+  ],
+  kernels: ["rope_append.cu", "batched_decode_attention.cu"],
+  instances: "merge|rope_append|decode_attention<(f16, 64|bf16, 64|bf16, 128|q8, (64|128|256))>",
+};
 const LATENT: KernelCheck = {
   kernelTests: [
     "latent_attention_of_a_batch",
@@ -471,7 +480,7 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     ROPE,
     [
       "interleaved-rotation",
-      "rope_append.cu",
+      "rotation.cuh",
       "float& b = values[interleaved ? 2 * i + 1 : i + n];",
       "float& b = values[interleaved ? 2 * i : i + n];",
     ],
@@ -498,6 +507,45 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "rope_append.cu",
       "i == threadIdx.x ? own : from[head * dim + i]",
       "i % blockDim.x == threadIdx.x ? own : from[head * dim + i]",
+    ],
+  ),
+  ...group(
+    NEW_ROWS,
+    [
+      "append-by-the-wrong-split",
+      "batched_decode_attention.cu",
+      "const bool is_own = position >= begin && position < end &&",
+      "const bool is_own = position >= begin && entry.split == 0 &&",
+    ],
+    [
+      "score-without-the-new-key",
+      "batched_decode_attention.cu",
+      "u8* copied = stage + 1 < Shape::kStages",
+      "u8* copied = stage + 2 < Shape::kStages",
+    ],
+    [
+      "copy-over-the-new-key",
+      "batched_decode_attention.cu",
+      "if (!all && place.first + row == without) continue;",
+      "if (!all && place.first + row == without + 1) continue;",
+    ],
+    [
+      "scales-of-the-new-key",
+      "batched_decode_attention.cu",
+      "if (from_first == lane_id()) scales.set(key_scales, value_scales);",
+      "if (from_first == lane_id() + 1) scales.set(key_scales, value_scales);",
+    ],
+    [
+      "heads-without-rotation",
+      "appended_rows.cuh",
+      "if (i < n_freqs) rotate_pair(",
+      "if (i < n_freqs && n > 0) rotate_pair(",
+    ],
+    [
+      "norm-of-a-new-head",
+      "appended_rows.cuh",
+      "(weight.own[n] + offset)",
+      "(weight.own[0] + offset)",
     ],
   ),
   ...group(

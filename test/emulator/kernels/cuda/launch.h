@@ -79,4 +79,8 @@ bool launch_wgmma_grouped_gemm(const GroupedGemm& op, u32 products, u32 blocks);
 // The gated unit of such a product, of one pair a block.
 void launch_gated_grouped(const GroupedMatvec& op, const RowSet& set, u32 unit);
 
+using NewRows = cuda_args::NewRows<const void*>;
+// Decodes tokens whose queries, keys and values the kernel prepares itself.
+void launch_rope_decode(const DecodeAttention& op, const NewRows& rows);
+
 }  // namespace kernel_test

@@ -342,7 +342,11 @@ void launch(const PrefillAttention& op) {
          cuda_args::PrefillAttention<const void*>{.tiles = op.tiles, .n_tiles = op.n_tiles});
 }
 
-void launch(const DecodeAttention& op) {
+namespace {
+
+// Launches a kernel that decodes, with `rows` after its other parameters.
+template <class... Rows>
+void launch_decode(const DecodeAttention& op, const std::string& name, const Rows&... rows) {
   const AttentionArguments& a = op.arguments;
   const KvCache& kv = op.pages->cache;
   const u32 warps = op.dim > 128 ? 2 : 4, tokens = op.dim <= 64 ? 32 : 16;
@@ -355,13 +359,22 @@ void launch(const DecodeAttention& op) {
                sums_bytes = warps * 16 * (op.dim + 2) * 4;
   const u32 head_blocks =
       kv.n_kv_heads * blocks_for(a.n_heads / kv.n_kv_heads * a.max_queries, 16);
-  const std::string name = instance("batched_decode_attention", op.type->name, op.dim);
   Buffer<u32> arrivals(u64(op.max_work) * head_blocks);
   std::fill(arrivals.begin(), arrivals.end(), 0);
-  launch(a.mask ? name.substr(0, name.size() - 1) + ", Masked>" : name,
-         {{op.max_work * head_blocks}, {warps * 32}, std::max(tiles_bytes, sums_bytes)},
-         operands(op), splits(op), arrivals.data());
+  launch(name, {{op.max_work * head_blocks}, {warps * 32}, std::max(tiles_bytes, sums_bytes)},
+         operands(op), splits(op), arrivals.data(), rows...);
   for (const u32 count : arrivals) EXPECT(count == 0);
+}
+
+}  // namespace
+
+void launch(const DecodeAttention& op) {
+  const std::string name = instance("batched_decode_attention", op.type->name, op.dim);
+  launch_decode(op, op.arguments.mask ? name.substr(0, name.size() - 1) + ", Masked>" : name);
+}
+
+void launch_rope_decode(const DecodeAttention& op, const NewRows& rows) {
+  launch_decode(op, instance("rope_decode_attention", op.type->name, op.dim), rows);
 }
 
 void launch_latent(const DecodeAttention& op) {
