@@ -154,10 +154,10 @@ export class Generation implements Task<StepResult>, Lookahead {
   }
 
   accept(progress: Progress<StepResult>): void {
-    const { computed, results, drafted, milliseconds } = progress;
+    const { computed, results, drafted, began, ended } = progress;
     const { prompt, onPrefill } = this.#request;
     // Before the results: one of them may end the text, and its timings include this step.
-    this.#clock.tick(milliseconds, drafted > 0 ? 1 : results.length);
+    this.#clock.tick(began, ended, drafted > 0 ? 1 : results.length);
     this.#clock.addDraft(drafted, 0);
     this.#takeResults(progress);
     if (computed < prompt.length) onPrefill?.(computed, prompt.length);

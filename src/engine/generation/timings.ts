@@ -19,7 +19,7 @@ export interface Timings {
 /** Measures the steps that a generation takes part in, not those in between. */
 export class Clock {
   readonly #start = performance.now();
-  #queue: number | undefined;
+  #begun: number | undefined;
   #prefill = 0;
   #decode = 0;
   #hasOutput = false;
@@ -28,15 +28,16 @@ export class Clock {
 
   /** Marks the start of the first step. */
   begin(): void {
-    this.#queue ??= performance.now() - this.#start;
+    this.#begun ??= performance.now();
   }
 
   /**
-   * Adds the duration of a run.
+   * Adds a run, from the time that the generation joined it.
    *
    * @param steps number of its steps with an output; 0 before the end of the prompt
    */
-  tick(milliseconds: number, steps: number): void {
+  tick(began: number, ended: number, steps: number): void {
+    const milliseconds = ended - Math.max(began, this.#begun ?? began);
     const prefill = this.#hasOutput ? 0 : milliseconds / Math.max(1, steps);
     this.#prefill += prefill;
     this.#decode += milliseconds - prefill;
@@ -55,7 +56,7 @@ export class Clock {
    */
   timings(nPrompt: number, nTokens: number): Timings {
     return {
-      queueMs: rounded(this.#queue ?? performance.now() - this.#start),
+      queueMs: rounded((this.#begun ?? performance.now()) - this.#start),
       prefillMs: rounded(this.#prefill),
       decodeMs: rounded(this.#decode),
       prefillTokensPerSecond: this.#hasOutput ? rate(nPrompt, this.#prefill) : 0,

@@ -333,7 +333,8 @@ export class Scheduler {
           computed: chunk.end,
           drafted,
           pages: table.pages,
-          milliseconds: now - since,
+          began: since,
+          ended: now,
           readLogits: (result) => this.#runner.readLogits(outputs[result]!),
           readState: () => this.#runner.readSlot(table.slot),
         });

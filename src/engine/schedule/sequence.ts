@@ -39,8 +39,9 @@ export interface Progress<Output> {
   readonly drafted: number;
   /** Pages that hold the tokens. */
   readonly pages: readonly number[];
-  /** Duration of the whole step. */
-  readonly milliseconds: number;
+  /** When the step began and ended, in milliseconds of `performance.now()`. */
+  readonly began: number;
+  readonly ended: number;
   /** Returns the logits of one result, `[vocabSize]`. */
   readLogits(result: number): Float32Array;
   /** Returns the recurrent state after the tokens, for each of the model's state caches. */

@@ -210,7 +210,7 @@ Deno.test("a text that fails with others of its step is reported, whichever it i
 /** Returns the result of a task of one token: the token as its state. */
 function progressOf({ tokens }: EmbeddingTask): Progress<Float32Array> {
   const results = [Float32Array.of(tokens.at(0)!)];
-  const rest = { ahead: [], drafted: 0, pages: [], milliseconds: 1 };
+  const rest = { ahead: [], drafted: 0, pages: [], began: 0, ended: 1 };
   const read = () => {
     throw new Error("not read");
   };
