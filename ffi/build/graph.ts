@@ -289,7 +289,7 @@ export function libraryGraph(
   const isKernel = (source: string) =>
     library.kernels !== undefined && source.startsWith(`${library.kernels}/`);
   const targets = kernelTargets.filter((target) => target.arch === platform.arch);
-  // Debug builds detect missing includes.
+  // Debug builds compile each file alone, which detects missing includes.
   const isAlone = (source: string) =>
     variant.debug || library.slow.includes(source) || !source.endsWith(".cpp") ||
     !source.startsWith("csrc/");

@@ -5,7 +5,19 @@
 // of rope_append's, so that a token's digits do not depend on the kernel that prepared it.
 
 #include "kv.cuh"
-#include "rotation.cuh"
+
+struct Angle {
+  float cosine, sine;
+};
+
+// Rotates pair i of the n of a head. The order of rounding is the same in every kernel.
+DEVICE void rotate_pair(float* values, u32 i, u32 n, u32 interleaved, Angle angle) {
+  float& a = values[interleaved ? 2 * i : i];
+  float& b = values[interleaved ? 2 * i + 1 : i + n];
+  const float rotated = fmaf(a, angle.cosine, -(b * angle.sine));
+  b = fmaf(a, angle.sine, b * angle.cosine);
+  a = rotated;
+}
 
 // The cosines and sines of a token, n_freqs each: this lane's are lane + 32 n.
 template <int D>

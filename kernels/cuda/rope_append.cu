@@ -12,8 +12,7 @@
 // over all heads at once (OLMo 2): then every block sums the squares of all heads, from the cache.
 // RoPE: J. Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021.
 
-#include "kv.cuh"
-#include "rotation.cuh"
+#include "appended_rows.cuh"
 
 // values[dim] = head `head` of from[], normalized. own: its number threadIdx.x, loaded already.
 DEVICE void normalise_head(float* values, const float* from, float own, u32 head, u32 dim,

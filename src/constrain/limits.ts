@@ -29,7 +29,7 @@ export const LIMITS = {
   alternatives: 256,
   /** Alternatives that follow one place of a rule. */
   ways: 50_000,
-  /** Steps to compile one constraint; about a second. */
+  /** Steps to compile one constraint; a second or two. */
   steps: 10_000_000,
   /** Items of readings stepped for one mask, or work that takes as long; about a second. */
   work: 5_000_000,

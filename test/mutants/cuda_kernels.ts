@@ -480,7 +480,7 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     ROPE,
     [
       "interleaved-rotation",
-      "rotation.cuh",
+      "appended_rows.cuh",
       "float& b = values[interleaved ? 2 * i + 1 : i + n];",
       "float& b = values[interleaved ? 2 * i : i + n];",
     ],

@@ -58,8 +58,8 @@ export async function ensureLibrary(device: string, progress: Progress): Promise
       log: (line) => {
         notice ??= writeStderr(
           isOutdated
-            ? `forge: rebuilding ${what}, because forge has changed; this takes a minute or two\n`
-            : `forge: building ${what} once; this takes a minute or two\n`,
+            ? `forge: rebuilding ${what}, because forge has changed; this takes a few minutes\n`
+            : `forge: building ${what} once; this takes a few minutes\n`,
         );
         progress.update(line);
       },

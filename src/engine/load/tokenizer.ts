@@ -45,12 +45,10 @@ export function endTokens(checkpoint: Checkpoint, tokenizer: Tokenizer): Readonl
   const declared = generationConfig?.eos_token_id ?? config?.eos_token_id;
   const ids = [declared ?? []].flat();
   if (!ids.every((id) => typeof id === "number")) {
+    const shown = quote(JSON.stringify(declared));
     throw new ForgeError(
       "bad_model",
-      `${quote(path)}: eos_token_id is ${
-        quote(JSON.stringify(declared))
-      }; expected a token id or ` +
-        "a list of them",
+      `${quote(path)}: eos_token_id is ${shown}; expected a token id or a list of them`,
     );
   }
   return new Set([...tokenizer.eosIds, ...ids]);

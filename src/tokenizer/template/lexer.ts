@@ -1,5 +1,5 @@
-import { MAX_INTEGER_DIGITS, TemplateError } from "./values.ts";
 import { quote } from "../../formats/quote.ts";
+import { MAX_INTEGER_DIGITS, TemplateError } from "./values.ts";
 
 /** Kind of a token: text between tags, the delimiters of tags, and tokens inside of tags. */
 export type TokenKind =

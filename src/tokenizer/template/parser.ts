@@ -1,5 +1,5 @@
-import { faultAt, type Token, tokenize, type TokenKind } from "./lexer.ts";
 import { quote } from "../../formats/quote.ts";
+import { faultAt, type Token, tokenize, type TokenKind } from "./lexer.ts";
 import type {
   ArgumentList,
   ArithmeticOperator,

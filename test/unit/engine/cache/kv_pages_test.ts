@@ -102,7 +102,7 @@ Deno.test("random use of the pool neither leaks nor double-allocates a page", ()
   }
 });
 
-Deno.test("a branch gives the pages up to a length, as far as they differ", () => {
+Deno.test("taking over a branch copies the pages up to a length that it does not share", () => {
   const table = new PageTable(new KvPages(9, 16));
   assert(table.reserve(64));
   const branch = table.branch(20, () => {})!;
