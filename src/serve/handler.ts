@@ -128,18 +128,18 @@ async function dispatch(server: Server, guard: Guard, request: Request): Promise
   if (route !== undefined) {
     return await route.endpoint(server, request, decode(restOf(path, route)!));
   }
-  const [other] = routes;
-  if (other === undefined) {
+  if (routes.length === 0) {
     const folder = path.split("/")[1];
     const similar = ROUTES.filter((known) => known.path.split("/")[1] === folder);
     const valid = (similar.length > 0 ? similar : ROUTES)
       .map((known) => `${known.method} ${known.path}`).join(", ");
     throw new HttpError(404, `unknown path ${quote(path)}; valid are ${valid}`);
   }
+  const allowed = routes.map((known) => known.method).join(", ");
   throw new HttpError(
     405,
-    `the method for ${quote(path)} is ${quote(request.method)}; valid is ${other.method}`,
-    { headers: { allow: other.method } },
+    `the method for ${quote(path)} is ${quote(request.method)}; valid is ${allowed}`,
+    { headers: { allow: allowed } },
   );
 }
 

@@ -205,6 +205,9 @@ Deno.test("serve: other models, paths and methods are rejected", async () => {
   const wrong = await client.get(CHAT);
   assertEquals([wrong.status, wrong.headers.get("allow")], [405, "POST"]);
   await wrong.body?.cancel();
+  const stored = await client.get("/v1/responses/resp_1", { method: "PATCH" });
+  assertEquals([stored.status, stored.headers.get("allow")], [405, "GET, DELETE"]);
+  assertStringIncludes((await stored.json()).error.message, '"PATCH"; valid is GET, DELETE');
 });
 
 Deno.test("serve: a large or compressed body is rejected", async () => {

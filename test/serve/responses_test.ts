@@ -231,8 +231,11 @@ Deno.test("responses: structured output, limits, and what is refused", async () 
       [{ input: "x", tools: [5] }, "tools[0] is 5; valid is an object"],
       [{ input: "x", text: { format: { type: "xml" } } }, 'text.format.type is "xml"'],
       [{ input: "x", text: { format: { type: "json_schema" } } }, "text.format.schema is missing"],
-      [{ input: "x", text: { style: 1 } }, 'unknown key "style"'],
-      [{ input: "x", text: { format: { type: "text", style: 1 } } }, 'unknown key "style"'],
+      [{ input: "x", text: { style: 1 } }, 'unknown key "style"; valid are format, verbosity'],
+      [
+        { input: "x", text: { format: { type: "text", zzzzzzzz: 1 } } },
+        'unknown key "zzzzzzzz"; valid are type, schema, name, strict, description',
+      ],
       [
         { input: "x", top_logprobs: 21 },
         "top_logprobs is 21; valid is a whole number from 0 to 20",
@@ -348,7 +351,7 @@ Deno.test("messages: structured output and fields without effect", async () => {
     const [output_config, message] of [
       [{ effort: "huge" }, 'output_config.effort is "huge"; valid is "low", "medium"'],
       [{ format: { type: "xml" } }, "output_config.format is"],
-      [{ style: 1 }, 'unknown key "style"'],
+      [{ style: 1 }, 'unknown key "style"; valid are format, effort'],
     ] as const
   ) {
     const refused = await client.post("/v1/messages", { ...ask, output_config });

@@ -401,6 +401,14 @@ Deno.test("serve: invalid tools are rejected", async () => {
       [{ ...ASK, tools: many(129) }, "tools has 129; at most 128 are valid"],
       [{ ...ASK, tools: {} }, "tools is an object; valid is a list of tools"],
       [{ ...ASK, tools: [{ type: "web_search" }] }, 'tools[0].type is "web_search"'],
+      [
+        { ...ASK, tools: [{ type: "custom", custom: { name: "a" } }] },
+        'tools[0].type is "custom"; valid is "function"',
+      ],
+      [
+        { ...ASK, tools: [{ ...TOOLS[1], zzzzzzzz: 1 }] },
+        'unknown key "zzzzzzzz"; valid are type, function',
+      ],
       [f({}), "tools[0].function.name is missing"],
       [f({ name: "a b" }), 'tools[0].function.name is "a b"'],
       [f({ name: "a", code: "" }), 'unknown key "code"'],

@@ -147,8 +147,9 @@ const EFFORTS: Readonly<Record<string, string>> = {
 /** Reads `output_config`: the schema of the answer, and the effort. */
 function readOutput(value: JsonValue | undefined): { format?: JsonValue; effort?: string } {
   if (!isGiven(value)) return {};
-  const { format, effort, ...others } = readObject(value, "output_config");
-  checkKeys(others, []);
+  const config = readObject(value, "output_config");
+  checkKeys(config, ["format", "effort"]);
+  const { format, effort } = config;
   const known = typeof effort === "string" && Object.hasOwn(EFFORTS, effort)
     ? EFFORTS[effort]
     : undefined;

@@ -75,11 +75,11 @@ function readList(tools: JsonValue): JsonValue[] {
 }
 
 function readTool(tool: JsonValue, place: string): Tool {
-  const { type, function: described, ...others } = readObject(tool, place);
-  checkKeys(others, []);
-  if (type !== "function") throw invalid(`${place}.type`, type, '"function"');
+  const object = readObject(tool, place);
+  if (object.type !== "function") throw invalid(`${place}.type`, object.type, '"function"');
+  checkKeys(object, ["type", "function"]);
   const name = `${place}.function`;
-  const definition = readObject(described, name);
+  const definition = readObject(object.function, name);
   checkKeys(definition, ["name", "description", "parameters", "strict"]);
   const { parameters, strict } = definition;
   return {

@@ -178,14 +178,13 @@ function asksFor(include: JsonValue | undefined, part: string): boolean {
 
 function readText(text: JsonValue | undefined): JsonObject {
   if (!isGiven(text)) return {};
-  const { format, verbosity: _, ...others } = readObject(text, "text");
-  checkKeys(others, []);
+  const fields = readObject(text, "text");
+  checkKeys(fields, ["format", "verbosity"]);
+  const { format } = fields;
   if (!isGiven(format)) return {};
-  const { type, schema, name: __, strict: ___, description: ____, ...rest } = readObject(
-    format,
-    "text.format",
-  );
-  checkKeys(rest, []);
+  const wanted = readObject(format, "text.format");
+  checkKeys(wanted, ["type", "schema", "name", "strict", "description"]);
+  const { type, schema } = wanted;
   if (type === "text") return {};
   if (type === "json_object") return { json_object: true };
   if (type !== "json_schema") {
