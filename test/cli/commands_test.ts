@@ -5,7 +5,9 @@ import {
   assertMatch,
   assertStringIncludes,
 } from "@std/assert";
+import { join } from "@std/path";
 import { SYNTHETIC_NAMES } from "../../src/bench/synthetic/shapes.ts";
+import { ROOT } from "../support/checkout.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeLlamaAdapter, writeRandomLlama } from "../support/tiny_llama.ts";
 import { forge } from "./forge.ts";
@@ -151,6 +153,35 @@ Deno.test("doctor: finds the libraries of this tree", async () => {
   const report = JSON.parse(await output("doctor", "--json"));
   assertStringIncludes(JSON.stringify(report), "libforge_cpu");
   assertStringIncludes(await output("doctor"), "Models can run");
+});
+
+Deno.test("doctor: names every permission that is not granted, and says what it is for", async () => {
+  const READ = "read: model files in any folder";
+  const WRITE = "write: building libraries, downloading models";
+  const doctor = async (...granted: string[]) => {
+    const flags = ["run", "--quiet", "--no-prompt", "--allow-env", ...granted];
+    const { code, stdout } = await new Deno.Command(Deno.execPath(), {
+      args: [...flags, join(ROOT, "main.ts"), "doctor", "--json"],
+    }).output();
+    const report = JSON.parse(new TextDecoder().decode(stdout));
+    return {
+      code,
+      ready: report.ready,
+      memory: report.memory,
+      missing: report.missing_permissions,
+    };
+  };
+  const all = await doctor("--allow-read", "--allow-write", "--allow-ffi", "--allow-sys");
+  assertEquals([all.code, all.ready, all.missing], [0, true, []]);
+  assertEquals(all.memory, Deno.systemMemoryInfo().total);
+  const ffi = await doctor("--allow-ffi", `--allow-read=${ROOT}`);
+  assertEquals(ffi, { code: 0, ready: true, memory: null, missing: [READ, WRITE] });
+  const files = await doctor("--allow-read", "--allow-write");
+  assertEquals([files.code, files.ready], [1, false]);
+  assert(files.missing.length >= 1);
+  for (const line of files.missing) {
+    assertMatch(line, /^ffi: the native library \/.*libforge_\w+\.\w+$/);
+  }
 });
 
 Deno.test("completions: the script of every shell names the commands", async () => {

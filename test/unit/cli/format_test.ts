@@ -1,5 +1,6 @@
-/** The forms of numbers in reports. */
+/** The forms of numbers in reports, and reports of given numbers. */
 import { assertEquals } from "@std/assert";
+import { BatchMeter } from "../../../src/cli/batch/meter.ts";
 import {
   formatBytes,
   formatClock,
@@ -8,6 +9,10 @@ import {
   formatSpeed,
   plural,
 } from "../../../src/cli/output/format.ts";
+import { describeProfile } from "../../../src/cli/output/profile_report.ts";
+import type { Progress } from "../../../src/cli/output/progress.ts";
+import type { OperationSum, PhaseTimes } from "../../../src/engine/profile.ts";
+import type { Completion, Profile } from "../../../src/mod.ts";
 
 Deno.test("numbers have three digits and the unit that keeps them above 1", () => {
   const forms: readonly (readonly [found: string, expected: string])[] = [
@@ -33,4 +38,99 @@ Deno.test("numbers have three digits and the unit that keeps them above 1", () =
     [plural(2, "token"), "2 tokens"],
   ];
   for (const [found, expected] of forms) assertEquals(found, expected);
+});
+
+Deno.test("a profile's table has the times, shares and rates of its sums", () => {
+  const sum = (operation: string, matrix: string, count: number, duration: number, flops = 0) =>
+    ({ operation, matrix, count, duration, bytes: 3 * duration, flops }) as OperationSum;
+  const report = (phases: readonly PhaseTimes[], bandwidth: number) =>
+    describeProfile({ phases: () => phases } as Profile, bandwidth);
+  assertEquals(report([], 1), "no step ran: the answer needed none\n");
+  const decode: PhaseTimes = {
+    phase: "decode",
+    steps: 4,
+    tokens: 5,
+    duration: 8_000_000,
+    operations: [
+      sum("matmul", "4 x 8 F16", 12, 4_000_000, 5_000_000),
+      sum("rope", "", 6, 1_000_000),
+      // Of 0.5% of the time, and of less.
+      sum("norm", "", 4, 40_000),
+      sum("add", "", 4, 39_000),
+      sum("copy", "", 4, 1_000),
+    ],
+  };
+  const one: PhaseTimes = { phase: "prefill", steps: 1, tokens: 1, duration: 10, operations: [] };
+  const heads = "operation           times  us a step  share  GB/s";
+  assertEquals(
+    report([decode], 6e9).split("\n"),
+    [
+      "decode: 5 tokens in 4 steps, 2.00 ms each",
+      `  ${heads}  of reads  GFLOP/s`,
+      "  matmul 4 x 8 F16        3     1000.0  50.0%   3.0     50.0%      1.3",
+      "  rope                  1.5      250.0  12.5%   3.0     50.0%",
+      "  norm                    1       10.0   0.5%   3.0     50.0%",
+      "  smaller operations              10.0   0.5%",
+      "  between operations             730.0  36.5%",
+      "Reads reach at most 6.0 GB/s on this device, measured now.",
+      "",
+    ],
+  );
+  assertEquals(
+    report([one, { ...decode, operations: [sum("rope", "", 4, 9_000_000)] }], 0).split("\n"),
+    [
+      "prefill: 1 token in 1 step, 0.00 ms each",
+      "  operation           times  us a step   share  GB/s  of reads  GFLOP/s",
+      "  between operations               0.0  100.0%",
+      "",
+      "decode: 5 tokens in 4 steps, 2.00 ms each",
+      "  operation           times  us a step   share  GB/s  of reads  GFLOP/s",
+      "  rope                    1     2250.0  112.5%   3.0",
+      "  between operations               0.0    0.0%",
+      "",
+    ],
+  );
+});
+
+Deno.test("a batch's progress and report count requests, errors, tokens and time", () => {
+  const lines: (readonly unknown[])[] = [];
+  const progress = { update: (...line: unknown[]) => lines.push(line) } as unknown as Progress;
+  const completion = (promptTokens: number, completionTokens: number) =>
+    ({ promptTokens, completionTokens }) as Completion;
+  const { now } = performance;
+  let time = 5_000;
+  performance.now = () => time;
+  try {
+    const meter = new BatchMeter(progress, 11, 0);
+    time += 2_000;
+    meter.count([completion(7, 30), completion(7, 50)], 3);
+    assertEquals([meter.done, meter.errors], [1, 0]);
+    assertEquals(
+      meter.describe(0),
+      "1 request answered, 7 prompt tokens, 80 tokens in 2.00 s (40 per second)\n",
+    );
+    time += 2_000;
+    meter.count(undefined, 3);
+    assertEquals([meter.done, meter.errors], [2, 1]);
+    assertEquals(
+      meter.describe(3),
+      "1 request answered, 3 done earlier, 1 failed, 7 prompt tokens, " +
+        "80 tokens in 4.00 s (20 per second)\n",
+    );
+    meter.count([], 10);
+    const unknown = new BatchMeter(progress, undefined, 2);
+    time += 1_000;
+    unknown.count([completion(1, 1)], 0);
+    assertEquals([unknown.done, unknown.errors], [3, 2]);
+  } finally {
+    performance.now = now;
+  }
+  assertEquals(lines, [
+    ["answering"],
+    ["", 4, 11, "40 tokens/s, 0:14 left"],
+    ["", 5, 11, "20 tokens/s, 1 error, 0:12 left"],
+    ["", 11, 11, "20 tokens/s, 1 error, 0:00 left"],
+    ["answering"],
+    ["3 requests done, 1 tokens/s, 2 errors"],
+  ]);
 });

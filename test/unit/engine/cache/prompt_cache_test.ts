@@ -7,6 +7,11 @@ import {
   type LoadOptions,
   type Model,
 } from "../../../../src/mod.ts";
+import { modelIdentity } from "../../../../src/engine/cache/prompt_cache_key.ts";
+import type { Checkpoint } from "../../../../src/formats/checkpoint.ts";
+import type { GgufValue } from "../../../../src/formats/gguf/types.ts";
+import type { JsonObject } from "../../../../src/formats/json.ts";
+import type { TensorInfo } from "../../../../src/formats/tensor_info.ts";
 import { Random } from "../../../support/random.ts";
 import { TempFolder } from "../../../support/temp_folder.ts";
 import { type TinyLlamaOptions, writeRandomLlama } from "../../../support/tiny_llama.ts";
@@ -123,6 +128,54 @@ Deno.test("a file depends on the context length if positions do", async () => {
   await withModel(folder, (model) => model.savePrompt(path, PROMPT), short);
   await assertRefused(folder, path, "another context length (300 instead of 400)");
   await withModel(folder, (model) => model.loadPrompt(path), short);
+});
+
+Deno.test("every property that the keys and values depend on changes the identity", () => {
+  using folder = new TempFolder();
+  const bytes = Uint8Array.from({ length: 400 }, (_, i) => i);
+  const file = folder.write("a", bytes);
+  // Samples are the 64 bytes in the middle of a tensor.
+  const changed = (at: number) => folder.write(`b${at}`, bytes.with(at, 255));
+  type Tensor = Pick<TensorInfo, "name" | "type" | "shape" | "file" | "offset" | "bytes">;
+  const x: Tensor = { name: "x", type: "F32", shape: [5, 10], file, offset: 100, bytes: 200 };
+  const y: Tensor = { name: "y", type: "F16", shape: [3], file, offset: 300, bytes: 6 };
+  const base = {
+    tensors: [x, y],
+    modelType: "llama",
+    config: { rope_theta: 5 } as JsonObject | undefined,
+    metadata: undefined as Map<string, GgufValue> | undefined,
+  };
+  const identity = (changes: Partial<typeof base> = {}) => {
+    const { tensors, ...others } = { ...base, ...changes };
+    const named = new Map(tensors.map((tensor) => [tensor.name, tensor as TensorInfo]));
+    return modelIdentity({ ...others, tensors: named } as unknown as Checkpoint);
+  };
+  const metadata = (entries: [string, GgufValue][]) => ({ metadata: new Map(entries) });
+  const all: readonly Partial<typeof base>[] = [
+    {},
+    { modelType: "qwen3" },
+    { config: undefined },
+    { config: { rope_theta: 6 } },
+    metadata([["llama.rope.freq_base", 5]]),
+    metadata([["llama.rope.freq_base", 6]]),
+    metadata([["llama.rope.freq_base", 6n]]),
+    { tensors: [x] },
+    { tensors: [x, { ...y, name: "z" }] },
+    { tensors: [x, { ...y, type: "BF16" }] },
+    { tensors: [x, { ...y, shape: [1, 3] }] },
+    { tensors: [{ ...x, file: changed(168) }, y] },
+    { tensors: [{ ...x, file: changed(231) }, y] },
+    { tensors: [x, { ...y, file: changed(300) }] },
+    { tensors: [x, { ...y, file: changed(305) }] },
+  ];
+  assertEquals(new Set(all.map(identity)).size, all.length);
+  const same: readonly Partial<typeof base>[] = [
+    { tensors: [y, x] },
+    { tensors: [{ ...x, file: changed(167) }, y] },
+    { tensors: [{ ...x, file: changed(232) }, y] },
+    metadata([["tokenizer.ggml.model", "gpt2"]]),
+  ];
+  for (const changes of same) assertEquals(identity(changes), identity());
 });
 
 Deno.test("a damaged file is rejected wherever the damage is", async () => {
