@@ -167,8 +167,12 @@ pageTest("an answer is stopped, edited and asked for again", async () => {
   await page.waitForFunction(() =>
     (document.querySelector("article.assistant .body")?.textContent ?? "") !== ""
   );
+  const busy = () =>
+    page.$eval("article.assistant", (article) => article.getAttribute("aria-busy"));
+  assertEquals(await busy(), "true");
   await page.keyboard.press("Escape");
   await open.answer();
+  assertEquals(await busy(), "false");
   await open.click("Retry");
   const again = await open.answer();
   assert(again !== "");

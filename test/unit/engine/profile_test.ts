@@ -2,7 +2,10 @@
 import { assert, assertEquals } from "@std/assert";
 import type { OperationTime } from "../../../src/backend.ts";
 import { Profile } from "../../../src/engine/profile.ts";
+import { load } from "../../../src/mod.ts";
 import { Random } from "../../support/random.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
+import { writeRandomLlama } from "../../support/tiny_llama.ts";
 
 const random = new Random("profile");
 
@@ -118,4 +121,22 @@ Deno.test("profile: the trace has every run, and its operations from its begin o
     }
   }
   assertEquals(at, traceEvents.length);
+});
+
+Deno.test("profile: the runs of a model lie one after another within its time", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.path);
+  await using model = await load(folder.path, { device: "reference" });
+  const before = performance.now();
+  const profile = model.startProfile();
+  await model.complete(Int32Array.of(3, 4, 5), { temperature: 0, maxTokens: 4 });
+  const most = 1000 * (performance.now() - before);
+  const runs = profile.trace().traceEvents.filter(({ cat }) => cat === "run");
+  assert(runs.length >= 2, `${runs.length} runs`);
+  let end = 0;
+  for (const { ts, dur } of runs) {
+    assert(ts >= end && dur > 0, `a run from ${ts} for ${dur} us after one until ${end} us`);
+    end = ts + dur;
+  }
+  assert(end <= most, `runs until ${end} us of ${most} us`);
 });
