@@ -62,6 +62,25 @@ Deno.test("bench output: markdown", () => {
   );
 });
 
+Deno.test("bench output: sizes and counts change their units at whole ones", () => {
+  const shown = (bytes: number, parameters: number) => {
+    const summary = { ...MODEL.summary, bytes, parameters };
+    const record = benchRecord(
+      { ...MODEL, summary },
+      "m.gguf",
+      { nPrompt: 1, nGen: 0, nDepth: 0 },
+      [{ prefill: 1, decode: 0 }],
+      SESSION,
+    );
+    return PRINTERS.md.record(record, 0).split("|").slice(2, 4).map((cell) => cell.trim());
+  };
+  assertEquals(shown(512, 90), ["0.50 KiB", "0.09 K"]);
+  assertEquals(shown(2 ** 20 - 1, 1e6 - 1), ["1024.00 KiB", "1000.00 K"]);
+  assertEquals(shown(2 ** 20, 1e6), ["1.00 MiB", "1.00 M"]);
+  assertEquals(shown(2 ** 30 - 1, 1e9 - 1), ["1024.00 MiB", "1000.00 M"]);
+  assertEquals(shown(2 ** 30, 1e9), ["1.00 GiB", "1.00 B"]);
+});
+
 Deno.test("bench output: a line has the titles and the known values of the table", () => {
   assertEquals(
     LINE_PRINTERS.single.record(RECORDS[0]!, 0),

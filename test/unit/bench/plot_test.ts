@@ -120,6 +120,58 @@ Deno.test("plot: points lie where the labels of both axes place their values", (
   }
 });
 
+Deno.test("plot: an axis ends at the next of 1, 2, 4, 5 and 8 times a power of ten", () => {
+  const topOf = (value: number) => {
+    const points = [[1, value]] as const;
+    const series = [{ name: "s", unit: "u", points }];
+    const svg = drawChart([{ title: "t", axis: "a", isOrdinal: true, series }]);
+    return [...svg.matchAll(/text-anchor="end">([^<]*)</g)].at(-1)![1];
+  };
+  for (
+    const [value, top] of [
+      [0.9, "1"],
+      [1, "1"],
+      [1.01, "2"],
+      [2, "2"],
+      [2.1, "4"],
+      [4.1, "5"],
+      [5.1, "8"],
+      [8.1, "10"],
+      [0.05, "0.05"],
+      [500, "500"],
+      [501, "800"],
+      [801, "1k"],
+      [41_000, "50k"],
+    ] as const
+  ) assertEquals(topOf(value), top, `${value}`);
+});
+
+Deno.test("plot: each line has a colour, marks with its values, and a line of the legend", () => {
+  const line = (name: string, length: number) => ({
+    name,
+    unit: "GB/s",
+    points: Array.from({ length }, (_, i) => [i, i + 0.126] as const),
+  });
+  const svg = drawChart([
+    { title: "one", axis: "a", isOrdinal: false, series: [line("x", 64), line("y", 65)] },
+    { title: "two", axis: "b", isOrdinal: false, series: [line("y", 2)] },
+  ]);
+  const colours = (pattern: RegExp) => [...svg.matchAll(pattern)].map(([, colour]) => colour);
+  const [first, second] = ["#0072b2", "#d55e00"];
+  assertEquals(colours(/<polyline [^>]*stroke="([^"]*)"/g), [first, second, second]);
+  // Long lines have no marks.
+  const marks = colours(/r="3\.5" fill="([^"]*)"/g);
+  assertEquals(marks, [...Array(64).fill(first), second, second]);
+  assertStringIncludes(svg, "<title>x: 5.13 GB/s</title>");
+  const legend = [...svg.matchAll(/cy="(\d+)" r="5" fill="([^"]*)"\/><text [^>]*>([^<]*)</g)];
+  assertEquals(legend.map(([, y, ...rest]) => [Number(y), ...rest]), [
+    [348, first, "x"],
+    [368, second, "y"],
+  ]);
+  assertStringIncludes(svg, '<g transform="translate(460 0)">');
+  assertStringIncludes(svg, 'viewBox="0 0 920 392"');
+});
+
 Deno.test("plot: values of an axis by order are spread over its width, and one is in the middle", () => {
   const places = (...xs: number[]) => {
     const points = xs.map((x) => [x, 1] as const);

@@ -6,6 +6,13 @@ import { Speculator } from "../../../../src/engine/speculation/speculator.ts";
 import { TokenList } from "../../../../src/engine/token_list.ts";
 import { TokenMask } from "../../../../src/engine/generation/token_mask.ts";
 import { Places } from "../../../support/places.ts";
+import { Random } from "../../../support/random.ts";
+import type { OutputRequest, StepResult } from "../../../../src/backend.ts";
+import {
+  fitRequest,
+  ReducedVocabulary,
+} from "../../../../src/engine/speculation/draft_vocabulary.ts";
+import { ForgeError } from "../../../../src/errors.ts";
 
 /** Tests draft tokens under constraints, and the lifetime of their masks. */
 
@@ -148,4 +155,64 @@ Deno.test("a constraint that fails or cannot be forked ends drafting only", () =
   const draft = new Draft(new TokenMask(failing, 100), new Set());
   draft.limit = 5;
   assertEquals([draft.add(1), draft.tokens.length], [false, 0]);
+});
+
+Deno.test("requests and results are converted to the tokens of a drafter and back", () => {
+  const random = new Random("draft vocabulary");
+  for (const [nTokens, nOwn] of [[100, 70], [64, 64], [90, 33], [70, 1], [33, 32]] as const) {
+    const all = Array.from({ length: nTokens }, (_, token) => token);
+    const tokens = all.toSorted(() => random.int(0, 1) - 0.5).slice(0, nOwn);
+    const allowed = all.filter(() => random.chance(0.5));
+    const bits = (ids: readonly number[], count: number) => {
+      const words = new Uint32Array(Math.ceil(count / 32));
+      for (const id of ids) words[id >> 5]! |= 1 << (id & 31);
+      return words;
+    };
+    const history = Int32Array.from(all.filter(() => random.chance(0.3)));
+    const bias = new Map(all.slice(0, 50).map((token) => [token, token / 8]));
+    const late = new Uint32Array(Math.ceil(nTokens / 32));
+    const request = (mask: Uint32Array | undefined, fillMask?: () => void): OutputRequest => ({
+      ...UNSAMPLED,
+      row: 5,
+      nTop: 3,
+      history,
+      sampling: { ...UNSAMPLED.sampling, bias, mask },
+      fillMask,
+    });
+    const heads = [
+      {
+        size: nOwn,
+        idOf: (token: number) => tokens.indexOf(token),
+        adapt: (given: OutputRequest) =>
+          new ReducedVocabulary(Int32Array.from(tokens), nTokens).request(given),
+      },
+      {
+        size: nOwn,
+        idOf: (token: number) => token < nOwn ? token : -1,
+        adapt: (given: OutputRequest) => fitRequest(given, nOwn),
+      },
+    ];
+    for (const { size, idOf, adapt } of heads) {
+      const own = (ids: Iterable<number>) => [...ids].map(idOf).filter((id) => id >= 0);
+      const expected = bits(own(allowed), size);
+      const found = adapt(request(bits(allowed, nTokens)));
+      assertEquals([found.nTop, found.sampling.mask], [0, expected]);
+      assertEquals(Array.from(found.history), own(history));
+      const biases = [...bias].map(([token, value]) => [idOf(token), value] as const);
+      assertEquals(found.sampling.bias, new Map(biases.filter(([id]) => id >= 0)));
+      const filled = adapt(request(late.fill(0), () => late.set(bits(allowed, nTokens))));
+      assertEquals(filled.sampling.mask, new Uint32Array(expected.length));
+      filled.fillMask!();
+      assertEquals(filled.sampling.mask, expected);
+      assertEquals(adapt(request(undefined)).sampling.mask, undefined);
+    }
+    const error = new ForgeError("bad_model", "NaN");
+    const last = nOwn - 1;
+    const result = { token: last, logprob: -1, top: [{ token: 0, logprob: -2 }] } as StepResult;
+    const vocabulary = new ReducedVocabulary(Int32Array.from(tokens), nTokens);
+    assertEquals(vocabulary.results([[result, error]]), [[
+      { ...result, token: tokens[last]!, top: [{ token: tokens[0]!, logprob: -2 }] },
+      error,
+    ]]);
+  }
 });
