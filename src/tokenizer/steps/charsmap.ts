@@ -61,12 +61,12 @@ export class Charsmap {
       if (replaced.length > limit) break;
       const bytes = encoder.encode(segment);
       const whole = bytes.length < 6 ? this.#match(bytes, 0, false)?.text : undefined;
-      if (whole !== undefined) replaced += whole;
-      else if (bytes.length === 1) replaced += segment;
-      else {
-        for (const character of segment) {
-          replaced += this.#match(encoder.encode(character), 0, false)?.text ?? character;
-        }
+      if (whole !== undefined) {
+        replaced += whole;
+        continue;
+      }
+      for (const character of segment) {
+        replaced += this.#match(encoder.encode(character), 0, false)?.text ?? character;
       }
     }
     return replaced;

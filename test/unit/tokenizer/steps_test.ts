@@ -143,6 +143,97 @@ Deno.test("Rust's words include joiners but not the fractions of Latin-1", () =>
   assertEquals(preTokenize({ type: "Whitespace" }, "a\u200db a²"), ["a\u200db", "a", "²"]);
 });
 
+/** Returns a charsmap of texts and their replacements. */
+function charsmapOf(map: Readonly<Record<string, string>>): Uint8Array {
+  const encode = (text: string) => new TextEncoder().encode(text);
+  // A place for each prefix of a text: the children of number k are at 256 k XOR their byte.
+  const places: { prefix: string; value: number }[] = [{ prefix: "", value: -1 }];
+  const numberOf = (bytes: Uint8Array) => {
+    const prefix = bytes.join();
+    const found = places.findIndex((place) => place.prefix === prefix);
+    return found >= 0 ? found : places.push({ prefix, value: -1 }) - 1;
+  };
+  const children: (readonly [parent: number, byte: number, child: number])[] = [];
+  let replacements = "";
+  for (const [text, replacement] of Object.entries(map)) {
+    const bytes = encode(text);
+    for (let i = 1; i <= bytes.length; i++) {
+      const parent = numberOf(bytes.subarray(0, i - 1));
+      children.push([parent, bytes[i - 1]!, numberOf(bytes.subarray(0, i))]);
+    }
+    places[numberOf(bytes)]!.value = encode(replacements).length;
+    replacements += `${replacement}\0`;
+  }
+  const units = new Uint32Array(256 * (places.length + 1));
+  const base = (place: number) => 256 * (place + 1);
+  // The offset of the root is 256 times 1.
+  units[0] = 1 << 10 | 0x200;
+  for (const [parent, byte, child] of children) {
+    const at = base(parent) ^ byte, isEnd = places[child]!.value >= 0;
+    units[at] = (at ^ base(child)) << 10 | (isEnd ? 0x100 : 0) | byte;
+    if (isEnd) units[base(child)] = (0x80000000 | places[child]!.value) >>> 0;
+  }
+  const size = new Uint8Array(4);
+  new DataView(size.buffer).setUint32(0, units.byteLength, true);
+  return new Uint8Array([...size, ...new Uint8Array(units.buffer), ...encode(replacements)]);
+}
+
+Deno.test("a charsmap replaces shortest prefixes of graphemes, or longest ones of texts", () => {
+  const map: Readonly<Record<string, string>> = {
+    "ﬁ": "fi",
+    "e\u0301": "é",
+    "\u0300": "",
+    "o": "0",
+    "o\u0308": "ö",
+    "①": "1",
+    "👍": "ok",
+    "ᄀ": "g",
+    "ab": "X",
+    "abc": "Y\u0301",
+  };
+  const charsmap = new Charsmap(charsmapOf(map), "x: map");
+  const segmenter = new Intl.Segmenter(undefined, { granularity: "grapheme" });
+  const keys = Object.keys(map).toSorted((a, b) => a.length - b.length);
+  const prefix = (text: string, among: readonly string[]) =>
+    among.find((key) => text.startsWith(key));
+  const byGrapheme = (text: string) =>
+    Array.from(segmenter.segment(text), ({ segment }) => {
+      const isShort = new TextEncoder().encode(segment).length < 6;
+      const whole = isShort ? prefix(segment, keys) : undefined;
+      return whole === undefined
+        ? Array.from(segment, (character) => map[character] ?? character).join("")
+        : map[whole];
+    }).join("");
+  const byText = (text: string) => {
+    let replaced = "";
+    for (let rest = text; rest !== "";) {
+      const key = prefix(rest, keys.toReversed());
+      replaced += key === undefined ? String.fromCodePoint(rest.codePointAt(0)!) : map[key];
+      rest = rest.slice(key?.length ?? String.fromCodePoint(rest.codePointAt(0)!).length);
+    }
+    return replaced;
+  };
+  const next = random(17);
+  const alphabet = [..."abceo ", "\u0301", "\u0300", "\u0308", "ﬁ", "①", "👍", "🏽", "ᄀ", "ᅡ", "é"];
+  for (let i = 0; i < 500; i++) {
+    const length = Math.floor(12 * next());
+    const characters = Array.from(
+      { length },
+      () => alphabet[Math.floor(next() * alphabet.length)]!,
+    );
+    const text = characters.join("");
+    assertEquals(charsmap.replaceGraphemes(text, Infinity), byGrapheme(text), JSON.stringify(text));
+    assertEquals(charsmap.replaceLongest(text, Infinity), byText(text), JSON.stringify(text));
+  }
+  // Both stop above a limit of characters.
+  for (const limit of [0, 1, 7, 50]) {
+    assertEquals(charsmap.replaceGraphemes("ﬁ".repeat(99), limit).length <= limit + 2, true);
+    assertEquals(charsmap.replaceGraphemes("ﬁ".repeat(99), limit).length > limit, true);
+  }
+  const plain = new Charsmap(charsmapOf({ "ﬁ": "fi" }), "x: map");
+  assertEquals(plain.replaceGraphemes("plain ~ ASCII", 0), "plain ~ ASCII");
+});
+
 Deno.test("a damaged charsmap is a bad model or has no effect, and never hangs", () => {
   const normalizeWith = (bytes: Uint8Array, text: string) =>
     normalize(
