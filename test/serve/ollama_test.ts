@@ -1,6 +1,9 @@
 /** Tests that Ollama's endpoints give the same answers in Ollama's format. */
 import { assert, assertEquals, assertMatch, assertStringIncludes, assertThrows } from "@std/assert";
 import type { JsonObject, JsonValue } from "../../src/formats/json.ts";
+import type { Checkpoint } from "../../src/formats/checkpoint.ts";
+import type { TensorInfo, TensorType } from "../../src/formats/tensor_info.ts";
+import { createHandler, offerModels } from "../../src/serve/mod.ts";
 import { RequestError } from "../../src/requests/values.ts";
 import { readSettings } from "../../src/serve/ollama/options.ts";
 import type { Service } from "../../src/serve/service.ts";
@@ -245,6 +248,46 @@ Deno.test("serve: Ollama's embed truncates long texts unless disabled", async ()
   assertEquals(error, "text 2 has 161 tokens; the context holds 64");
 });
 
+Deno.test("serve: Ollama's list has the size of files and the type of most weights", async () => {
+  using folder = new TempFolder();
+  const file = folder.write("weights", "");
+  Deno.truncateSync(file, 2 ** 31);
+  const tensors = (shapes: Readonly<Record<string, readonly [TensorType, number, number]>>) =>
+    new Map(
+      Object.entries(shapes).map(([name, [type, size, bytes]]) => {
+        const tensor = { name, type, shape: [size, 10], file, offset: 0, bytes };
+        return [name, tensor as unknown as TensorInfo];
+      }),
+    );
+  const summaries = [
+    [
+      { a: ["Q4_K", 99_994_000, 1e9], b: ["F32", 5, 6e8], c: ["Q6_K", 5, 7e8] },
+      ["999.9M", "Q4_K", 2_300_000_000],
+    ],
+    [{ a: ["F32", 5, 3e8], b: ["Q8_0", 1e8, 5e8], c: ["F32", 5, 3e8] }, ["1.0B", "F32", 11e8]],
+    [{ a: ["F32", 99_990, 64], b: ["F16", 1, 65] }, ["999.9K", "F16", 129]],
+    [{ a: ["BF16", 1e5, 64] }, ["1.0M", "BF16", 64]],
+  ] as const;
+  const handler = createHandler(offerModels(summaries.map(([shapes], i) => ({
+    names: [`m${i}`] as [string],
+    checkpoint: () =>
+      ({ kind: "gguf", modelType: "llama", tensors: tensors(shapes) }) as unknown as Checkpoint,
+    load: () => Promise.reject(new Error("not loaded")),
+    leastMemory: () => 0,
+  }))));
+  const response = await handler(new Request("http://localhost:8080/api/tags"));
+  const { models } = await response.json();
+  type Listed = { size: number; details: Record<string, string> };
+  assertEquals(
+    models.map(({ size, details }: Listed) => [
+      details.parameter_size,
+      details.quantization_level,
+      size,
+    ]),
+    summaries.map(([, expected]) => expected),
+  );
+});
+
 Deno.test("serve: models are described in Ollama's format", async () => {
   await using client = await Client.open(DEMO, { names: ["demo", "gpt"] });
   const { version } = await (await client.get("/api/version")).json();
@@ -259,7 +302,14 @@ Deno.test("serve: models are described in Ollama's format", async () => {
   const shown = await (await client.post("/api/show", { model: "gpt:latest" })).json();
   const { architecture } = { architecture: shown.model_info["general.architecture"] };
   assertEquals(shown.details, models[0].details);
-  assertEquals(shown.details.parameter_size, "2.3M");
+  assertEquals(shown.details, {
+    parent_model: "",
+    format: "safetensors",
+    family: "llama",
+    families: ["llama"],
+    parameter_size: "2.3M",
+    quantization_level: "F16",
+  });
   assertEquals(shown.model_info[`${architecture}.context_length`], client.model.contextLength);
   assertEquals(shown.model_info[`${architecture}.embedding_length`], client.model.embeddingSize);
   assertEquals(shown.capabilities, ["completion", "embedding"]);
