@@ -45,6 +45,23 @@ Deno.test("bench: measures the given tests at every depth and number of threads"
   }
 });
 
+Deno.test("bench: measurements before an error are whole", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.at("good"));
+  writeRandomLlama(folder.at("bad"));
+  const path = folder.at("bad", "model.safetensors");
+  const bytes = Deno.readFileSync(path);
+  const at = new TextDecoder("latin1").decode(bytes).indexOf("model.norm.weight");
+  bytes[at] = "n".charCodeAt(0);
+  Deno.writeFileSync(path, bytes);
+  const args = ["-m", folder.at("good"), "-m", folder.at("bad"), "-p", "4", "-n", "0", "-r", "1"];
+  const { code, stdout, stderr } = await forge(["bench", ...args, "-o", "json"]);
+  assertEquals(code, 1, stderr);
+  assertStringIncludes(stderr, 'has no tensor "model.norm.weight"');
+  const records = JSON.parse(stdout) as BenchRecord[];
+  assertEquals(records.map((record) => record.model_filename), [folder.at("good")]);
+});
+
 Deno.test("bench: several sequences at once, and prompts in batches", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path);
