@@ -128,6 +128,7 @@ int main(int argc, char** argv) {
   const int asked = argc > 1 ? std::atoi(argv[1]) : 0;
   const unsigned n_threads =
       asked > 0 ? static_cast<unsigned>(asked) : std::max(1u, std::thread::hardware_concurrency());
-  std::printf("{\"threads\": %u, \"read_gb_s\": %.2f, \"fma_gflop_s\": %.1f, \"int8_gop_s\": %.1f}\n",
+  std::printf("{\"threads\": %u, \"read_gb_s\": %.2f, "
+              "\"fma_gflop_s\": %.1f, \"int8_gop_s\": %.1f}\n",
               n_threads, read_bandwidth(n_threads), fma_peak(n_threads), int8_dot_peak(n_threads));
 }

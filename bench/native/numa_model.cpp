@@ -93,7 +93,8 @@ Job gated_job(const Machine& machine, uint64_t width, uint64_t row_bytes) {
 Job attention_job(const Machine& machine, uint32_t kv_heads, uint32_t n_splits, double bytes) {
   Job job;
   for (uint32_t node = 0; node < machine.nodes.size(); ++node) {
-    const uint64_t heads = first_of(machine.nodes, node + 1, kv_heads) - first_of(machine.nodes, node, kv_heads);
+    const uint64_t heads = first_of(machine.nodes, node + 1, kv_heads) -
+                           first_of(machine.nodes, node, kv_heads);
     const auto all = static_cast<uint32_t>(heads * n_splits);
     const bool is_whole = n_splits <= most_whole_splits(all, machine.nodes[node].n_threads);
     job.tasks.emplace_back(is_whole ? heads : all, is_whole ? n_splits * bytes : bytes);
@@ -181,7 +182,8 @@ Times simulate(const Machine& machine, const Job& job) {
       guests[worker.from] += worker.reads && worker.from != worker.home;
     }
     for (const Worker& worker : workers) {
-      if (!worker.is_done && worker.reads) until = std::min(until, now + worker.left / rate(worker));
+      if (worker.is_done || !worker.reads) continue;
+      until = std::min(until, now + worker.left / rate(worker));
     }
     if (until == 1e300) break;
     const double step = until - now;

@@ -139,7 +139,8 @@ FORGE_API forge_status forge_streamed_bytes(uint32_t device, uint64_t *all, uint
 /* The text of the last failure of a call on `handle`; empty without one. */
 FORGE_API forge_status forge_error_text(uint32_t handle, char *text, uint64_t capacity);
 
-/* Releases any handle. An object that others use (a step uses its weights) lives until they do not. */
+/* Releases any handle. An object that others use (a step uses its weights) lives until they do
+   not. */
 FORGE_API forge_status forge_release(uint32_t handle);
 
 #endif

@@ -62,15 +62,15 @@ enum {
   /* codes[rows, cols]: floats of the type of their forge_tensor_place, without scales. Becomes any
      type that forge_quantize writes. A block with a NaN or an infinity becomes NaN. */
   FORGE_PACKED_FLOAT = 5,
-  /* NVFP4. codes[rows, cols / 2]: bytes with the codes (E2M1) of two neighbouring columns, the first
-     in the low bits; block_scales[rows, cols / 16] in E4M3; each weight times both scales, or divided
-     by that of its group (NVFP4_DIVIDED). Becomes FP4, without loss, where blocks with a NaN become
-     NaN; or F32. */
+  /* NVFP4. codes[rows, cols / 2]: bytes with the codes (E2M1) of two neighbouring columns, the
+     first in the low bits; block_scales[rows, cols / 16] in E4M3; each weight times both scales, or
+     divided by that of its group (NVFP4_DIVIDED). Becomes FP4, without loss, where blocks with a
+     NaN become NaN; or F32. */
   FORGE_PACKED_NVFP4 = 6,
   FORGE_PACKED_NVFP4_DIVIDED = 7,
   /* codes: blocks of GGUF's type 40, four scales in E4M3 without signs and NaN (0x7f is 0), and for
-     each 16 of 64 columns 8 bytes with columns i and i + 8. Scales may be missing (1). Becomes FP4 or
-     F32. */
+     each 16 of 64 columns 8 bytes with columns i and i + 8. Scales may be missing (1). Becomes FP4
+     or F32. */
   FORGE_PACKED_NVFP4_BLOCKS = 8
 };
 

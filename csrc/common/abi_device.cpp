@@ -77,7 +77,8 @@ void Backend::set_nodes(uint32_t) {
 void Backend::join(std::span<Backend* const>, const GroupPart& part) {
   if (!part.keys.empty()) make_keys({});
   fail(FORGE_UNSUPPORTED, "the ", backend_name(),
-       " device cannot divide a model; several devices of one model are for cuda, cpu and reference");
+       " device cannot divide a model; several devices of one model are for cuda, cpu and "
+       "reference");
 }
 
 void Backend::make_keys(std::span<uint8_t>) {

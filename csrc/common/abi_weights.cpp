@@ -143,8 +143,8 @@ void check_sizes(const forge_packed_matrix& matrix) {
   for (const uint64_t size : {matrix.rows, matrix.cols, matrix.group_rows, matrix.group_cols}) {
     require(size >= 1 && size <= kMaxSize, "a packed matrix with a size of ", size);
   }
-  require(matrix.cols % kMadeBlock == 0, matrix.cols, " columns of a packed matrix are no multiple of ",
-          kMadeBlock);
+  require(matrix.cols % kMadeBlock == 0, matrix.cols,
+          " columns of a packed matrix are no multiple of ", kMadeBlock);
   require(matrix.group_cols % kMadeBlock == 0 || matrix.group_cols >= matrix.cols, "groups of ",
           matrix.group_cols, " columns are no multiple of ", kMadeBlock);
   require(matrix.group_cols >= matrix.cols ||

@@ -167,8 +167,8 @@ class OperationChecks {
   void residual(ValueId id, Rows rows, uint64_t cols) const {
     if (id == 0) return;
     const Value& in = value("residual", id);
-    expect(in.rows == rows && in.cols == cols, "residual has ", in.cols, " columns; expected ", cols,
-           " and the rows of the result");
+    expect(in.rows == rows && in.cols == cols, "residual has ", in.cols, " columns; expected ",
+           cols, " and the rows of the result");
   }
 
   void activation(uint32_t number) const {
@@ -339,8 +339,8 @@ struct LoraOp {
       n_results = chosen.cols / 2;
     }
     c.expect(in.rows == product.rows, "x and y must have the same rows");
-    c.expect(in.cols == a->cols || in.cols == n_results * a->cols, "x has ", in.cols, " columns, a ",
-             a->cols);
+    c.expect(in.cols == a->cols || in.cols == n_results * a->cols, "x has ", in.cols,
+             " columns, a ", a->cols);
     c.expect(product.cols % n_results == 0, "y has ", product.cols, " columns for ", n_results,
              " blocks");
     c.expect(n <= kMostAdapterRanks, n, " ranks; valid is up to ", kMostAdapterRanks);
@@ -430,8 +430,9 @@ struct RopeAppendOp {
                   uint64_t all_heads) const {
     const uint32_t head = kv->shape.k_head_dim;
     if (!weight) return;
-    c.expect(weight->rows == 1 && (weight->cols == head || weight->cols == all_heads), role, " is [",
-             weight->rows, ", ", weight->cols, "]; expected [1, ", head, "] or [1, ", all_heads, "]");
+    c.expect(weight->rows == 1 && (weight->cols == head || weight->cols == all_heads), role,
+             " is [", weight->rows, ", ", weight->cols, "]; expected [1, ", head, "] or [1, ",
+             all_heads, "]");
   }
 };
 
@@ -703,8 +704,9 @@ struct GatherColumnsOp {
       const Value& in = c.value("value", piece.value);
       const uint64_t end =
           uint64_t{piece.first} + (uint64_t{n_groups} - 1) * piece.step + piece.width;
-      c.expect(in.rows == rows && piece.width >= 1 && end <= in.cols, "a piece ends at column ", end,
-               " of a value with ", in.cols, "; it must have columns, and the rows of the first");
+      c.expect(in.rows == rows && piece.width >= 1 && end <= in.cols, "a piece ends at column ",
+               end, " of a value with ", in.cols,
+               "; it must have columns, and the rows of the first");
       c.expect(std::isfinite(piece.scale), "a scale is ", piece.scale);
     }
     return {rows, group_cols() * n_groups};
@@ -778,7 +780,8 @@ struct MoeRouteOp {
     c.expect(n_groups >= 1 && n_groups <= 32 && in.cols % n_groups == 0, n_groups, " groups of ",
              in.cols, " experts; valid is a divisor of up to 32");
     c.expect(top_groups >= 1 && top_groups <= n_groups && top_k <= in.cols / n_groups * top_groups,
-             top_k, " experts of ", top_groups, " of ", n_groups, " groups of ", in.cols / n_groups);
+             top_k, " experts of ", top_groups, " of ", n_groups, " groups of ",
+             in.cols / n_groups);
     return {in.rows, 2ull * top_k, static_cast<uint32_t>(in.cols)};
   }
 };

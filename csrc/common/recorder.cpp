@@ -156,7 +156,8 @@ Op decode_operation(const DeviceObject& device, std::string_view name,
     found = name == AnyOp::kName;
     if (!found) return false;
     require(words.size() == operand_words<AnyOp>(), name, ": ", words.size(),
-            " words of operands; expected ", operand_words<AnyOp>(), " (", AnyOp::kOperandNames, ")");
+            " words of operands; expected ", operand_words<AnyOp>(), " (", AnyOp::kOperandNames,
+            ")");
     for_operands(op, OperandReader(device, words));
     decoded = std::move(op);
     return true;

@@ -70,9 +70,8 @@ ScratchPlan plan_scratch(const Program& program, uint64_t alignment) {
       plan.offsets[out - 1] = begin;
       plan.elements = std::max(plan.elements, block.end);
       block_of[out - 1] = block;
-      live.insert(std::upper_bound(live.begin(), live.end(), block,
-                                   [](const Block& a, const Block& b) { return a.begin < b.begin; }),
-                  block);
+      const auto begins_before = [](const Block& a, const Block& b) { return a.begin < b.begin; };
+      live.insert(std::upper_bound(live.begin(), live.end(), block, begins_before), block);
     }
     for (size_t v = 0; v < n_values; ++v) {
       if (last_use[v] != i || block_of[v].end == 0) continue;

@@ -140,8 +140,8 @@ void check_attention_mask(const AttentionMask& mask, const StepInputs& in, uint3
   for (uint32_t t = 0; t < in.n_tokens; ++t) {
     const int32_t length = in.key_lengths[static_cast<size_t>(in.sequences[t])];
     const int64_t sees = std::max<int64_t>(int64_t{in.positions[t]} + 1, length);
-    require(sees <= cols, "step inputs: attention_mask_cols is ", cols, "; token ", t, " sees ", sees,
-            " positions");
+    require(sees <= cols, "step inputs: attention_mask_cols is ", cols, "; token ", t, " sees ",
+            sees, " positions");
   }
   if (mask.is_bits()) return;
   for (const uint32_t word : mask.words) {
@@ -345,7 +345,9 @@ void StopFlag::check() const {
 void MaskGate::wait() const {
   using Clock = std::chrono::steady_clock;
   if (!control_) return;
-  const auto pending = [this] { return __atomic_load_n(&control_->masks_pending, __ATOMIC_ACQUIRE); };
+  const auto pending = [this] {
+    return __atomic_load_n(&control_->masks_pending, __ATOMIC_ACQUIRE);
+  };
   const int32_t most = pending();
   if (most == 0) return;
   const StopFlag stop(control_);

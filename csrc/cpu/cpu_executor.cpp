@@ -46,7 +46,8 @@ CpuExecutor::CpuExecutor(std::shared_ptr<const Program> program, std::shared_ptr
 void CpuExecutor::place_weights() {
   MemoryBound& memory = *device_->memory;
   StreamedBytes& streamed = device_->streamed;
-  std::vector<std::pair<PackedWeight*, double>> experts;  // and the share of them that tokens choose
+  // Experts, and the share of them that tokens choose.
+  std::vector<std::pair<PackedWeight*, double>> experts;
   uint64_t expert_bytes = 0;
   for (size_t i = 0; i < packed_.size(); ++i) {
     PackedWeight* weight = packed_[i];

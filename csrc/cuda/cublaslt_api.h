@@ -67,9 +67,9 @@ static_assert(sizeof(LtHeuristic) == 96);
      LtMatrixLayout d, LtPreference preference, int wanted, LtHeuristic* results, int* count))    \
   F(matmul, cublasLtMatmul, LtStatus,                                                             \
     (LtHandle handle, LtMatmulDesc desc, const void* alpha, const void* a,                        \
-     LtMatrixLayout a_layout, const void* b, LtMatrixLayout b_layout, const void* beta, const void* c,                     \
-     LtMatrixLayout c_layout, void* d, LtMatrixLayout d_layout, const LtAlgorithm* algorithm,     \
-     void* workspace, size_t workspace_bytes, void* stream))
+     LtMatrixLayout a_layout, const void* b, LtMatrixLayout b_layout, const void* beta,           \
+     const void* c, LtMatrixLayout c_layout, void* d, LtMatrixLayout d_layout,                    \
+     const LtAlgorithm* algorithm, void* workspace, size_t workspace_bytes, void* stream))
 
 struct LtApi {
 #define FORGE_CUBLASLT_MEMBER(member, symbol, result, parameters) result(*member) parameters;

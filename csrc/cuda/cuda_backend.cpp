@@ -112,7 +112,9 @@ int parse_index(std::string_view selector, int count) {
   const char* end = selector.data() + selector.size();
   const auto [stop, error] = std::from_chars(selector.data(), end, index);
   const bool is_number = selector.empty() || (error == std::errc() && stop == end);
-  if (count == 0) fail(FORGE_DEVICE_FAILED, "the CUDA driver knows no device; nvidia-smi tells more");
+  if (count == 0) {
+    fail(FORGE_DEVICE_FAILED, "the CUDA driver knows no device; nvidia-smi tells more");
+  }
   if (!is_number || index < 0 || index >= count) {
     fail(FORGE_INVALID_ARGUMENT, "there is no CUDA device \"", selector, "\"; valid are 0 to ",
          count - 1);

@@ -32,8 +32,8 @@ DeviceProperties device_properties(const Driver& driver, int index) {
                             attribute(driver, DeviceAttribute::compute_minor, ordinal);
   properties.multiprocessors =
       static_cast<uint32_t>(attribute(driver, DeviceAttribute::multiprocessors, ordinal));
-  properties.max_shared_bytes =
-      static_cast<uint32_t>(attribute(driver, DeviceAttribute::max_shared_per_block_optin, ordinal));
+  properties.max_shared_bytes = static_cast<uint32_t>(
+      attribute(driver, DeviceAttribute::max_shared_per_block_optin, ordinal));
   properties.l2_bytes =
       static_cast<uint64_t>(attribute(driver, DeviceAttribute::l2_cache_bytes, ordinal));
   return properties;
@@ -41,8 +41,9 @@ DeviceProperties device_properties(const Driver& driver, int index) {
 
 Device::Device(int index) : driver_(Driver::get()), properties_(device_properties(driver_, index)) {
   if (properties_.architecture < kOldestArchitecture) {
-    fail(FORGE_UNSUPPORTED, "CUDA device ", index, " (", properties_.name, ") is of architecture sm_",
-         properties_.architecture, "; forge needs sm_", kOldestArchitecture, " or newer");
+    fail(FORGE_UNSUPPORTED, "CUDA device ", index, " (", properties_.name,
+         ") is of architecture sm_", properties_.architecture, "; forge needs sm_",
+         kOldestArchitecture, " or newer");
   }
   check_driver(api().primary_context_retain(&context_, properties_.ordinal),
                "opening CUDA device ", index, " (", properties_.name, ")");

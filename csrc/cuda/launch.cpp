@@ -28,8 +28,8 @@ void Launch::verify(const Device& device) const {
   }
   const bool has_more = info(kernel_->function, count, &offset, &bytes) == kSuccess;
   if (has_more || count != sizes_.size()) {
-    fail(FORGE_INTERNAL, kernel_->instance, " takes other parameters than it is given, from number ",
-         count, " on");
+    fail(FORGE_INTERNAL, kernel_->instance,
+         " takes other parameters than it is given, from number ", count, " on");
   }
 }
 

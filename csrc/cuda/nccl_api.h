@@ -20,7 +20,8 @@ constexpr int kNcclSum = 0;      // ncclSum
 #define FORGE_NCCL_FUNCTIONS(F)                                                             \
   F(version, ncclGetVersion, NcclResult, (int* version))                                    \
   F(error_text, ncclGetErrorString, const char*, (NcclResult result))                       \
-  F(init_all, ncclCommInitAll, NcclResult, (NcclComm * comms, int n_devices, const int* devices)) \
+  F(init_all, ncclCommInitAll, NcclResult,                                                  \
+    (NcclComm * comms, int n_devices, const int* devices))                                  \
   F(unique_id, ncclGetUniqueId, NcclResult, (NcclUniqueId * id))                            \
   F(init_rank, ncclCommInitRank, NcclResult,                                                \
     (NcclComm * comm, int n_ranks, NcclUniqueId id, int rank))                              \
@@ -29,7 +30,8 @@ constexpr int kNcclSum = 0;      // ncclSum
   F(destroy, ncclCommDestroy, NcclResult, (NcclComm comm))                                  \
   F(abort, ncclCommAbort, NcclResult, (NcclComm comm))                                      \
   F(all_reduce, ncclAllReduce, NcclResult,                                                  \
-    (const void* in, void* out, size_t count, int type, int operation, NcclComm comm, void* stream)) \
+    (const void* in, void* out, size_t count, int type, int operation, NcclComm comm,       \
+     void* stream))                                                                         \
   F(send, ncclSend, NcclResult,                                                             \
     (const void* in, size_t count, int type, int peer, NcclComm comm, void* stream))        \
   F(receive, ncclRecv, NcclResult,                                                          \

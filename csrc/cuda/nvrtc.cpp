@@ -54,8 +54,8 @@ std::string Nvrtc::architecture_option(int architecture, bool uses_wgmma) const 
     if (known <= architecture) best = known;
   }
   if (best == 0) {
-    fail(FORGE_UNSUPPORTED, path(), " (NVRTC ", version_, ") compiles for no architecture up to sm_",
-         architecture);
+    fail(FORGE_UNSUPPORTED, path(), " (NVRTC ", version_,
+         ") compiles for no architecture up to sm_", architecture);
   }
   if (best != architecture) return "--gpu-architecture=compute_" + std::to_string(best);
   return "--gpu-architecture=sm_" + std::to_string(best);

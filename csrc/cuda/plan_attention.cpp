@@ -278,7 +278,11 @@ void PlanBuilder::emit_flash_attention(const AttentionOp& op, const AttentionKer
     p.workspace = reinterpret_cast<void*>(scratch(p.workspace_size));
     plan_.entries.emplace_back(std::in_place_type<FlashCall>, attention_.flash(), function, p);
     launch("cast_rows.cu", "cast_rows<" + element + ", float>", grid, 256, 0,
-           CastRows{.out = value(op.out), .in = out, .tiles = tiles, .n_tiles = n_tiles, .cols = n});
+           CastRows{.out = value(op.out),
+                    .in = out,
+                    .tiles = tiles,
+                    .n_tiles = n_tiles,
+                    .cols = n});
   };
   if (decodes) {
     flash_attn_params p = flash_params(op, inputs_.decode_runs);

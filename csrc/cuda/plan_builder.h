@@ -225,8 +225,8 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   template <class... Parameters>
   void launch(const char* file, const std::string& instance, Grid grid, uint32_t block,
               uint32_t shared_bytes, const Parameters&... parameters) {
-    plan_.entries.emplace_back(std::in_place_type<Launch>, device_.kernels.get(file, instance), grid,
-                               block, shared_bytes, parameters...);
+    plan_.entries.emplace_back(std::in_place_type<Launch>, device_.kernels.get(file, instance),
+                               grid, block, shared_bytes, parameters...);
   }
 
   CudaDevice& device_;

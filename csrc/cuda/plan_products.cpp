@@ -29,8 +29,8 @@ static const char* half_of(WeightType type) { return multiplies_as_bf16(type) ? 
 //
 //   F32 weights, any rows    matvec       exact; few tensors, such as routers
 //   decode rows              decode_gemm  the weight is read once and becomes the operand of tensor
-//                                         cores in registers, for one token as for 64: arithmetic on
-//                                         two F16 at once takes half of the instructions of F32
+//                                         cores in registers, for one token as for 64: arithmetic
+//                                         on two F16 at once takes half of the instructions of F32
 //   prefill rows             cuBLASLt     fastest where it is present and rows are many
 //     else on SM90           wgmma_gemm   the full rate of tensor cores, and no second pass for the
 //       or                   wgmma_quantized_gemm
@@ -64,8 +64,8 @@ static uint32_t column_splits(uint64_t rows, uint64_t cols, const WeightFormat& 
 //
 //   1    x is rounded by the kernel itself, which saves a launch; 64 rows of the weight, or 32 of
 //        one that has too few for all multiprocessors
-//   8    one tile of the tensor cores; file blocks, whose decoded weights fill the registers, use no
-//        larger one
+//   8    one tile of the tensor cores; file blocks, whose decoded weights fill the registers, use
+//        no larger one
 //   32   128 rows of the weight share x in shared memory, which smaller devices have for 32 tokens;
 //        or 64
 //   64   and others for twice as many

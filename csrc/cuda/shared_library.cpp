@@ -328,7 +328,8 @@ const LibraryQuery kNcclQuery = {
     "FORGE_NCCL",
     {"libnccl.so.2"},
     kToolkitPlaces,
-    "install it with: pip install nvidia-nccl-cu13 (or -cu12), or name its file or folder in FORGE_NCCL",
+    "install it with: pip install nvidia-nccl-cu13 (or -cu12), or name its file or folder in "
+    "FORGE_NCCL",
 };
 
 const LibraryQuery kFlashAttnQuery = {

@@ -129,8 +129,8 @@ void WeightStore::copy_rows(const WeightPart& source, uint64_t cols, DevicePoint
     Staging& staging = next_staging();
     copy_part(staging.host.data(), source, row, n_rows, raw_bytes, n_threads_);
     if (repack != repack_.end()) {
-      device.check(api.copy_to_device(staging.raw.at(), staging.host.data(), bytes, device.stream()),
-                   kWhat);
+      device.check(
+          api.copy_to_device(staging.raw.at(), staging.host.data(), bytes, device.stream()), kWhat);
       const uint64_t block = find_weight_type(static_cast<uint32_t>(source.type))->block_elements;
       const auto blocks = static_cast<uint32_t>(cols / block);
       for (uint64_t done = 0; done < n_rows; done += kMostGridRows) {

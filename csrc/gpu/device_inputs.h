@@ -124,8 +124,8 @@ class DeviceInputs {
 
   StepLimits limits_;
   uint32_t mask_words_;
-  Area fixed_, page_tables_, history_, bias_ids_, bias_values_, masks_, attention_mask_, adapter_scales_,
-      series_;
+  Area fixed_, page_tables_, history_, bias_ids_, bias_values_, masks_, attention_mask_,
+      adapter_scales_, series_;
   uint64_t generation_ = 0;
 };
 

@@ -18,7 +18,8 @@ inline std::string environment(const char* name) {
   // The variables of the C library are a copy that other modules of the process do not change.
   const std::wstring key = wide(name);
   std::wstring value(GetEnvironmentVariableW(key.c_str(), nullptr, 0), L'\0');
-  value.resize(GetEnvironmentVariableW(key.c_str(), value.data(), static_cast<DWORD>(value.size())));
+  const auto size = static_cast<DWORD>(value.size());
+  value.resize(GetEnvironmentVariableW(key.c_str(), value.data(), size));
   return narrow(value);
 #else
   const char* value = std::getenv(name);

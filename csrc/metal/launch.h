@@ -43,7 +43,9 @@ class Launch {
   const std::vector<uint8_t>& scalars() const { return scalars_; }
   // The length to set for threadgroup memory at index 0: in units of 16 bytes, and at least one
   // unit, since it is set for every kernel.
-  uint64_t set_threadgroup_bytes() const { return padded_to(std::max<uint64_t>(group_.memory, 1), 16); }
+  uint64_t set_threadgroup_bytes() const {
+    return padded_to(std::max<uint64_t>(group_.memory, 1), 16);
+  }
 
   // Throws FORGE_UNSUPPORTED if the device cannot run a threadgroup of this size.
   void verify(const DeviceProperties& device) const;

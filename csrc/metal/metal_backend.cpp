@@ -17,8 +17,8 @@ namespace {
 const char* attention_text(bool has_known_matrix_places) {
   return has_known_matrix_places
              ? "attention tiled for F16, Q8_0 and Q4_0 caches, naive for what is left"
-             : "attention naive, which is slow: SIMD groups of this GPU hold matrices otherwise than "
-               "the tiled kernels expect";
+             : "attention naive, which is slow: SIMD groups of this GPU hold matrices otherwise "
+               "than the tiled kernels expect";
 }
 
 struct MetalGpu {

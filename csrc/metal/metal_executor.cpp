@@ -134,7 +134,8 @@ void MetalExecutor::execute_timed(const LaunchPlan& plan, const StepInputs& inpu
     commands.commit();
     commands.wait(kRunning);
     profile->add(plan.operations[i], begin,
-                 static_cast<uint64_t>(1e9 * commands.gpu_seconds()), plan.entries[i].kernel().name);
+                 static_cast<uint64_t>(1e9 * commands.gpu_seconds()),
+                 plan.entries[i].kernel().name);
   }
 }
 

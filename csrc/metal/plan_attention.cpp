@@ -48,7 +48,8 @@ void PlanBuilder::emit_decode_attention(const AttentionOp& op) {
   const uint64_t rows = uint64_t{shape_.decode_work} * queries * op.n_heads;
   DecodeSplits splits;
   if (has_splits_) {
-    splits = {.out = scratch(rows * v_dim * sizeof(float)), .ml = scratch(rows * 2 * sizeof(float))};
+    splits = {.out = scratch(rows * v_dim * sizeof(float)),
+              .ml = scratch(rows * 2 * sizeof(float))};
   }
   if (kv.shape.values_in_keys) {
     emit_latent_attention(op, &splits);

@@ -132,7 +132,9 @@ bool WeightStore::needs_copy(const MetalWeight& weight) const {
   const std::vector<Piece> pieces = pieces_of(weight);
   if (pieces.size() == 1) return false;
   // One product reads them where they are.
-  if (pieces.size() <= kMostPieces && is_uniform(weight) && !unified_.contains(&weight)) return false;
+  if (pieces.size() <= kMostPieces && is_uniform(weight) && !unified_.contains(&weight)) {
+    return false;
+  }
   uint64_t bytes = 0;
   for (const Piece& piece : pieces) bytes += piece.bytes;
   // Kernels that take a weight in one type take it in one piece.

@@ -52,7 +52,8 @@ std::vector<WeightWindows::Span> WeightWindows::missing_spans(
     if (!spans.empty() && spans.back().owner == range.owner) {
       Span& last = spans.back();
       end = std::max(end, last.end);
-      const bool is_near = begin <= last.end || static_cast<uint64_t>(begin - last.end) <= kWidestGap;
+      const bool is_near =
+          begin <= last.end || static_cast<uint64_t>(begin - last.end) <= kWidestGap;
       if (is_near && static_cast<uint64_t>(end - last.begin) <= longest) {
         last.end = end;
         continue;

@@ -102,8 +102,9 @@ void Executor::execute(const PreviousRowsOp& op) {
   for (uint64_t t = 0; t < out.rows; ++t) {
     const auto position = static_cast<uint32_t>(inputs_->positions[t]);
     for (uint32_t i = 0; i < out.cols; ++i) {
-      out.row(t)[i] = position == 0 ? 0.0f
-                                    : kv.k(page_of(t, position - 1), (position - 1) % page_tokens, 0, i);
+      out.row(t)[i] =
+          position == 0 ? 0.0f
+                        : kv.k(page_of(t, position - 1), (position - 1) % page_tokens, 0, i);
     }
   }
 }

@@ -47,7 +47,8 @@ float activate(uint32_t activation, float x) {
 void Executor::execute(const EmbedOp& op) {
   const Matrix out = matrix(op.out);
   for (uint64_t t = 0; t < out.rows; ++t) {
-    host(op.weight).read(static_cast<uint64_t>(inputs_->tokens[t]) % op.weight->rows, 1, out.row(t));
+    const uint64_t row = static_cast<uint64_t>(inputs_->tokens[t]) % op.weight->rows;
+    host(op.weight).read(row, 1, out.row(t));
     for (uint64_t i = 0; i < out.cols; ++i) out.row(t)[i] *= op.scale;
   }
 }

@@ -19,8 +19,8 @@
 //     INSTANTIATE(matvec_FormatQ4_0_1, matvec<FormatQ4_0, 1>) after the file's text instantiates a
 //     template under the first of these names. Kernels that are not templates need no such line.
 //   - Formats: FormatF32, FormatF16, FormatBF16, FormatQ8_0, FormatFP8, FormatQ4_0, FormatQ4_K,
-//     FormatQ6_K (the fast ones), and Blocks<n> for types 3, 6, 7, 10, 11, 13, 16 to 23, 29, 34, 35,
-//     39 and 257 (csrc/abi/weights.h).
+//     FormatQ6_K (the fast ones), and Blocks<n> for types 3, 6, 7, 10, 11, 13, 16 to 23, 29, 34,
+//     35, 39 and 257 (csrc/abi/weights.h).
 //   - Weights have the layout of their file: rows row_stride bytes apart, of whole blocks. The
 //     first byte of a weight is aligned to 8 bytes for F32, F16, BF16 and Q4_K, to 4 for FP8, to 2
 //     for Q8_0, Q4_0 and Q6_K. Other buffers of floats are aligned to 16 bytes.

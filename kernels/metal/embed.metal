@@ -32,7 +32,8 @@ template <class F>
     uint token [[threadgroup_position_in_grid]],
     uint thread_index [[thread_index_in_threadgroup]]) {
   if (token >= *n_tokens) return;
-  device const u8* row = weight + ulong(uint(ids[token]) / args.period % args.rows) * args.row_stride;
+  device const u8* row =
+      weight + ulong(uint(ids[token]) / args.period % args.rows) * args.row_stride;
   device float* to = out + ulong(token) * args.cols;
   device const float* added = args.has_x ? x + ulong(token) * args.cols : nullptr;
   if (F::kUnit % (F::kRun * F::kRuns) == 0 || args.cols % (F::kRun * F::kRuns) == 0) {

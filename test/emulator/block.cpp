@@ -139,7 +139,8 @@ class SharedMemory {
   void map(size_t usable) {
     if (mapping_) munmap(mapping_, mapped_);
     mapped_ = usable + kPage;
-    void* memory = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory =
+        mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) std::abort();
     mapping_ = static_cast<char*>(memory);
     mprotect(mapping_ + usable, kPage, PROT_NONE);
@@ -338,7 +339,8 @@ void run_block(const Launch& launch, Dim3 at) {
   used_fibers.clear();
   end_traced_block();
   const auto check_end = [](const SharedMemory& memory) {
-    if (!memory.ends_whole()) fail("a write past the end of %zu bytes of shared memory", memory.bytes());
+    if (memory.ends_whole()) return;
+    fail("a write past the end of %zu bytes of shared memory", memory.bytes());
   };
   if (block.dynamic_bytes > 0) check_end(block.dynamic);
   for (const auto& [declaration, array] : block.own_shared) check_end(*array);

@@ -23,7 +23,9 @@ bool other_matrix_places = false;
 // Flushes subnormal floats to zero, as inputs and as results, which Metal allows GPUs to do.
 class FlushedSubnormals {
  public:
-  FlushedSubnormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kFlushResults | kFlushInputs); }
+  FlushedSubnormals() : before_(_mm_getcsr()) {
+    _mm_setcsr(before_ | kFlushResults | kFlushInputs);
+  }
   ~FlushedSubnormals() { _mm_setcsr(before_); }
   FlushedSubnormals(const FlushedSubnormals&) = delete;
   FlushedSubnormals& operator=(const FlushedSubnormals&) = delete;

@@ -2,8 +2,8 @@
 // can run the library without Deno. Little-endian:
 //
 //   request:  name length u32, name, count of arguments u32, arguments
-//   argument: bytes u64, or 2^64-1 for a number; the bytes or the number u64. A null buffer is 0 as a
-//             number.
+//   argument: bytes u64, or 2^64-1 for a number; the bytes or the number u64. A null buffer is 0 as
+//             a number.
 //   response: result u64, and for each buffer a byte that is 1 if it changed, with its bytes then
 //
 // The calling convention of Windows lets a caller pass more arguments than a function has.

@@ -91,7 +91,8 @@ uint32_t count_cores(const std::string& root, const std::vector<uint32_t>& cpus)
   std::set<std::string> cores;
   for (const uint32_t cpu : cpus) {
     const std::string name = std::to_string(cpu);
-    const std::string siblings = line_of(root + "/cpu/cpu" + name + "/topology/thread_siblings_list");
+    const std::string siblings =
+        line_of(root + "/cpu/cpu" + name + "/topology/thread_siblings_list");
     cores.insert(siblings.empty() ? name : siblings);
   }
   return static_cast<uint32_t>(cores.size());

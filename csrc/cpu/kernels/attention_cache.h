@@ -68,7 +68,9 @@ struct CacheQ4 {
     return widen_part<0>(reinterpret_cast<SignedBytes>((upper ? both >> 4 : both & 15) - 8));
   }
   FORGE_INLINE Vec load_key(const uint8_t* at, uint32_t dim) { return levels(at, dim % 2 == 1); }
-  FORGE_INLINE Vec load_value(const uint8_t* at, uint32_t dim) { return levels(at, dim % 32 >= 16); }
+  FORGE_INLINE Vec load_value(const uint8_t* at, uint32_t dim) {
+    return levels(at, dim % 32 >= 16);
+  }
 };
 
 // Floats unpacked from another cache type, in the first-level cache of the processor.
@@ -119,8 +121,8 @@ struct KeyScales {
 template <class Cache, int vectors>
 FORGE_INLINE Vec load_key(const Run& run, const KeyScales<Cache, vectors>& scales, uint32_t dim,
                           int position, int v) {
-  const Vec stored =
-      Cache::load_key(run.data + Cache::key_at(run.stride, dim, static_cast<uint64_t>(position)), dim);
+  const uint64_t at = Cache::key_at(run.stride, dim, static_cast<uint64_t>(position));
+  const Vec stored = Cache::load_key(run.data + at, dim);
   if constexpr (Cache::kScaled) return stored * scales.scale[v];
   return stored;
 }

@@ -136,8 +136,8 @@ FORGE_INLINE MaskRow mask_of(const Split& split, uint32_t row) {
 }
 
 // Replaces the scores of a row by 2^(score - largest), and returns their largest and sum.
-inline void softmax_row(Span seen, float softcap, const MaskRow& mask, float* scores, float* row_largest,
-                 float* row_total) {
+inline void softmax_row(Span seen, float softcap, const MaskRow& mask, float* scores,
+                        float* row_largest, float* row_total) {
   // Vectors start at multiples of kLanes from the start of the split, so that the scores added in
   // one lane do not depend on the rows that share the tile.
   const int first = seen.low / kLanes * kLanes;
@@ -210,7 +210,8 @@ FORGE_INLINE void with_split(const AttentionRows& rows, int32_t begin, const Att
     const uint32_t left = n_rows - row;
     tiles[row / kTileTokens] = spans_of(seen + row, left < kTileTokens ? left : kTileTokens);
   }
-  body(Split{rows, n_rows, begin, spans_of(seen, n_rows).any, seen, tiles, scratch, q, unpacked, out});
+  body(Split{rows, n_rows, begin, spans_of(seen, n_rows).any, seen, tiles, scratch, q, unpacked,
+             out});
 }
 
 }  // namespace forge::cpu::FORGE_TARGET

@@ -3,8 +3,8 @@
 // Products of BF16 weights with activations rounded to BF16, for processors that multiply such
 // numbers. A Unit is what they have:
 //
-//   kColumns                  adjacent columns of a row in a panel, [cols / kColumns][row][kColumns];
-//                             zeros fill the last of them
+//   kColumns                  adjacent columns of a row in a panel,
+//                             [cols / kColumns][row][kColumns]; zeros fill the last of them
 //   kTileTokens               maximum number of tokens of a tile
 //   base(), finish            the other kernels, and their end of products (product_kernels.h)
 //   set_attention(table)      sets the kernels of attention that differ from those of base()
@@ -18,7 +18,8 @@
 //   pack_whole                packs as many of n groups of columns as it can; returns their number
 //   tile<n_tokens, n_panels>(panels, panel_stride, n_groups, x, from_memory, sums)
 //                             sums[t][16 p + row] += the product of n_groups groups of columns of
-//                             row `row` of panel p with token t of x, from a multiple of kTileTokens
+//                             row `row` of panel p with token t of x, from a multiple of
+//                             kTileTokens
 //
 // Columns are added in an order of their own over chunks of kChunk, and the sums of chunks in
 // order, for any number of tokens: the result of a token does not depend on the tokens that it is
@@ -34,7 +35,8 @@ constexpr uint32_t kProductRows = kProductPanels * kPanelRows;
 
 template <class Unit>
 struct Bf16Products {
-  static constexpr uint64_t kGroup = 2 * Unit::kColumns * kPanelRows;  // bytes of a group of columns
+  // Bytes of a group of columns.
+  static constexpr uint64_t kGroup = 2 * Unit::kColumns * kPanelRows;
   static_assert((kMatmulTokens + Unit::kTileTokens) * kChunk * 2 <= kMatmulTileBytes);
   static_assert(kChunk % Unit::kColumns == 0);
 

@@ -33,7 +33,9 @@ struct LoadF32 {
   FORGE_INLINE Group column(Columns columns, uint64_t i) {
     const uint8_t* at = columns.first + i * kColumnBytes;
     Group out;
-    for (int v = 0; v < Group::kVectors; ++v) memcpy(&out.part[v], at + 4 * kLanes * v, sizeof(Vec));
+    for (int v = 0; v < Group::kVectors; ++v) {
+      memcpy(&out.part[v], at + 4 * kLanes * v, sizeof(Vec));
+    }
     return out;
   }
 };

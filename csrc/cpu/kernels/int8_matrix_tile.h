@@ -45,7 +45,8 @@ class TokenTile {
         const ActivationBlock& b = tokens[2 * p + 1 < n_tokens ? 2 * p + 1 : 2 * p][at];
         Block& to = blocks_[at][p];
         for (uint32_t i = 0; i < kBlockCols / kMatrixCols; ++i) {
-          vst1q_s8(to.q[i], vcombine_s8(vld1_s8(a.q + kMatrixCols * i), vld1_s8(b.q + kMatrixCols * i)));
+          vst1q_s8(to.q[i],
+                   vcombine_s8(vld1_s8(a.q + kMatrixCols * i), vld1_s8(b.q + kMatrixCols * i)));
         }
         to.scale = {a.scale, b.scale};
         for (int half = 0; half < kHalves; ++half) {

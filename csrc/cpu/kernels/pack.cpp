@@ -148,9 +148,10 @@ void pack(WeightType type, const uint8_t* rows, uint64_t row_bytes, uint32_t n_r
     case WeightType::F16:
     case WeightType::BF16: return pack_elements<uint16_t>(rows, row_bytes, n_rows, cols, panel);
     case WeightType::FP8: return pack_fp8(rows, row_bytes, n_rows, cols, panel);
-#define FORGE_PACK(name) \
-  case WeightType::name: \
-    return pack_blocks<Block##name, PanelOf<WeightType::name>>(rows, row_bytes, n_rows, cols, panel);
+#define FORGE_PACK(name)                                                                       \
+  case WeightType::name:                                                                       \
+    return pack_blocks<Block##name, PanelOf<WeightType::name>>(rows, row_bytes, n_rows, cols,  \
+                                                               panel);
     FORGE_PACK(Q4_0)
     FORGE_PACK(Q4_1)
     FORGE_PACK(Q5_0)

@@ -24,7 +24,8 @@ const PanelRun& run_at(std::span<const PanelRun> runs, uint64_t row) {
 }
 
 constexpr uint64_t kGatedFloats =
-    2 * std::max<uint64_t>(uint64_t{kMatmulTokens} * kManyRows, uint64_t{kFewTokens} * kMostGatedRows);
+    2 * std::max<uint64_t>(uint64_t{kMatmulTokens} * kManyRows,
+                           uint64_t{kFewTokens} * kMostGatedRows);
 
 }  // namespace
 

@@ -1,10 +1,11 @@
 // The products of decoding with keys and values of Q8_0, for 16 rows and 8 * kColumnTiles keys of
 // one warp. ldmatrix loads bytes as 16-bit elements, pairs of neighbouring columns:
 //
-//   K   lane l has columns 4 (l % 4) to 4 (l % 4) + 3 of 16 of key l / 4. mma.sync sums over columns
-//       in any order, so these are its columns 2 (l % 4), + 1, + 8 and + 9; Q is loaded likewise.
-//   V   transposed, lane l has columns 2 (l / 4) and + 1 of keys 2 (l % 4) and + 1. Even columns are
-//       one operand and odd ones another, so that a lane sums four neighbouring columns.
+//   K   lane l has columns 4 (l % 4) to 4 (l % 4) + 3 of 16 of key l / 4. mma.sync sums over
+//       columns in any order, so these are its columns 2 (l % 4), + 1, + 8 and + 9; Q is loaded
+//       likewise.
+//   V   transposed, lane l has columns 2 (l / 4) and + 1 of keys 2 (l % 4) and + 1. Even columns
+//       are one operand and odd ones another, so that a lane sums four neighbouring columns.
 //
 // Products with K are exact; a sum over 32 columns takes the factor of its key. Values are
 // multiplied by their factors, and rounded to F16.

@@ -15,7 +15,8 @@ int64_t section_key_heads(const flash_attn_params &p, const Device &device) {
   constexpr int64_t kMostBytes = 32 << 20;
   const int64_t bytes = std::min(kMostBytes, device.l2_bytes / 5 * 4);
   const int64_t each = int64_t{std::max(p.seqlen_k, 1)} * p.head_dim * 4;
-  return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(bytes / each, 1))));
+  const auto heads = static_cast<uint64_t>(std::max<int64_t>(bytes / each, 1));
+  return static_cast<int64_t>(std::bit_floor(heads));
 }
 
 }  // namespace

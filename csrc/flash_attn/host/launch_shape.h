@@ -11,7 +11,8 @@ struct LaunchShape {
   uint32_t z;
   int32_t threads;
   int32_t shared_bytes;
-  bool dependent = false;  // begins while the previous kernel runs, and waits for its results itself
+  // The kernel begins while the previous one runs, and waits for its results itself.
+  bool dependent = false;
 };
 
 }  // namespace flash_attn

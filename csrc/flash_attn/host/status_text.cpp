@@ -16,8 +16,8 @@ const char *flash_attn_status_text(flash_attn_status status) {
       return "batch, a length or a total is negative or too large (2^29 rows; 16 queries to "
              "decode)";
     case FLASH_ATTN_BAD_STRIDE:
-      return "a stride is not positive, too large or no multiple of 16 bytes, or block_table_stride "
-             "is less than the pages of seqlen_k keys";
+      return "a stride is not positive, too large or no multiple of 16 bytes, or "
+             "block_table_stride is less than the pages of seqlen_k keys";
     case FLASH_ATTN_MISALIGNED:
       return "a pointer is misaligned: rows, scales and the workspace need 16 bytes, a mask the "
              "size of its elements, all others 4";
@@ -36,15 +36,15 @@ const char *flash_attn_status_text(flash_attn_status status) {
     case FLASH_ATTN_NO_DEVICE:
       return "no CUDA device, or a driver too old for this library";
     case FLASH_ATTN_UNSUPPORTED_DEVICE:
-      return "the device is older than compute capability 8.0, or not of 9.0 for E4M3, or no code was "
-             "built for it";
+      return "the device is older than compute capability 8.0, or not of 9.0 for E4M3, or no code "
+             "was built for it";
     case FLASH_ATTN_LAUNCH_FAILED:
       return "CUDA could not launch the kernel";
     case FLASH_ATTN_TENSOR_MAP_FAILED:
       return "the driver could not describe a tensor for TMA";
     case FLASH_ATTN_BAD_KV_DTYPE:
-      return "kv_dtype is unknown, or Q8_0 without F16 queries or for another function than decode, "
-             "or E4M3 for decode";
+      return "kv_dtype is unknown, or Q8_0 without F16 queries or for another function than "
+             "decode, or E4M3 for decode";
     case FLASH_ATTN_BAD_MASK:
       return "mask_type is unknown or not for E4M3, or a stride of the mask is negative or too "
              "large";

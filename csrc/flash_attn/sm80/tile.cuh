@@ -65,7 +65,8 @@ struct TileShare {
     if (!kEven && row(i) >= kRows) return;
 #pragma unroll
     for (int chunk = 0; chunk < kEach; chunk++) {
-      copy_async_16(tile + i * kRowsAtOnce * kHeadDim + 8 * kSpan * chunk, from + 8 * kSpan * chunk);
+      copy_async_16(tile + i * kRowsAtOnce * kHeadDim + 8 * kSpan * chunk,
+                    from + 8 * kSpan * chunk);
     }
   }
 

@@ -51,7 +51,9 @@ bool is_device(DeviceOrdinal device) {
 // Aborts if a released device still holds anything.
 void require_clean(const ContextState& context) {
   context.memory.require_empty();
-  if (!context.pinned.empty()) misuse("the context ends with %zu pinned buffers", context.pinned.size());
+  if (!context.pinned.empty()) {
+    misuse("the context ends with %zu pinned buffers", context.pinned.size());
+  }
   if (!context.streams.empty()) misuse("the context ends with %zu streams", context.streams.size());
   if (!context.events.empty()) misuse("the context ends with %zu events", context.events.size());
   if (!context.modules.empty()) misuse("the context ends with %zu modules", context.modules.size());

@@ -46,7 +46,9 @@ bool has_code_for(const std::string& image) {
     return known <= architecture;
   }
   char feature = ' ';
-  if (std::sscanf(image.c_str(), "forge emulated kernel sm_%d%c", &known, &feature) < 1) return true;
+  if (std::sscanf(image.c_str(), "forge emulated kernel sm_%d%c", &known, &feature) < 1) {
+    return true;
+  }
   if (feature == 'a') return known == architecture;
   return known / 10 == architecture / 10 && known <= architecture;
 }
@@ -105,7 +107,9 @@ Result cuModuleLoadData(Module* module, const void* image) {
     if (text.empty()) return kInvalidImage;
     if (!has_code_for(text)) return kNoBinaryForGpu;
     for (const ModuleState* known : context.modules) {
-      if (options().load_once != 0 && known->image == text) misuse("loaded twice: %s", text.c_str());
+      if (options().load_once != 0 && known->image == text) {
+        misuse("loaded twice: %s", text.c_str());
+      }
     }
     auto* loaded = new ModuleState{std::move(text), {}};
     context.modules.insert(loaded);
@@ -161,7 +165,8 @@ Result cuFuncSetAttribute(Function function, FunctionAttribute attribute, int va
 }
 
 Result cuFuncGetParamInfo(Function function, size_t index, size_t* offset, size_t* bytes) {
-  const std::vector<size_t>& sizes = reinterpret_cast<FunctionState*>(function)->kernel->param_bytes;
+  const std::vector<size_t>& sizes =
+      reinterpret_cast<FunctionState*>(function)->kernel->param_bytes;
   if (index >= sizes.size()) return kInvalidValue;
   *offset = 0;
   for (size_t i = 0; i <= index; ++i) {
@@ -209,7 +214,9 @@ Result launch(const LaunchConfig& config, Function function, void** parameters, 
     require_own_memory(context, name, arguments);
     const emulator::Launch shape{grid, block, config.shared_bytes, options().max_shared_bytes()};
     const bool is_early = config.n_attributes > 0;
-    if (is_early && !stream.ends_in_kernel) misuse("%s may start early, but follows no kernel", name);
+    if (is_early && !stream.ends_in_kernel) {
+      misuse("%s may start early, but follows no kernel", name);
+    }
     if (options().early_only && !is_early && stream.ends_in_kernel) return kInvalidValue;
     const auto run = [&context, &kernel, shape, is_early, arguments = std::move(arguments)] {
       run_kernel(context, kernel, shape, is_early, arguments);

@@ -111,7 +111,9 @@ struct SharedMemory {
   static SharedMemory* open(const char* name) {
     const std::string path = std::string("/dev/shm/") + name;
     const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (file < 0 || ftruncate(file, sizeof(SharedMemory)) != 0) misuse("cannot open %s", path.c_str());
+    if (file < 0 || ftruncate(file, sizeof(SharedMemory)) != 0) {
+      misuse("cannot open %s", path.c_str());
+    }
     void* memory =
         mmap(nullptr, sizeof(SharedMemory), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);

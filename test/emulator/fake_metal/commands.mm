@@ -44,7 +44,8 @@ const char* text_of(uint64_t code) {
       return "Ignored (for causing prior/excessive GPU errors) "
              "(00000004:kIOGPUCommandBufferCallbackErrorSubmissionsIgnored)";
     case 14:
-      return "Impacting Interactivity (0000000e:kIOGPUCommandBufferCallbackErrorImpactingInteractivity)";
+      return "Impacting Interactivity "
+             "(0000000e:kIOGPUCommandBufferCallbackErrorImpactingInteractivity)";
     case 8:
       return "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)";
     case 3:

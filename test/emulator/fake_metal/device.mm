@@ -181,7 +181,9 @@ NSUInteger declared_bytes(const emulator::MetalKernel* kernel) {
 }
 
 - (void)dealloc {
-  if (!added_->empty()) fake_metal::misuse("%zu buffers are left in a residency set", added_->size());
+  if (!added_->empty()) {
+    fake_metal::misuse("%zu buffers are left in a residency set", added_->size());
+  }
   delete added_;
   [super dealloc];
 }

@@ -101,7 +101,8 @@ __attribute__((objc_root_class))
 
 - (instancetype)autorelease {
   if (pools.empty()) {
-    fake_metal::misuse("an object of %s is autoreleased without a pool", class_getName(class_of(self)));
+    fake_metal::misuse("an object of %s is autoreleased without a pool",
+                       class_getName(class_of(self)));
   }
   pools.back().push_back(self);
   return self;

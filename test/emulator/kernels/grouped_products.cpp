@@ -27,8 +27,8 @@ Groups::Groups(const GroupedShape& s, u32 max_tokens, u32 tile_tokens)
       n_tiles(1),
       pairs(max_tokens * s.top_k) {}
 
-PairGroups Groups::operation(const GroupedShape& s, const Buffer<float>& routes, const u32* n_tokens,
-                           u32 tile_tokens) {
+PairGroups Groups::operation(const GroupedShape& s, const Buffer<float>& routes,
+                             const u32* n_tokens, u32 tile_tokens) {
   return {.tiles = tiles.data(),
           .n_tiles = n_tiles.data(),
           .pairs = pairs.data(),

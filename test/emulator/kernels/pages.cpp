@@ -114,7 +114,8 @@ void Pages::fill(Random& random) {
 
 void Pages::spoil(u32 page, u32 slot) {
   const auto spoil_row = [&](u64 rows, u64 scales, u32 dim) {
-    std::memset(data.data() + rows + u64(slot) * row_bytes(type_, dim), 0xff, row_bytes(type_, dim));
+    const u64 bytes = row_bytes(type_, dim);
+    std::memset(data.data() + rows + slot * bytes, 0xff, bytes);
     const u64 groups = is_scaled(type_) ? (dim + 31) / 32 : 0;
     std::memset(data.data() + scales + slot * groups * 2, 0xff, groups * 2);
   };

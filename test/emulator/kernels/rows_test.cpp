@@ -159,7 +159,10 @@ void check_permute(bool is_routed, bool is_shared) {
                           .order = order.data(),
                           .route = is_routed ? route.data() : nullptr,
                           .n_rows = n_rows.data()},
-                         {.x_cols = x_cols, .cols = cols, .out_cols = out_cols, .routed = is_routed});
+                         {.x_cols = x_cols,
+                          .cols = cols,
+                          .out_cols = out_cols,
+                          .routed = is_routed});
   for (u32 r = 0; r < rows; ++r) {
     for (u32 k = 0; k < top_k; ++k) {
       const u32 expert = is_routed ? static_cast<u32>(route[r * 2 * top_k + k]) : 0;

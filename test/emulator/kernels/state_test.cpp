@@ -83,7 +83,8 @@ void check_delta(const Heads& h, const std::vector<u32>& lengths) {
   const u32 rows = total(lengths), k_cols = h.n_k * h.k_dim, v_cols = h.n_v * h.v_dim;
   const u32 qkv_cols = 2 * k_cols + v_cols, slot_size = h.n_v * h.k_dim * h.v_dim;
   const auto qkv = random_floats(random, rows * qkv_cols);
-  const auto ba = random_floats(random, rows * 2 * h.n_v, 3), dt_bias = random_floats(random, h.n_v);
+  const auto ba = random_floats(random, rows * 2 * h.n_v, 3);
+  const auto dt_bias = random_floats(random, h.n_v);
   auto rate = random_floats(random, h.n_v);
   for (float& x : rate) x = -std::abs(x);
   const auto before = random_floats(random, kSlots * slot_size);
@@ -157,7 +158,8 @@ void check_scan(const ScanHeads& h, const std::vector<u32>& lengths, bool has_ga
   const auto runs = random_runs(random, lengths);
   const u32 rows = total(lengths), inner = h.n_heads * h.head_dim;
   const u32 xbc_cols = inner + 2 * h.n_groups * h.d_state, slot_size = inner * h.d_state;
-  const auto xbc = random_floats(random, rows * xbc_cols), gate = random_floats(random, rows * inner, 4);
+  const auto xbc = random_floats(random, rows * xbc_cols);
+  const auto gate = random_floats(random, rows * inner, 4);
   const auto dt = random_floats(random, rows * h.n_heads, 3);
   const auto dt_bias = random_floats(random, h.n_heads), skip = random_floats(random, h.n_heads);
   auto rate = random_floats(random, h.n_heads);
@@ -240,7 +242,8 @@ TEST(sigmoid_gate_of_columns_and_groups) {
   const u32 rows = 2, cols = 1026;
   const Buffer<u32> n_rows = {rows};
   for (const u32 gates : {cols, 3u, 1u}) {
-    const auto x = random_floats(random, rows * cols), gate = random_floats(random, rows * gates, 9);
+    const auto x = random_floats(random, rows * cols);
+    const auto gate = random_floats(random, rows * gates, 9);
     const auto residual = random_floats(random, rows * cols);
     Buffer<float> out(rows * cols);
     const bool adds = gates != 3;

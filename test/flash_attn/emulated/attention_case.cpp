@@ -452,16 +452,19 @@ flash_attn_status AttentionCase::run() {
     return CallArray{&member, list.size() * sizeof(float), false};
   };
   const auto scales = [](auto &member, const Tensor &of) {
-    return CallArray{&member, static_cast<size_t>(of.elements - of.scales) * sizeof(uint16_t), false};
+    const auto elements = static_cast<size_t>(of.elements - of.scales);
+    return CallArray{&member, elements * sizeof(uint16_t), false};
   };
   return call_library(
       shape_, function, p,
       {tensor(p.q, q_, false), tensor(p.k, k_, false), tensor(p.v, v_, false),
-       scales(p.k_scales, k_), scales(p.v_scales, v_), tensor(p.out, out_, true), {&p.lse, lse_.size() * sizeof(float), true},
+       scales(p.k_scales, k_), scales(p.v_scales, v_), tensor(p.out, out_, true),
+       {&p.lse, lse_.size() * sizeof(float), true},
        {&p.mask, mask_.size(), false}, integers(p.mask_pitch, mask_pitch_),
        factors(p.sinks, sinks_), factors(p.q_descale, q_descale_),
-       factors(p.k_descale, k_descale_), factors(p.v_descale, v_descale_), integers(p.block_table, table_),
-       integers(p.block_rows, block_rows_), integers(p.seqlens_k, seqlens_k_),
+       factors(p.k_descale, k_descale_), factors(p.v_descale, v_descale_),
+       integers(p.block_table, table_), integers(p.block_rows, block_rows_),
+       integers(p.seqlens_k, seqlens_k_),
        integers(p.seqlens_q, seqlens_q_), integers(p.cu_seqlens_q, cu_q_),
        integers(p.cu_seqlens_k, cu_k_)});
 }

@@ -123,10 +123,10 @@ void AttentionCase::report(flash_attn_status status) const {
     untouched += out_.data[static_cast<size_t>(i)] == 0xffff ? 1 : 0;
   }
   const auto json = [](double x) { return std::isfinite(x) ? x : 1e30; };
-  std::printf("{\"status\":%d,\"error\":%.9g,\"excess\":%.9g,\"float_error\":%.9g,\"lse_error\":%.9g,"
-              "\"lse_float_error\":%.9g,\"outside_written\":%lld}\n",
-              status, json(error.value), json(excess.value), json(float_error.value), json(lse_error.value),
-              json(lse_float_error.value),
+  std::printf("{\"status\":%d,\"error\":%.9g,\"excess\":%.9g,\"float_error\":%.9g,"
+              "\"lse_error\":%.9g,\"lse_float_error\":%.9g,\"outside_written\":%lld}\n",
+              status, json(error.value), json(excess.value), json(float_error.value),
+              json(lse_error.value), json(lse_float_error.value),
               static_cast<long long>(out_.elements - untouched - written));
   std::fflush(stdout);
 }

@@ -197,7 +197,8 @@ void attend_pairs(const Split& split) {
   for_runs(split, [&](int first, int n, int32_t slot, uint64_t page, int next) {
     const uint8_t* ahead = next < split.any.high ? kv.k + page_at(rows, split.begin + next)
                                                  : first_values;
-    const Run run = {kv.k + page + slot * CacheBF16::kKeyBytes, rows.page_tokens, nullptr, 0, ahead};
+    const Run run = {kv.k + page + slot * CacheBF16::kKeyBytes, rows.page_tokens, nullptr, 0,
+                     ahead};
     unpack_key_pairs(run, dim, n, unpacked);
     for_tiles(split, [&](uint32_t row, uint32_t count, const Spans& spans) {
       const Span span = meet(spans.any, {first, first + n});

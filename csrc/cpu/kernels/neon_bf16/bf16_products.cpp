@@ -59,7 +59,9 @@ struct Quads {
 
   static uint64_t pack_whole(const uint8_t* const (&rows)[kPanelRows], uint64_t n, uint8_t* out) {
     for (uint64_t group = 0; group < n; ++group, out += kRowPairs * kPairBytes) {
-      for (uint32_t row = 0; row < kPanelRows; ++row) memcpy(out + 8 * row, rows[row] + 8 * group, 8);
+      for (uint32_t row = 0; row < kPanelRows; ++row) {
+        memcpy(out + 8 * row, rows[row] + 8 * group, 8);
+      }
     }
     return n;
   }

@@ -67,7 +67,8 @@ void check_masked(const MaskCase& c) {
   for (u32 row = 0; row < rows; ++row) {
     const QueryTile& tile = tiles[row / c.queries];
     for (u32 h = 0; h < c.n_heads; ++h) {
-      const u32* own = mask.data() + (u64(row) * c.mask_heads + (c.mask_heads > 1 ? h : 0)) * stride;
+      const u64 mask_row = u64(row) * c.mask_heads + (c.mask_heads > 1 ? h : 0);
+      const u32* own = mask.data() + mask_row * stride;
       const AttentionShape shape = {c.n_heads,
                                     arguments.scale,
                                     c.window,

@@ -90,7 +90,8 @@ TEST(epilogue_of_a_library_product) {
 
 TEST(convert_rows_moves_rows_into_the_range_of_f16) {
   const u32 cols = 5, padded = 64;
-  Buffer<float> x = {1, -2, 3.5f, 65000, 0, 1, 1e6f, -3e7f, 0.25f, 70000, 1e-30f, 2e-30f, 0, -3e-31f, 0};
+  Buffer<float> x = {1,     -2,     3.5f,   65000, 0,       1, 1e6f, -3e7f,
+                     0.25f, 70000,  1e-30f, 2e-30f, 0, -3e-31f, 0};
   for (const char* type : {"f16", "bf16"}) {
     const bool half = std::string(type) == "f16";
     const auto [out, scale, _] = convert(type, x.data(), 3, cols, padded, {});
@@ -148,7 +149,8 @@ TEST(convert_rows_normalizes) {
         const u16 bits = out[r * padded + i];
         const double value = half ? forge::f16_to_f32(bits) : forge::bf16_to_f32(bits);
         const double wanted = x[r * cols + i] / rms * (double(weight[i]) + 1);
-        EXPECT(std::abs(value * scale[r] - wanted) <= std::abs(wanted) / (half ? 2000 : 250) + 1e-6);
+        const double allowed = std::abs(wanted) / (half ? 2000 : 250) + 1e-6;
+        EXPECT(std::abs(value * scale[r] - wanted) <= allowed);
       }
     }
   }

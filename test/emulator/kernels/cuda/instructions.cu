@@ -160,7 +160,8 @@ KERNEL exchange_lanes(u64* out, const u64* in) {
 INSTANCE(exchange_lanes)
 
 // 256 threads update the same addresses.
-KERNEL count_atomically(u32* shared_sum, u32* global_sum, float* float_sum, u32* lowest, u32* taken) {
+KERNEL count_atomically(u32* shared_sum, u32* global_sum, float* float_sum, u32* lowest,
+                        u32* taken) {
   wait_for_previous_kernel();
   SHARED(u32, sum, [1]);
   if (threadIdx.x == 0) sum[0] = 0;

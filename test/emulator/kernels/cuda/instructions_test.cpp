@@ -33,7 +33,9 @@ std::vector<float> awkward_numbers() {
   std::vector<float> list = {0.0f, -0.0f, 65504.0f, 65519.9f, 65520.0f, 1e10f, 3.4e38f, -3.4e38f,
                              5.96e-8f, 2.98e-8f, 2.99e-8f, 1e-40f, INFINITY, -INFINITY, NAN};
   Random random(3);
-  for (int i = 0; i < 2000; ++i) list.push_back(std::ldexp(random.number(), int(random.below(60)) - 40));
+  for (int i = 0; i < 2000; ++i) {
+    list.push_back(std::ldexp(random.number(), int(random.below(60)) - 40));
+  }
   for (u32 bits = 1; bits < 31000; bits += 97) {
     const float a = forge::f16_to_f32(static_cast<u16>(bits));
     const float b = forge::f16_to_f32(static_cast<u16>(bits + 1));

@@ -53,7 +53,8 @@ DecodeTile expert_tile(const DeviceWeight& weight, u32 at_once);
 // need.
 template <class Run>
 void with_split(const DecodeTile& tile, u32 tokens, u32 rows, const Run& run) {
-  const emulator::Dim3 grid{blocks_for(tokens, tile.tokens), blocks_for(rows, tile.rows), tile.split};
+  const emulator::Dim3 grid{blocks_for(tokens, tile.tokens), blocks_for(rows, tile.rows),
+                            tile.split};
   const u64 tiles = u64(grid.x) * grid.y;
   Buffer<float> partial(tiles * tile.split * tile.tokens * (tile.rows + 4));
   Buffer<u32> arrivals(tiles);

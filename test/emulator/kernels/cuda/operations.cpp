@@ -200,7 +200,8 @@ bool describe_rows(TensorMap& map, const HalfRows& half, u64 rows) {
 bool describe_weight(TensorMap& map, const DeviceWeight& w, u64 matrices, u32 products) {
   const u64 rows = w.rows / matrices;
   return describe_tensor(map, w.data.data(), {w.cols, rows, matrices, 1},
-                         {w.row_stride, rows * w.row_stride, w.rows * w.row_stride}, 128 * products);
+                         {w.row_stride, rows * w.row_stride, w.rows * w.row_stride},
+                         128 * products);
 }
 
 // Launches `kernel` or its variant for quantised weights, in tiles of 128 or 2 * 128 rows.

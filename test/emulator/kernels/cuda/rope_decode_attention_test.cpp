@@ -30,7 +30,8 @@ void check(const Case& c) {
   pages.fill(random);
   std::copy(pages.data.begin(), pages.data.end(), appended.data.begin());
   const u32 q_cols = c.n_heads * c.dim, cols = q_cols + 2 * c.n_kv_heads * c.dim;
-  const auto qkv = random_floats(random, tokens * cols), rope = random_floats(random, tokens * 2 * c.n_freqs);
+  const auto qkv = random_floats(random, tokens * cols);
+  const auto rope = random_floats(random, tokens * 2 * c.n_freqs);
   const auto q_norm = random_floats(random, c.dim), k_norm = random_floats(random, c.dim);
   const auto sinks = random_floats(random, c.n_heads);
   const float eps = 1e-6f, offset = 0.5f;

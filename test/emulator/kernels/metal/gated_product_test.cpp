@@ -22,10 +22,11 @@ struct Launcher {
     if (normed) {
       launch_metal("rms_norm_matvec" + list, shape,
                    metal_args::RmsNormMatvecArgs{args, 1e-5f, 0.0f}, out.data(), x.data(),
-                   norm.data(), weight.data.data(), kNothing, kNothing, n_rows.data(), kNothing, kNothing, kNothing);
+                   norm.data(), weight.data.data(), kNothing, kNothing, n_rows.data(), kNothing,
+                   kNothing, kNothing);
     } else {
-      launch_metal("matvec" + list, shape, args, out.data(), x.data(), weight.data.data(), kNothing, kNothing,
-                   n_rows.data(), kNothing, kNothing, kNothing, kNothing);
+      launch_metal("matvec" + list, shape, args, out.data(), x.data(), weight.data.data(), kNothing,
+                   kNothing, n_rows.data(), kNothing, kNothing, kNothing, kNothing);
     }
   }
 };

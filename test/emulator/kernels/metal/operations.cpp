@@ -96,7 +96,8 @@ void launch(const Matvec& op) {
   launch_metal(instance("matvec", w.format, op.at_once),
                {{blocks_for(w.rows, rows), blocks_for(op.max_rows, op.at_once)}, {256}},
                pieces.in(matvec_args(w, op.out_stride, op.split, op.epilogue)), op.out, op.x,
-               pieces.data(0), pieces.data(1), pieces.data(2), op.n_rows, kNothing, op.epilogue.bias, op.epilogue.residual, codebooks().data());
+               pieces.data(0), pieces.data(1), pieces.data(2), op.n_rows, kNothing,
+               op.epilogue.bias, op.epilogue.residual, codebooks().data());
 }
 
 GemmRows::GemmRows(const DeviceWeight& weight, const float* x, u32 max_rows, u32 pieces,
@@ -162,8 +163,8 @@ void launch(const GroupedGemm& op) {
   const GemmRows rows(w, p.x, op.max_tokens, p.x_shared ? 1 : p.top_k, op.n_tokens);
   launch_metal(instance("grouped_gemm", w.format),
                {{blocks_for(p.expert_rows, metal_args::kGemmRows), p.max_tiles}, {128}},
-               grouped_args(p), p.out, rows.x(), rows.factors(), w.data.data(), p.tiles, p.n_tiles, p.pairs, p.bias,
-               codebooks().data());
+               grouped_args(p), p.out, rows.x(), rows.factors(), w.data.data(), p.tiles, p.n_tiles,
+               p.pairs, p.bias, codebooks().data());
 }
 
 void launch(const NaiveAttention& op) {

@@ -19,8 +19,8 @@ void check(const WeightKind& kind, u32 rows, u32 cols, u32 tokens, u32 at_once, 
   const u32 group_rows = metal_args::kMatvecSimdgroups / split * simdgroup_rows(weight);
   launch_metal("rms_norm_matvec<" + weight.format + ", " + std::to_string(at_once) + ">",
                {{blocks_for(rows, group_rows), blocks_for(tokens, at_once) + 1}, {256}}, args,
-               out.data(), x.data(), norm.data(), weight.data.data(), kNothing, kNothing, n_rows.data(), kNothing, bias.data(),
-               residual.data());
+               out.data(), x.data(), norm.data(), weight.data.data(), kNothing, kNothing,
+               n_rows.data(), kNothing, bias.data(), residual.data());
   for (u32 t = 0; t < tokens; ++t) {
     double squares = 0;
     for (u32 i = 0; i < cols; ++i) squares += double(x[t * cols + i]) * x[t * cols + i];

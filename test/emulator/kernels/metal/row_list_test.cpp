@@ -43,7 +43,8 @@ TEST(row_list_of_matvec) {
             [&](float* out, const u32* n, const Plain& args, const u32* list) {
               launch_metal("matvec<" + weight.format + ", " + std::to_string(at_once) + ">",
                            {{2, blocks_for(kRows, at_once)}, {256}}, args.product, out, x.data(),
-                           weight.data.data(), kNothing, kNothing, n, list, kNothing, kNothing, kNothing);
+                           weight.data.data(), kNothing, kNothing, n, list, kNothing, kNothing,
+                           kNothing);
             });
     }
   }
@@ -73,7 +74,8 @@ TEST(row_list_of_rms_norm_matvec) {
   check(37, all, &metal_args::RmsNormMatvecArgs::product,
         [&](float* out, const u32* n, const metal_args::RmsNormMatvecArgs& args, const u32* list) {
           launch_metal("rms_norm_matvec<" + weight.format + ", 8>", {{2, 2}, {256}}, args, out,
-                       x.data(), norm.data(), weight.data.data(), kNothing, kNothing, n, list, kNothing, kNothing);
+                       x.data(), norm.data(), weight.data.data(), kNothing, kNothing, n, list,
+                       kNothing, kNothing);
         });
 }
 
