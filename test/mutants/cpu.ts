@@ -635,4 +635,72 @@ export const CPU: readonly Mutant[] = [
     "  require(part < parts.n, parts.name",
     "  require(part <= parts.n, parts.name",
   ]),
+  ...group(check("rows"), [
+    "xielu-past-its-end",
+    "csrc/cpu/kernels/elementwise.cpp",
+    "store_up_to(out + i, fma(v, set(beta), select(less(zero(), v), positive, negative)), m);",
+    "store_up_to(out + i, fma(v, set(beta), select(less(zero(), v), positive, negative)), kLanes);",
+  ], [
+    "blocks-past-their-end",
+    "csrc/cpu/kernels/quantize.cpp",
+    "memcpy(out, blocks, n_blocks * sizeof(ActivationBlock));",
+    "memcpy(out, blocks, 4 * sizeof(ActivationBlock));",
+  ]),
+  ...group(check("gates"), [
+    "residual-of-a-wide-gate",
+    "csrc/cpu/operations/state_ops.cpp",
+    "std::memcpy(to, residual.row(t) + i * width, width * sizeof(float));",
+    "std::memcpy(to, residual.row(t), width * sizeof(float));",
+  ]),
+  ...group(check("streamed_weights"), [
+    "bytes-of-the-first-expert",
+    "csrc/cpu/cpu_weight.cpp",
+    "own.slot_bytes = std::max(own.slot_bytes, panel_bytes_of(g, node));",
+    "own.slot_bytes = panel_bytes_of(0, node);",
+  ], [
+    "weight-that-has-a-place",
+    "csrc/cpu/cpu_executor.cpp",
+    "if (!weight || weight->is_placed()) continue;",
+    "if (!weight) continue;",
+  ]),
+  ...group(check("moe"), [
+    "experts-packed-as-one",
+    "csrc/cpu/cpu_weight.cpp",
+    "if (packed->group_rows() == group_rows) return *packed;",
+    "return *packed;",
+  ]),
+  ...group({ tests: ["test/ops/quant_test.ts"], devices: "reference" }, [
+    "lowest-scale-of-q3-k",
+    "csrc/common/quant/quantize.cpp",
+    "block.d = PackedF16::from(extreme(steps, 16) / -32.0f);",
+    "block.d = PackedF16::from(extreme(steps, 16) / -31.0f);",
+  ], [
+    "importance-in-q6-k",
+    "csrc/common/quant/quantize.cpp",
+    "scales[s] = fit_step(in + 16 * s, importance + 16 * s, 16, 32);",
+    "scales[s] = fit_step(in + 16 * s, importance, 16, 32);",
+  ], [
+    "minimum-out-of-range",
+    "csrc/common/quant/quantize.cpp",
+    "return std::isfinite(d.value()) && std::isfinite(m.value());",
+    "return std::isfinite(d.value());",
+  ]),
+  ...group({ tests: ["test/ops/state_test.ts"], devices: "reference" }, [
+    "columns-of-a-state",
+    "csrc/common/operations.h",
+    'c.expect(in.cols == cols, "qkv has "',
+    'c.expect(in.cols >= cols, "qkv has "',
+  ]),
+  ...group({ tests: ["test/ops/packed_weights_test.ts"], devices: "reference" }, [
+    "columns-of-a-packed-matrix",
+    "csrc/common/abi_weights.cpp",
+    "require(matrix.cols % kMadeBlock == 0, matrix.cols,",
+    "require(true, matrix.cols,",
+  ]),
+  ...group({ tests: ["test/ops/input_block_fuzz_test.ts"], devices: "reference" }, [
+    "kind-of-a-mask",
+    "csrc/common/step_inputs.cpp",
+    "require(mask.kind <= FORGE_MASK_FLOATS,",
+    "require(true,",
+  ]),
 ];

@@ -15,12 +15,14 @@ interface GateCase {
 
 opTest<GateCase>("sigmoid_gate", {
   cases: (random) =>
-    [[1, 1, 1], [3, 33, 33], [5, 64, 1], [2, 100, 4], [40, 48, 48], [7, 96, 3]].map(
-      ([rows = 0, cols = 0, gates = 0]) => [`${rows} x ${cols} by ${gates}`, {
-        x: randomMatrix(random, rows, cols),
-        gate: randomMatrix(random, rows, gates, random.pick([1, 20])),
-        residual: random.chance(0.5) ? randomMatrix(random, rows, cols) : undefined,
-      }],
+    [[1, 1, 1], [3, 33, 33], [5, 64, 1], [2, 100, 4], [40, 48, 48], [7, 96, 3]].flatMap(
+      ([rows = 0, cols = 0, gates = 0]) => {
+        const x = randomMatrix(random, rows, cols), added = randomMatrix(random, rows, cols);
+        const gate = randomMatrix(random, rows, gates, random.pick([1, 20]));
+        return [undefined, added].map((residual) =>
+          [`${rows} x ${cols} by ${gates}`, { x, gate, residual }] as const
+        );
+      },
     ),
   run: (device, { x, gate, residual }) =>
     runStep(device, tokenInputs(x.rows), (graph) => ({

@@ -1,7 +1,7 @@
 /** Random and corrupted input blocks give a status, never a crash or a hang. */
 import { assert, assertEquals } from "@std/assert";
 import type { AttentionMask } from "../../src/backend.ts";
-import { HEADER_WORDS, InputBlock } from "../../ffi/step_block.ts";
+import { HEADER_WORDS, InputBlock, MASK_FLOATS } from "../../ffi/step_block.ts";
 import { randomMatrix } from "../support/matrix.ts";
 import type { Random } from "../support/random.ts";
 import { borderTest, floatWord, oddWords, type RawBorder, status } from "../support/raw_border.ts";
@@ -146,6 +146,20 @@ borderTest("blocks that are cut short, unaligned or null", async (border, random
   moved.set(bytes, 1);
   assertEquals(await run(moved.subarray(1)), status.invalidArgument);
   assertEquals(await run(null, bytes.length), status.invalidArgument);
+
+  const masked = new InputBlock().pack({
+    tokens: [0],
+    positions: [0],
+    sequences: [0],
+    pageTables: [[0]],
+    attentionMask: { nHeads: 1, nPositions: 4, values: new Float32Array(4) },
+    outputs: [],
+  }).slice();
+  const KIND = 10; // the word attention_mask of forge_step_header
+  assertEquals(masked[KIND], MASK_FLOATS);
+  assertEquals(await border.run(step, masked, room), status.ok);
+  masked[KIND] = MASK_FLOATS + 1;
+  assertEquals(await border.run(step, masked, room), status.invalidArgument, "an unknown mask");
 
   // 2 outputs with room for 3 alternatives take 80 bytes.
   const two = new InputBlock().pack({

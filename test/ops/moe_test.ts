@@ -357,25 +357,29 @@ opTest<CombineCase>("moe_combine", {
 });
 
 deviceTest(
-  "products of two routes of a program use the experts of each",
+  "products of two routes of a program use the experts of each, and a dense one all rows",
   async (device, random) => {
     const tokens = 9, experts = 8, topK = 2, rows = 32;
     const x = randomByteMatrix(random, tokens, 256, 1 / 16);
     const weight = randomWeight(random, "Q8_0", experts * rows, x.cols);
     const routes = [randomMatrix(random, tokens, experts), randomMatrix(random, tokens, experts)];
-    const product = (...logits: Matrix[]) =>
+    const product = (...operands: (Matrix | "dense")[]) =>
       runStep(device, tokenInputs(tokens), (graph) => {
         const { recorder } = graph;
         const input = graph.input(x), all = graph.weight(weight);
-        const values = logits.map((own) => {
+        const values = operands.map((own) => {
+          if (own === "dense") return { value: recorder.matmul(input, all), cols: weight.rows };
           const route = recorder.moeRoute(graph.input(own), { topK, normalize: true });
-          return recorder.moeMatmul(input, route, all, experts);
+          return { value: recorder.moeMatmul(input, route, all, experts), cols: topK * rows };
         });
-        return { value: values.at(-1)!, cols: topK * rows };
+        for (const { value } of values) recorder.keep(value);
+        return values.at(-1)!;
       });
-    for (const route of routes) {
-      const others = routes.filter((other) => other !== route);
-      assertSameBits(await product(...others, route), await product(route), "the last product");
+    for (const last of [...routes, "dense"] as const) {
+      const alone = await product(last);
+      for (const other of [...routes, "dense"] as const) {
+        if (other !== last) assertSameBits(await product(other, last), alone, "the last product");
+      }
     }
   },
 );

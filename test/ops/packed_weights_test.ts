@@ -135,6 +135,7 @@ deviceTest("inconsistent packed matrices are rejected", (device) => {
   const written = writeMatrix(folder.at("written.bin"), ordered).packed!;
   const bad: [Vector, Partial<PackedMatrix>, Partial<TensorInfo>, string][] = [
     [blocks, { groupCols: 48 }, {}, "groups of 48 columns are no multiple of 32"],
+    [blocks, {}, { shape: [rows, cols + 16] }, "80 columns of a packed matrix are no multiple of"],
     [blocks, { groupRows: 0 }, {}, "a packed matrix with a size of 0"],
     [blocks, { groupRows: 1 }, {}, "pass its end"],
     [blocks, { codes: far(written.codes) }, {}, "pass its end"],

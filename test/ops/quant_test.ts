@@ -165,8 +165,9 @@ deviceTest("the error of quantising is bounded", (device, random) => {
   for (const type of Object.keys(errorBounds) as TensorType[]) {
     const [group, error] = errorBounds[type]!;
     const rows = 40, cols = 512;
-    for (const deviation of [1, 0.02]) {
-      const values = random.normals(rows * cols, deviation);
+    // Around 0; and far from it, on either side.
+    for (const [mean, deviation] of [[0, 1], [0, 0.02], [5, 0.1], [-5, 0.1]] as const) {
+      const values = random.normals(rows * cols, deviation).map((value) => mean + value);
       const bytes = device.quantize(type, rows, cols, values);
       const back = device.readWeight(device.uploadWeight(type, rows, cols, bytes), 0, rows);
       for (let begin = 0; begin < values.length; begin += group) {
@@ -196,7 +197,19 @@ deviceTest("important columns get smaller errors", (device, random) => {
       0,
     );
   };
-  for (const type of ["Q4_0", "Q5_0", "Q2_K", "Q3_K", "Q4_K", "IQ4_NL", "IQ4_XS"] as const) {
+  for (
+    const type of [
+      "Q4_0",
+      "Q5_0",
+      "Q2_K",
+      "Q3_K",
+      "Q4_K",
+      "Q5_K",
+      "Q6_K",
+      "IQ4_NL",
+      "IQ4_XS",
+    ] as const
+  ) {
     const [plain, weighted] = [errorOf(type), errorOf(type, importance)];
     assert(weighted < 0.93 * plain, `${type}: ${weighted} with importance, ${plain} without`);
   }
@@ -223,6 +236,21 @@ deviceTest("weights that a type represents exactly do not change", (device, rand
     const back = device.readWeight(device.uploadWeight(type, 3, cols, bytes), 0, 3);
     assertEquals(Array.from(back), Array.from(values), type);
   }
+  // Scales of 16 weights have the lowest field of their integer, too.
+  for (const [type, lowest, least] of [["Q3_K", 4, 32], ["Q6_K", 32, 128]] as const) {
+    const scales = Array.from(
+      { length: 16 },
+      (_, s) => s === 3 ? -least : random.int(1, least - 1) * random.pick([-1, 1]),
+    );
+    const values = Float32Array.from(
+      { length: 256 },
+      (_, i) =>
+        (i % 16 === 0 ? -lowest : random.int(1 - lowest, lowest - 1)) * scales[i >> 4]! / 64,
+    );
+    const bytes = device.quantize(type, 1, 256, values);
+    const back = device.readWeight(device.uploadWeight(type, 1, 256, bytes), 0, 1);
+    assertEquals(Array.from(back), Array.from(values), type);
+  }
   const zeros = new Float32Array(256);
   for (const type of Object.keys(errorBounds) as TensorType[]) {
     const bytes = device.quantize(type, 1, 256, zeros);
@@ -241,6 +269,14 @@ deviceTest("weights that cannot be quantised are rejected", (device) => {
     const values = ones.slice();
     values[100] = bad;
     assertThrows(() => device.quantize("Q8_0", 1, 256, values), ForgeError);
+  }
+  // No block's scale or minimum in F16 reaches these, whether all weights are equal or not.
+  for (const type of ["Q4_0", "Q5_0", "Q8_0", "Q4_1", "Q5_1"] as const) {
+    for (const value of [1e9, -1e9]) {
+      for (const values of [ones.map(() => value), ones.map((_, i) => i === 0 ? value : 0)]) {
+        assertThrows(() => device.quantize(type, 1, 256, values), ForgeError);
+      }
+    }
   }
   const half = new Float32Array(128);
   assertThrows(() => device.quantize("Q8_0", 1, 256, half), ForgeError, "got 512 bytes");

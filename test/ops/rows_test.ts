@@ -1,4 +1,5 @@
 /** Operations that copy rows: embedding and the selection of outputs. */
+import type { Value } from "../../src/backend.ts";
 import { TENSOR_TYPES } from "../../src/formats/tensor_info.ts";
 import { deviceTest } from "../support/devices.ts";
 import {
@@ -10,8 +11,8 @@ import {
   stack,
 } from "../support/matrix.ts";
 import { opTest } from "../support/operations.ts";
-import { outputRow, runStep, StepGraph, tokenInputs } from "../support/step_graph.ts";
-import { computableTypes, randomWeight, type TestWeight } from "../support/weights.ts";
+import { limitsOf, outputRow, runStep, StepGraph, tokenInputs } from "../support/step_graph.ts";
+import { computableTypes, f32Vector, randomWeight, type TestWeight } from "../support/weights.ts";
 
 interface EmbedCase {
   readonly weight: TestWeight;
@@ -205,5 +206,67 @@ deviceTest("a kept value keeps its numbers to the end of a long step", async (de
   }));
   const data = new Float32Array(step.read(kept, 64, 0, 3));
   assertSameBits({ rows: 3, cols: 64, data }, alone, "the kept value");
+  step.release();
+});
+
+/** Operations on rows, whose results have the columns of `x`. */
+const ROW_OPERATIONS: Readonly<
+  Record<string, (graph: StepGraph, x: Value, cols: number) => Value>
+> = {
+  softcap: ({ recorder }, x) => recorder.softcap(x, 30),
+  clamp: ({ recorder }, x) => recorder.clamp(x, 1),
+  xielu: ({ recorder }, x) =>
+    recorder.xielu(x, { alphaP: 0.8, alphaN: 0.9, beta: 0.5, eps: -1e-6 }),
+  sigmoid_gate: ({ recorder }, x) => recorder.sigmoidGate(x, x),
+  rms_norm: (graph, x, cols) => graph.recorder.rmsNorm(x, graph.weight(ones(cols)), { eps: 1e-5 }),
+  layer_norm: (graph, x, cols) =>
+    graph.recorder.layerNorm(x, graph.weight(ones(cols)), undefined, 1e-5),
+  gated_rms_norm: (graph, x, cols) =>
+    graph.recorder.gatedRmsNorm(x, x, graph.weight(ones(cols)), {
+      eps: 1e-5,
+      activation: "silu",
+    }),
+};
+
+const ones = (cols: number) => f32Vector(new Float32Array(cols).fill(1));
+
+deviceTest("a result ends where the next value begins", async (device, random) => {
+  const rows = 16, cols = 33;
+  const inputs = tokenInputs(rows);
+  const x = randomMatrix(random, rows, cols), next = randomMatrix(random, rows, cols);
+  for (const [name, operation] of Object.entries(ROW_OPERATIONS)) {
+    const recorder = device.record(limitsOf(inputs));
+    const graph = new StepGraph(device, recorder);
+    // The result takes the place of `before`, which nothing reads any more, next to `after`.
+    const before = graph.input(x), after = graph.input(next), input = graph.input(x);
+    recorder.softcap(before, 30);
+    recorder.keep(operation(graph, input, cols));
+    recorder.keep(after);
+    const step = await recorder.finish();
+    await step.run(inputs);
+    const data = new Float32Array(step.read(after, cols, 0, rows));
+    assertSameBits({ rows, cols, data }, next, `${name}: the value after the result`);
+    step.release();
+  }
+});
+
+deviceTest("rows of one block end where the next value begins", async (device, random) => {
+  const rows = 16, cols = 32;
+  const inputs = tokenInputs(rows);
+  const x = randomMatrix(random, rows, cols), next = randomMatrix(random, rows, cols);
+  const weight = randomWeight(random, "Q8_0", 64, cols);
+  const recorder = device.record(limitsOf(inputs));
+  const graph = new StepGraph(device, recorder);
+  // As above; a norm that only a quantised product reads may be stored as blocks, in half the room.
+  const before = graph.input(randomMatrix(random, rows, cols / 2)), after = graph.input(next);
+  const input = graph.input(x);
+  recorder.softcap(before, 30);
+  const normed = recorder.rmsNorm(input, graph.weight(ones(cols)), { eps: 1e-5 });
+  recorder.keep(recorder.matmul(normed, graph.weight(weight)));
+  recorder.keep(after);
+  const step = await recorder.finish();
+  await step.run(inputs);
+  const data = new Float32Array(step.read(after, cols, 0, rows));
+  assertSameBits({ rows, cols, data }, next, "the value after the blocks");
   step.release();
 });
