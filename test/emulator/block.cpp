@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "access_trace.h"
+#include "emulator.h"
 #include "fiber.h"
 
 // Defined only in a program linked with AddressSanitizer.

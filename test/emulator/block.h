@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "emulator.h"
+#include "registration.h"
 
 namespace emulator {
 
@@ -35,6 +35,9 @@ void collective(uint32_t mask, WarpOp op, void* argument,
 // The kind of memory of an address that the running thread accesses; none outside of a kernel.
 enum class MemorySpace { none, stack, shared, global };
 MemorySpace space_of(const void* address);
+
+// Records that the running thread waits for the previous kernel (kernels/cuda/prelude.cuh).
+void note_wait();
 
 // Memory of one shared array in this block; `declaration` identifies the array.
 void* shared_array(const void* declaration, size_t bytes);

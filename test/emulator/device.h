@@ -3,13 +3,12 @@
 // CUDA's built-in variables, functions and types as C++, for kernels compiled with FORGE_EMULATOR.
 // kernels/cuda/prelude.cuh includes this file in place of declarations known only to GPU compilers.
 
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 
 #include "block.h"
-#include "emulator.h"
 #include "fiber.h"
+#include "registration.h"
 
 #define __global__
 #define __device__
@@ -37,6 +36,28 @@
 #define INSTANCE(...)                                                            \
   static const emulator::Registration FORGE_JOIN(registration_, __COUNTER__)(    \
       #__VA_ARGS__, __VA_ARGS__);
+
+// The functions of C's library that kernels call. <cmath> takes longer to read than most kernels.
+extern "C" {
+double ceil(double) noexcept;
+double log(double) noexcept;
+float cosf(float) noexcept;
+float erff(float) noexcept;
+float exp2f(float) noexcept;
+float expf(float) noexcept;
+float expm1f(float) noexcept;
+float fabsf(float) noexcept;
+float fmaf(float, float, float) noexcept;
+float fmaxf(float, float) noexcept;
+float fminf(float, float) noexcept;
+float log1pf(float) noexcept;
+float log2f(float) noexcept;
+float nextafterf(float, float) noexcept;
+float rintf(float) noexcept;
+float sinf(float) noexcept;
+float sqrtf(float) noexcept;
+float tanhf(float) noexcept;
+}
 
 struct alignas(8) uint2 {
   unsigned x, y;
@@ -89,7 +110,7 @@ inline int __ffs(int x) { return __builtin_ffs(x); }
 inline unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>(uint64_t{a} * b >> 32);
 }
-inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline float __frcp_rn(float x) { return 1.0f / x; }
 inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
 inline unsigned max(unsigned a, unsigned b) { return a > b ? a : b; }

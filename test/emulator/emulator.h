@@ -16,15 +16,11 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <tuple>
-#include <utility>
 #include <vector>
 
-namespace emulator {
+#include "registration.h"
 
-struct Dim3 {
-  unsigned x = 1, y = 1, z = 1;
-};
+namespace emulator {
 
 struct Launch {
   Dim3 grid;
@@ -50,8 +46,6 @@ struct Kernel {
   void launch(const Launch& shape, void** params) const;
 };
 
-// Records that a thread waits for the previous kernel (kernels/cuda/prelude.cuh).
-void note_wait();
 // Makes a function the previous kernel of the next one: it runs as late as it may, when the first
 // thread waits for it, or here if none has.
 void set_previous_kernel(std::function<void()> function);
@@ -64,28 +58,5 @@ void run_dependent_grid(const Launch& launch, const std::string& name,
 // Finds a kernel by name or symbol; null if there is none.
 const Kernel* find_kernel(const std::string& name_or_symbol);
 const std::vector<Kernel>& kernels();
-
-// The mangled name of a function in a shared library.
-std::string symbol_of(void* function);
-void register_kernel(Kernel kernel);
-
-struct Registration {
-  template <class... Params>
-  Registration(const char* name, void (*kernel)(Params...)) {
-    register_kernel({name, symbol_of(reinterpret_cast<void*>(kernel)), {sizeof(Params)...},
-                     [kernel](void** params) {
-                       call(kernel, params, std::index_sequence_for<Params...>{});
-                     }});
-  }
-
- private:
-  template <class... Params, size_t... i>
-  static void call(void (*kernel)(Params...), void** params, std::index_sequence<i...>) {
-    kernel(*static_cast<Params*>(params[i])...);
-  }
-};
-
-// Prints the error with its thread, and aborts.
-[[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 }  // namespace emulator

@@ -49,7 +49,16 @@ const MetalKernel* find_metal_kernel(const std::string& name) {
   return nullptr;
 }
 
-void register_metal_kernel(MetalKernel kernel) { registered().push_back(std::move(kernel)); }
+void register_metal_kernel(const MetalEntry& entry) {
+  registered().push_back({
+      entry.name,
+      {entry.arguments, entry.arguments + entry.n_arguments},
+      entry.takes_threadgroup_memory,
+      [call = entry.call, function = entry.function](void* const* buffers) {
+        call(function, buffers);
+      },
+  });
+}
 
 namespace {
 

@@ -13,13 +13,6 @@
 
 namespace emulator {
 
-// A kernel's argument at one buffer index.
-struct MetalArgument {
-  size_t bytes;      // of a struct passed by value (setBytes); 0: a buffer
-  size_t alignment;  // of the buffer's elements
-  bool writable;     // true if the kernel may write the buffer
-};
-
 struct MetalLaunch {
   Dim3 grid;     // threadgroups
   Dim3 threads;  // per threadgroup
@@ -39,20 +32,11 @@ struct MetalKernel {
   size_t static_threadgroup_bytes() const;
 };
 
-// Memory of an array of threadgroup memory that a kernel declares.
-void* threadgroup_array(const void* declaration, size_t bytes);
-// Follows a kernel's last declaration of threadgroup memory.
-void end_threadgroup_arrays();
-
 // Finds a kernel by its name; null if there is none.
 const MetalKernel* find_metal_kernel(const std::string& name);
 const std::vector<MetalKernel>& metal_kernels();
 
-void register_metal_kernel(MetalKernel kernel);
-
-// True if lanes hold the numbers of SIMD group matrices in another layout than on Apple's GPUs,
-// which Metal allows. Initially false.
-bool has_other_matrix_places();
+// Makes `has_other_matrix_places` true (registration.h).
 void use_other_matrix_places();
 
 }  // namespace emulator

@@ -86,11 +86,11 @@ void perform_mma(void* const* arguments, uint32_t) {
 // it further to F16 is then the same as rounding the double.
 inline float round_to_odd(double value) {
   const float near = static_cast<float>(value);
-  if (near == value || std::isnan(value) || std::isinf(near)) return near;
+  if (near == value || __builtin_isnan(value) || __builtin_isinf(near)) return near;
   uint32_t bits;
   std::memcpy(&bits, &near, sizeof bits);
   if (bits & 1) return near;
-  return std::nextafter(near, value > near ? INFINITY : -INFINITY);
+  return nextafterf(near, value > near ? __builtin_inff() : -__builtin_inff());
 }
 
 // a * b + c for the F16 in both halves of words. In double, products are exact, and so are sums

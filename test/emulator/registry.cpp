@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "access_trace.h"
+#include "block.h"
 #include "emulator.h"
 #include "fiber.h"
 
@@ -14,6 +15,15 @@ namespace {
 std::vector<Kernel>& registered() {
   static std::vector<Kernel> list;
   return list;
+}
+
+// The mangled name of a function in a shared library.
+std::string symbol_of(void* function) {
+  Dl_info info;
+  if (dladdr(function, &info) == 0 || info.dli_sname == nullptr || info.dli_saddr != function) {
+    return "";
+  }
+  return info.dli_sname;
 }
 
 std::atomic<uint64_t> threads_that_waited = 0;
@@ -35,15 +45,14 @@ const Kernel* find_kernel(const std::string& name_or_symbol) {
   return nullptr;
 }
 
-std::string symbol_of(void* function) {
-  Dl_info info;
-  if (dladdr(function, &info) == 0 || info.dli_sname == nullptr || info.dli_saddr != function) {
-    return "";
-  }
-  return info.dli_sname;
+void register_kernel(const KernelEntry& entry) {
+  registered().push_back({
+      entry.name,
+      symbol_of(reinterpret_cast<void*>(entry.function)),
+      {entry.param_bytes, entry.param_bytes + entry.n_params},
+      [call = entry.call, function = entry.function](void** params) { call(function, params); },
+  });
 }
-
-void register_kernel(Kernel kernel) { registered().push_back(std::move(kernel)); }
 
 void note_wait() {
   threads_that_waited.fetch_add(1, std::memory_order_relaxed);

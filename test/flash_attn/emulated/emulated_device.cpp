@@ -1,7 +1,5 @@
 #include "host/runtime.h"
 
-#include <cstring>
-
 #include "emulated_stream.h"
 
 namespace flash_attn {
@@ -22,7 +20,7 @@ flash_attn_status query_device(Device &device) {
 }
 
 flash_attn_status clear_memory(void *memory, size_t bytes, void *stream) {
-  run_on_stream(stream, [=] { std::memset(memory, 0, bytes); });
+  clear_on_stream(stream, memory, bytes);
   return FLASH_ATTN_OK;
 }
 

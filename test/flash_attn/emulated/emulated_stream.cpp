@@ -3,8 +3,13 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <deque>
+#include <functional>
+#include <memory>
 #include <mutex>
+
+#include "emulator.h"
 
 namespace flash_attn {
 
@@ -38,8 +43,7 @@ const Driver &driver() {
   return instance;
 }
 
-}  // namespace
-
+// Runs `work` in stream order; without a stream, immediately.
 void run_on_stream(void *stream, std::function<void()> work) {
   if (stream == nullptr || driver().launch_host_function == nullptr) return work();
   // Never freed, since a graph may replay it until the process ends.
@@ -49,6 +53,29 @@ void run_on_stream(void *stream, std::function<void()> work) {
   kept.push_back(std::move(work));
   driver().launch_host_function(
       stream, [](void *data) { (*static_cast<std::function<void()> *>(data))(); }, &kept.back());
+}
+
+}  // namespace
+
+void run_kernel_on_stream(void *stream, const LaunchShape &shape, const void *data,
+                          void (*thread)(const void *data), void (*destroy)(const void *data)) {
+  emulator::Launch launch;
+  launch.grid = {shape.x, shape.y, shape.z};
+  launch.block = {static_cast<unsigned>(shape.threads), 1, 1};
+  launch.dynamic_shared = static_cast<size_t>(shape.shared_bytes);
+  const std::shared_ptr<const void> work(data, destroy);
+  run_on_stream(stream, [=, dependent = shape.dependent] {
+    const auto run = [&] { thread(work.get()); };
+    if (dependent) {
+      emulator::run_dependent_grid(launch, "a dependent kernel", run);
+    } else {
+      emulator::run_grid(launch, run);
+    }
+  });
+}
+
+void clear_on_stream(void *stream, void *memory, size_t bytes) {
+  run_on_stream(stream, [=] { std::memset(memory, 0, bytes); });
 }
 
 int32_t driver_capability() {

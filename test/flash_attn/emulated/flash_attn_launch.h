@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "emulated_stream.h"
-#include "emulator.h"
 #include "flash_attn.h"
 #include "host/launch_shape.h"
 
@@ -20,18 +19,16 @@ flash_attn_status launch(void (*kernel)(Args), const LaunchShape &shape, void *s
       shape.x < 1 || shape.y < 1 || shape.z < 1) {
     return FLASH_ATTN_LAUNCH_FAILED;
   }
-  emulator::Launch launch;
-  launch.grid = {shape.x, shape.y, shape.z};
-  launch.block = {static_cast<unsigned>(shape.threads), 1, 1};
-  launch.dynamic_shared = static_cast<size_t>(shape.shared_bytes);
-  run_on_stream(stream, [=, dependent = shape.dependent] {
-    const auto thread = [&] { kernel(args); };
-    if (dependent) {
-      emulator::run_dependent_grid(launch, "a dependent kernel", thread);
-    } else {
-      emulator::run_grid(launch, thread);
-    }
-  });
+  struct Work {
+    void (*kernel)(Args);
+    Args args;
+  };
+  run_kernel_on_stream(stream, shape, new Work{kernel, args},
+                       [](const void *data) {
+                         const auto &work = *static_cast<const Work *>(data);
+                         work.kernel(work.args);
+                       },
+                       [](const void *data) { delete static_cast<const Work *>(data); });
   return FLASH_ATTN_OK;
 }
 

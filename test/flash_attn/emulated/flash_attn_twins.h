@@ -2,7 +2,6 @@
 // names.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -52,9 +51,9 @@ FA_DEVICE void compute_here(float, float) {}
 FA_DEVICE void compute_here(uintptr_t) {}
 FA_DEVICE uint32_t multiply_high(uint32_t a, uint32_t b) { return __umulhi(a, b); }
 
-FA_DEVICE float exp2_fast(float x) { return std::exp2(x); }
+FA_DEVICE float exp2_fast(float x) { return exp2f(x); }
 FA_DEVICE float reciprocal_fast(float x) { return 1.0f / x; }
-FA_DEVICE float log2_fast(float x) { return std::log2(x); }
+FA_DEVICE float log2_fast(float x) { return log2f(x); }
 
 template <class T>
 uint16_t round_to(float x);

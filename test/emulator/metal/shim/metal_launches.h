@@ -96,31 +96,32 @@ struct MetalParameter<LaunchedMemory<T>> {
   static LaunchedMemory<T> make(void*) { return {static_cast<T*>(dynamic_shared())}; }
 };
 
+// Appends the argument of a parameter that is a buffer.
 template <class P, bool is_buffer = MetalParameter<P>::kIsBuffer>
 struct AddArgument {
-  static void to(std::vector<MetalArgument>& list) {
-    list.push_back(MetalParameter<P>::argument());
-  }
+  static void to(MetalArgument*& end) { *end++ = MetalParameter<P>::argument(); }
 };
 template <class P>
 struct AddArgument<P, false> {
-  static void to(std::vector<MetalArgument>&) {}
+  static void to(MetalArgument*&) {}
 };
 
 struct MetalRegistration {
   template <class... Params>
   MetalRegistration(const char* name, void (*function)(Params...)) {
-    MetalKernel entry;
-    entry.name = name;
-    entry.takes_threadgroup_memory = false;
+    bool takes_memory = false;
     const bool memory[] = {MetalParameter<Params>::kIsMemory...};
-    for (const bool is_memory : memory) entry.takes_threadgroup_memory |= is_memory;
-    const int added[] = {(AddArgument<Params>::to(entry.arguments), 0)...};
+    for (const bool is_memory : memory) takes_memory |= is_memory;
+    MetalArgument arguments[sizeof...(Params)];
+    MetalArgument* end = arguments;
+    const int added[] = {(AddArgument<Params>::to(end), 0)...};
     static_cast<void>(added);
-    entry.thread = [function](void* const* buffers) {
-      call(function, buffers, std::index_sequence_for<Params...>{});
-    };
-    register_metal_kernel(std::move(entry));
+    register_metal_kernel({name, reinterpret_cast<Function>(function), arguments,
+                           static_cast<size_t>(end - arguments), takes_memory,
+                           [](Function function, void* const* buffers) {
+                             call(reinterpret_cast<void (*)(Params...)>(function), buffers,
+                                  std::index_sequence_for<Params...>{});
+                           }});
   }
 
  private:
