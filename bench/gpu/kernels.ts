@@ -11,10 +11,11 @@ const EMULATED = /^(instructions_|rms_norm_|decode_attention_of_one_token)/;
 const FATAL = /cannot use the device any more|failed earlier/;
 
 async function main(args: readonly string[]): Promise<boolean> {
-  const program = await buildGpuTests();
+  const isEmulated = args.includes("--emulated");
+  const program = await buildGpuTests(isEmulated);
   let passed = await run(program, ["--prepare"], ["prepare"]);
   const all = (await outputOf(program, ["--list"])).split("\n").filter((name) => name !== "");
-  const names = args.includes("--emulated") ? all.filter((name) => EMULATED.test(name)) : all;
+  const names = isEmulated ? all.filter((name) => EMULATED.test(name)) : all;
   passed = await run(program, names, names) && passed;
   return passed;
 }

@@ -192,15 +192,13 @@ export async function buildRuntime(flags: readonly string[] = []): Promise<strin
 }
 
 /**
- * Builds the program that tests the kernels in `library`: the tests of `test/emulator/kernels` and
- * of its folder `device`, which also defines the launches. The loops that kernels are compared with
- * are not under test, so only the kernels are instrumented.
+ * Compiles the tests of `test/emulator/kernels` and of its folder `device`, which also defines the
+ * launches; returns their objects. The loops that kernels are compared with are not under test, so
+ * only the kernels are instrumented.
+ *
+ * @param isStrict true if warnings are errors
  */
-export async function buildTests(
-  device: "cuda" | "metal",
-  mode: EmulatorMode,
-  library: string,
-): Promise<string> {
+export async function compileTests(device: "cuda" | "metal", isStrict = true): Promise<string[]> {
   const folder = join(ROOT, "build", "emulator", "tests");
   await Deno.mkdir(folder, { recursive: true });
   const shared = [...list(testFolder, ".cpp"), ...list("csrc/common/quant", ".cpp")];
@@ -219,15 +217,23 @@ export async function buildTests(
     "kernels/metal/arguments.h",
   ]);
   const ownHeaders = [...headers, ...text(list(join(testFolder, device), ".h"))];
-  const objects = await inParallel(
+  const flags = isStrict ? testFlags : testFlags.filter((flag) => flag !== "-Werror");
+  return await inParallel(
     [...shared, ...own],
-    (path) =>
-      compile({ path, flags: testFlags }, folder, own.includes(path) ? ownHeaders : headers),
+    (path) => compile({ path, flags }, folder, own.includes(path) ? ownHeaders : headers),
   );
+}
+
+/** Builds the program that tests the kernels in `library`. */
+export async function buildTests(
+  device: "cuda" | "metal",
+  mode: EmulatorMode,
+  library: string,
+): Promise<string> {
   return await link(
-    join(folder, `${device}_kernel_tests.*`),
+    join(ROOT, "build", "emulator", "tests", `${device}_kernel_tests.*`),
     [...modeFlags[mode], `-Wl,-rpath,${dirname(library)}`],
-    [...objects, library],
+    [...await compileTests(device), library],
   );
 }
 

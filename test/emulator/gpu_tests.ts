@@ -4,7 +4,7 @@
  */
 import { basename, join } from "@std/path";
 import { embeddedSource } from "../../ffi/build/graph.ts";
-import { compile, inParallel, link, list, text } from "./build.ts";
+import { compile, compileTests, inParallel, link, list, text } from "./build.ts";
 import { ROOT } from "../support/checkout.ts";
 
 const tests = "test/emulator/kernels";
@@ -16,11 +16,14 @@ const hostFiles = [
   ...["kernel_sources", "device_memory"].map((name) => `csrc/gpu/${name}.cpp`),
 ];
 
-// No -Werror: a machine with a GPU may have a newer compiler with new warnings.
-const flags = ["-Wall", "-Wextra", "-pthread"];
-
-/** Builds the program, which has the same arguments as the emulator's. */
-export async function buildGpuTests(): Promise<string> {
+/**
+ * Builds the program, which has the same arguments as the emulator's.
+ *
+ * @param isStrict true if warnings are errors; a machine with a GPU may have a newer compiler with
+ * new warnings
+ */
+export async function buildGpuTests(isStrict = false): Promise<string> {
+  const flags = ["-Wall", "-Wextra", "-pthread", ...isStrict ? ["-Werror"] : []];
   const folder = join(ROOT, "build", "emulator", "gpu");
   await Deno.mkdir(folder, { recursive: true });
   const kernels = [
@@ -31,13 +34,7 @@ export async function buildGpuTests(): Promise<string> {
   ].map((path) => ({ name: basename(path), text: text([path])[0] ?? "" }));
   const embedded = join(folder, "embedded_kernels.cpp");
   await Deno.writeTextFile(embedded, embeddedSource(kernels));
-  const sources = [
-    ...list(tests, ".cpp").filter((path) => !path.endsWith("emulated_device.cpp")),
-    ...list(join(tests, "cuda"), ".cpp"),
-    ...list("csrc/common/quant", ".cpp"),
-    ...hostFiles,
-    embedded,
-  ];
+  const sources = [join(tests, "cuda", "cuda_device.cpp"), ...hostFiles, embedded];
   const headers = text([
     ...[
       "test/emulator",
@@ -53,7 +50,11 @@ export async function buildGpuTests(): Promise<string> {
     ...list("csrc/abi", ".h"),
     ...list("kernels/arguments", ".h"),
   ]);
-  const objects = await inParallel(sources, (path) => compile({ path, flags }, folder, headers));
+  const objects = [
+    ...(await compileTests("cuda", isStrict))
+      .filter((path) => !basename(path).startsWith("emulated_device.")),
+    ...await inParallel(sources, (path) => compile({ path, flags }, folder, headers)),
+  ];
   return await link(join(folder, "kernel_tests.*"), ["-pthread"], [...objects, "-ldl"]);
 }
 
