@@ -80,7 +80,10 @@ async function runTests(args: readonly string[], options: RunDenoOptions = {}): 
 }
 
 /** Folders whose tests take minutes, longest first, so that short folders fill the end. */
-const LONGEST: readonly string[] = ["cuda", "emulator", "metal", "ops", "windows", "unit"];
+const LONGEST: readonly string[] = [
+  ...["cuda", "emulator", "flash_attn", "metal", "ops", "windows", "unit", "models"],
+  "cli",
+];
 
 /**
  * Runs all tests, one process per folder and one folder per processor at a time. The files of a
