@@ -12,7 +12,13 @@ import {
   type SamplingOptions,
   samplingParams,
 } from "../../../../src/engine/request/sampling.ts";
-import { TokenList } from "../../../../src/engine/token_list.ts";
+import {
+  type GenerationRequest,
+  resolveRequest,
+} from "../../../../src/engine/generation/request.ts";
+import type { GenerateOptions } from "../../../../src/engine/request/options.ts";
+import type { Runner } from "../../../../src/engine/runner.ts";
+import { type SequenceAdapters, TokenList } from "../../../../src/engine/token_list.ts";
 import { ForgeError } from "../../../../src/errors.ts";
 import type { GgufValue } from "../../../../src/formats/gguf/types.ts";
 import type { JsonObject } from "../../../../src/formats/json.ts";
@@ -269,4 +275,78 @@ Deno.test("logit biases are checked, and named by token", () => {
       }; valid is a number, or -Infinity to ban the token`,
     );
   }
+});
+
+Deno.test("a generation's options have defaults, and given ones are passed on", () => {
+  const runner = { contextLength: 100, vocabSize: 50, limits: { maxTop: 12 } } as Runner;
+  const tokens = Int32Array.of(1, 2, 3), endTokens = new Set([4]);
+  const resolve = (options: GenerateOptions, adapters?: SequenceAdapters) =>
+    resolveRequest(
+      { tokens, startsText: true },
+      resolved({}),
+      options,
+      runner,
+      endTokens,
+      adapters,
+    );
+  const plain: GenerationRequest = {
+    prompt: tokens,
+    startsText: true,
+    shownTokens: new Set(),
+    sampling: resolved({}),
+    logitBias: undefined,
+    dryBreakers: ["\n", ":", '"', "*"],
+    stream: 0,
+    maxTokens: 97,
+    stop: [],
+    endTokens,
+    logprobs: undefined,
+    reasoningLimit: undefined,
+    constraint: undefined,
+    adapters: undefined,
+    vocabSize: 50,
+    signal: undefined,
+    onPrefill: undefined,
+  };
+  assertEquals(resolve({}), plain);
+  const { signal } = new AbortController();
+  const onPrefill = () => {};
+  const constraint = { describe: "a constraint" } as unknown as GenerationRequest["constraint"];
+  const reasoningLimit = { most: 5 } as unknown as GenerationRequest["reasoningLimit"];
+  const adapters = { key: "a" } as unknown as SequenceAdapters;
+  const given: readonly (readonly [GenerateOptions, Partial<GenerationRequest>])[] = [
+    [{ shownTokens: [7, 8] }, { shownTokens: new Set([7, 8]) }],
+    [{ logitBias: { 3: 2 } }, { logitBias: new Map([[3, 2]]) }],
+    [{ drySequenceBreakers: [] }, { dryBreakers: [] }],
+    [{ drySequenceBreakers: ["a"] }, { dryBreakers: ["a"] }],
+    [{ maxTokens: 0 }, { maxTokens: 0 }],
+    [{ maxTokens: 96 }, { maxTokens: 96 }],
+    [{ maxTokens: 98 }, { maxTokens: 97 }],
+    [{ stop: "x" }, { stop: ["x"] }],
+    [{ stop: ["x", "y"] }, { stop: ["x", "y"] }],
+    [{ logprobs: 0 }, { logprobs: 0 }],
+    [{ logprobs: 11 }, { logprobs: 11 }],
+    // Devices report fewer alternatives than the most valid number.
+    [{ logprobs: 20 }, { logprobs: 12 }],
+    [{ reasoningLimit }, { reasoningLimit }],
+    [{ constraint }, { constraint }],
+    [{ signal }, { signal }],
+    [{ onPrefill }, { onPrefill }],
+  ];
+  for (const [options, changed] of given) assertEquals(resolve(options), { ...plain, ...changed });
+  assertEquals(resolve({}, adapters), { ...plain, adapters });
+  const bad: readonly (readonly [GenerateOptions, message: string])[] = [
+    [{ maxTokens: -1 }, "maxTokens is -1"],
+    [{ maxTokens: 1.5 }, "maxTokens is 1.5"],
+    [{ logprobs: 21 }, "logprobs is 21"],
+    [{ logprobs: -1 }, "logprobs is -1"],
+    [{ logitBias: { 50: 1 } }, 'token "50"; valid ids are 0 to 49'],
+  ];
+  for (const [options, message] of bad) assertThrows(() => resolve(options), ForgeError, message);
+  const ofLength = (length: number) => {
+    const prompt = { tokens: new Int32Array(length), startsText: false };
+    return resolveRequest(prompt, resolved({}), {}, runner, endTokens).maxTokens;
+  };
+  assertEquals([ofLength(0), ofLength(99)], [100, 1]);
+  assertThrows(() => ofLength(100), ForgeError, "the prompt has 100 tokens; the context of 100");
 });
