@@ -1,10 +1,20 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { loadOptions } from "../../../src/cli/options/library_options.ts";
+import {
+  fileOptions,
+  generationOptions,
+  loadOptions,
+  namedSources,
+} from "../../../src/cli/options/library_options.ts";
 import { OPTIONS } from "../../../src/cli/options/options.ts";
+import { SAMPLING_NAMES } from "../../../src/cli/options/tables/generation.ts";
 import { MODEL_OPTIONS } from "../../../src/cli/options/tables/model.ts";
 import type { OptionSpec } from "../../../src/cli/options/types.ts";
 import { parseOptionValue } from "../../../src/cli/options/value.ts";
 import { ForgeError } from "../../../src/errors.ts";
+import type { Tokenizer } from "../../../src/mod.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
+
+type LoadFlags = Parameters<typeof loadOptions>[0];
 
 const parse = (text: string) => parseOptionValue(MODEL_OPTIONS.kvMemory, text, undefined);
 
@@ -42,6 +52,63 @@ Deno.test("counts add up over several options, and 1 is not between 0 and 2", ()
   const mirostat = (text: string) => parseOptionValue(OPTIONS.mirostat, text, undefined);
   assertEquals([mirostat("0"), mirostat("2")], [0, 2]);
   assertThrows(() => mirostat("1"), ForgeError, '--mirostat is "1"; valid are 0 and 2');
+});
+
+Deno.test("each flag of a model or a generation becomes the option of the library", async () => {
+  const loading = {
+    ...{ device: "cpu", threads: 3, quantize: "Q8_0", kvType: "F32", kvMemory: 5, memory: 6 },
+    ...{ attention: "tiled", products: "f32", numa: "off" },
+    ...{ dataParallel: 2, tensorParallel: 4, pipelineParallel: 8 },
+  };
+  const flags = { ...loading, ctx: 70, devices: "cuda:0,cuda:1", lora: ["a=b:2"] };
+  const none = {
+    ...Object.fromEntries(Object.keys(loading).map((name) => [name, undefined])),
+    ...{ processes: undefined, contextLength: undefined, devices: undefined, lora: undefined },
+  };
+  assertEquals<unknown>(loadOptions({} as LoadFlags), none);
+  assertEquals<unknown>(loadOptions(flags as unknown as LoadFlags), {
+    ...none,
+    ...loading,
+    contextLength: 70,
+    devices: ["cuda:0", "cuda:1"],
+    lora: [{ name: "a", path: "b", scale: 2 }],
+  });
+
+  using folder = new TempFolder();
+  const files = { speculate: 4, draftTree: 3, kvDir: "d", kvDirSize: 9 };
+  const template = folder.write("t.jinja", "{{ x }}");
+  const { signal } = new AbortController();
+  const named = { ...files, draftModel: folder.path, chatTemplate: template };
+  type FileFlags = Parameters<typeof fileOptions>[0];
+  assertEquals<unknown>(await fileOptions(named as FileFlags, signal), {
+    ...files,
+    draftModel: folder.path,
+    chatTemplate: "{{ x }}",
+  });
+  assertEquals<unknown>(await fileOptions(files as FileFlags, signal), files);
+  const sources = { ...named, lora: ["x=l:2", "m"], jsonSchema: "s", grammar: "g" };
+  assertEquals(namedSources(sources as unknown as Parameters<typeof namedSources>[0]), [
+    ...["l", "m", folder.path, template, "s", "g"],
+  ]);
+  assertEquals(namedSources({} as Parameters<typeof namedSources>[0]), []);
+
+  const tokenizer = {} as Tokenizer;
+  const generation = (given: object) =>
+    generationOptions(given as Parameters<typeof generationOptions>[0], tokenizer);
+  const sampling = Object.fromEntries(SAMPLING_NAMES.map((name, i) => [name, i]));
+  const others = { seed: 7, maxTokens: 8, stop: ["a", "b"] };
+  const plain = { ...sampling, ...others, logitBias: undefined, drySequenceBreakers: undefined };
+  assertEquals<unknown>(generation({ ...sampling, ...others }), plain);
+  for (
+    const [given, breakers] of [
+      [["none"], []],
+      [["none", "x"], ["none", "x"]],
+      [["x"], ["x"]],
+      [[], []],
+    ] as const
+  ) {
+    assertEquals(generation({ drySequenceBreakers: given }).drySequenceBreakers, breakers);
+  }
 });
 
 Deno.test("--lora takes a path with an optional name and scale", () => {
