@@ -2,7 +2,7 @@
 import { assertEquals, assertMatch, assertStringIncludes, assertThrows } from "@std/assert";
 import { join } from "@std/path";
 import config from "../../../deno.json" with { type: "json" };
-import { libraryPackages, NAME } from "../../../ffi/build/release/pack_npm.ts";
+import { DENO_VERSION, libraryPackages, NAME } from "../../../ffi/build/release/pack_npm.ts";
 import { prepareRelease } from "../../../ffi/build/release/release.ts";
 import { hostPlatform, platformName } from "../../../ffi/build/targets.ts";
 import { tar } from "../../../ffi/build/tar.ts";
@@ -117,4 +117,30 @@ Deno.test("a release of a tag has the packages and the archives of all platforms
   prepare();
   const sums = Deno.readTextFileSync(folder.at("SHA256SUMS")).trim().split("\n");
   assertEquals(sums.length, 3 + 1 + libraryPackages.length);
+  const contents = JSON.parse(Deno.readTextFileSync(folder.at("sbom.spdx.json")));
+  type Package = { name: string; SPDXID: string; versionInfo: string; checksums?: object[] };
+  const packages: Package[] = contents.packages;
+  const ids = packages.map(({ SPDXID }) => SPDXID);
+  assertEquals(new Set(ids).size, ids.length);
+  for (const { name, SPDXID } of packages) {
+    assertEquals(SPDXID, `SPDXRef-${name.replaceAll(/[@/_]+/g, "-")}`);
+  }
+  const ofFiles = packages.filter(({ checksums }) => checksums !== undefined);
+  assertEquals(
+    ofFiles.map(({ name }) => name).toSorted(),
+    sums.map((line) => line.split("  ")[1]).toSorted(),
+  );
+  const parts = packages.filter((each) => !ofFiles.includes(each));
+  const { deno, marked } = Object.fromEntries(
+    parts.map(({ name, versionInfo }) => [name, versionInfo]),
+  );
+  assertEquals([deno, `npm:marked@${marked}`], [DENO_VERSION, config.imports.marked]);
+  const related = (id: string) =>
+    contents.relationships
+      .filter(({ spdxElementId }: { spdxElementId: string }) => spdxElementId === id)
+      .map(({ relatedSpdxElement }: { relatedSpdxElement: string }) => relatedSpdxElement);
+  assertEquals(related("SPDXRef-DOCUMENT"), ofFiles.map(({ SPDXID }) => SPDXID));
+  for (const { SPDXID } of ofFiles) {
+    assertEquals(related(SPDXID), parts.map((part) => part.SPDXID));
+  }
 });
