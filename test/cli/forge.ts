@@ -14,7 +14,12 @@ export interface RunOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Source tree to run. @default this one */
   readonly root?: string;
+  /** Every write to a file fails, as on a full disk. Not on Windows. */
+  readonly diskIsFull?: boolean;
 }
+
+/** A shell that starts its arguments with the most bytes of a file at 0, and without the signal. */
+const ON_FULL_DISK = ["-c", 'trap "" XFSZ; ulimit -f 0; exec "$0" "$@"', Deno.execPath()];
 
 /** Returns the arguments of Deno that start a tree's `main.ts`. */
 export function denoArgs(args: readonly string[], root = ROOT): string[] {
@@ -24,9 +29,9 @@ export function denoArgs(args: readonly string[], root = ROOT): string[] {
 
 /** Runs `forge` with arguments until it exits. */
 export async function forge(args: readonly string[], options: RunOptions = {}): Promise<Outcome> {
-  const { stdin, env = {}, root } = options;
-  const child = new Deno.Command(Deno.execPath(), {
-    args: denoArgs(args, root),
+  const { stdin, env = {}, root, diskIsFull = false } = options;
+  const child = new Deno.Command(diskIsFull ? "sh" : Deno.execPath(), {
+    args: [...(diskIsFull ? ON_FULL_DISK : []), ...denoArgs(args, root)],
     env: { NO_COLOR: "1", ...env },
     stdin: stdin === undefined ? "null" : "piped",
     stdout: "piped",

@@ -199,17 +199,19 @@ Deno.test({
 });
 
 Deno.test({
-  name: "CUDA: kernels are kept on disk, and damaged ones are compiled again",
+  name: "CUDA: kernels are kept on disk, but not on a full one; damaged ones are compiled again",
   ignore,
   fn: async () => {
     using folder = new TempFolder();
     const env = { ...await emulatedGpu(), FORGE_CACHE: folder.path };
     const args = ["run", "--device", "cuda", "-m", bundledModel(), "-p", "Once", "-n", "2"];
-    const run = () => forge([...args, "--temp", "0"], { env });
+    const run = (diskIsFull = false) => forge([...args, "--temp", "0"], { env, diskIsFull });
     const kept = () =>
       Array.from(Deno.readDirSync(folder.at("kernels")), ({ name }) => folder.at("kernels", name));
-    const first = await run();
+    const first = await run(true);
     assertEquals([first.code, first.stderr], [0, ""]);
+    assertEquals(kept(), []);
+    assertEquals(await run(), first);
     const files = kept().sort();
     const whole = Deno.readTextFileSync(files[0]!);
     Deno.writeTextFileSync(files[0]!, whole.slice(0, -1));

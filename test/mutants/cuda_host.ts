@@ -555,4 +555,16 @@ export const CUDA_HOST: readonly Mutant[] = [
     "is_enqueued && error.status() != FORGE_DEVICE_FAILED;",
     "false;",
   ]),
+  ...group(on("meter"), [
+    "free-memory-of-a-device",
+    "gpu/gpu_backend.h",
+    "return {room.total_bytes, room.free_bytes};",
+    "return {room.total_bytes, room.total_bytes};",
+  ]),
+  ...group({ tests: ["test/cuda/failures_test.ts"], filter: "kept on disk" }, [
+    "file-of-a-full-disk",
+    "cuda/kernel_cache.cpp",
+    "if (!file || error) std::filesystem::remove(temporary, error);",
+    "",
+  ]),
 ];

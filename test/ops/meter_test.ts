@@ -2,7 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { readText } from "../../ffi/status.ts";
 import { borderTest, status } from "../support/raw_border.ts";
-import { deviceTest } from "../support/devices.ts";
+import { deviceTest, isGpu } from "../support/devices.ts";
 import { randomMatrix } from "../support/matrix.ts";
 import { limitsOf, StepGraph, tokenInputs } from "../support/step_graph.ts";
 
@@ -45,6 +45,19 @@ deviceTest("the bandwidth of the memory is a plausible number, or unknown", (dev
   if (device.kind === "cpu" || device.kind === "metal") {
     assert(rate > 1e8 && rate < 1e14, `${rate} bytes a second`);
   }
+});
+
+deviceTest("a step takes its weights from the free memory of a GPU", async (device, random) => {
+  if (!isGpu(device)) return;
+  const before = device.memory();
+  const inputs = tokenInputs(3);
+  const recorder = device.record(limitsOf(inputs));
+  new StepGraph(device, recorder).input(randomMatrix(random, 3, 2 ** 18));
+  const step = await recorder.finish();
+  const after = device.memory();
+  assertEquals(after.total, before.total);
+  assert(after.free <= before.free - 3 * 2 ** 20, `${before.free}, then ${after.free}`);
+  step.release();
 });
 
 borderTest("the properties of a device name its memory", ({ symbols: s, device }) => {
