@@ -29,6 +29,8 @@ export interface BuildOptions {
   readonly sanitizers?: readonly Sanitizer[] | undefined;
   /** Turns warnings into errors. @default false */
   readonly strict?: boolean;
+  /** Flags that override those of the build. @default none */
+  readonly flags?: readonly string[];
   /** Number of concurrent compilers. @default one per core */
   readonly jobs?: number | undefined;
   /** Compiler command. @default the variable CXX, else c++, g++ or clang++ */
@@ -179,6 +181,7 @@ export async function buildLibraries(options: BuildOptions = {}): Promise<BuildR
     debug: options.debug ?? false,
     sanitizers: options.sanitizers ?? [],
     strict: options.strict ?? false,
+    flags: options.flags ?? [],
   };
   const log = options.log ?? (() => {});
   const environment = options.environment;

@@ -57,6 +57,8 @@ export interface Variant {
   readonly sanitizers: readonly Sanitizer[];
   /** True if warnings are errors. */
   readonly strict: boolean;
+  /** Flags that override those of the build. @default none */
+  readonly flags?: readonly string[];
 }
 
 /** A file that the build writes before a step reads it. */
@@ -199,6 +201,7 @@ function compileStep(context: Context, bundle: readonly string[], target?: Kerne
       ...systemFlags[platform.os],
       ...(isShared ? sharedFlags : library.compileFlags),
       ...variantCompileFlags(variant, compiler),
+      ...(variant.flags ?? []),
       ...(target === undefined ? [] : [...target.flags, `-DFORGE_TARGET=${target.name}`]),
       ...bundle.slice(0, -1).flatMap((source) => ["-include", source]),
       "-c",

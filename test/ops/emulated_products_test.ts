@@ -10,6 +10,7 @@ import {
   platformName,
 } from "../../ffi/build/targets.ts";
 import { ROOT } from "../support/checkout.ts";
+import { crossFlags, shippedArmFlags } from "../support/cross_build.ts";
 import { assertClose, assertSameBits, type Matrix, rowsOf } from "../support/matrix.ts";
 import { Random } from "../support/random.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -40,8 +41,14 @@ let library: Promise<string> | undefined;
 
 /** Returns the path of the library for aarch64. */
 function armLibrary(): Promise<string> {
-  return library ??= buildLibraries({ platform: arm, only: ["cpu"], strict: true, cxx: "" })
-    .then(({ libraries }) => libraries[0]!.path);
+  const options = {
+    platform: arm,
+    only: ["cpu"],
+    strict: true,
+    cxx: "",
+    flags: crossFlags,
+  } as const;
+  return library ??= buildLibraries(options).then(({ libraries }) => libraries[0]!.path);
 }
 
 /** Returns the products of all cases by the kernels of a selector. */
@@ -118,10 +125,9 @@ for (const [selector, processor] of [["avx2", "max"], ["portable", "qemu64"]] as
 }
 
 /** Returns the instructions for 1,024 products in the loop of a function with the most products. */
-async function instructionsOfLoop(target: string, name: RegExp): Promise<number> {
-  const object = `build/obj/linux-aarch64/cpu/cpu/kernels/int8_products.cpp.${target}.o`;
+async function instructionsOfLoop(object: string, name: RegExp): Promise<number> {
   const options = ["--disassemble", "--demangle", "--no-show-raw-insn"];
-  const text = new TextDecoder().decode(await run(objdump, [...options, join(ROOT, object)]));
+  const text = new TextDecoder().decode(await run(objdump, [...options, object]));
   let most = 0, least = Infinity;
   for (const body of text.split(/^(?=[0-9a-f]+ <.*>:$)/m)) {
     if (!name.test(body.slice(0, body.indexOf("\n")))) continue;
@@ -148,12 +154,19 @@ Deno.test({
   name: "the matrix unit takes half of the instructions of dot products",
   ignore: ignore || !await toolAvailable(objdump),
   async fn() {
-    await armLibrary();
+    using folder = new TempFolder();
+    const source = join(ROOT, "csrc", "cpu", "kernels", "int8_products.cpp");
+    const compiled = ["neon_dot", "neon_i8mm"].map(async (target) => {
+      const object = folder.at(`${target}.o`);
+      await run(compiler, [...shippedArmFlags(target), "-c", source, "-o", object]);
+      return object;
+    });
+    const [dotObject = "", matrixObject = ""] = await Promise.all(compiled);
     for (const format of ["128, 255", "16, 31"]) { // Q8_0 and Q5_0
       const tile = (tokens: string) =>
         new RegExp(`UnpackedFormat<1u, false, ${format}>, ${tokens}>`);
-      const dot = await instructionsOfLoop("neon_dot", tile("3, 1"));
-      const matrix = await instructionsOfLoop("neon_i8mm", tile("6"));
+      const dot = await instructionsOfLoop(dotObject, tile("3, 1"));
+      const matrix = await instructionsOfLoop(matrixObject, tile("6"));
       assert(matrix <= 0.5 * dot, `${format}: ${matrix} of ${dot} instructions`);
     }
   },

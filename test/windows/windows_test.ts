@@ -9,6 +9,7 @@ import { buildLibraries, type BuiltLibrary, type LibraryName } from "../../build
 import { exportedFunctions, headerText } from "../../ffi/build/exports.ts";
 import { crossCompilers, type Platform } from "../../ffi/build/targets.ts";
 import { ROOT } from "../support/checkout.ts";
+import { crossFlags } from "../support/cross_build.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { toolAvailable } from "../unit/build/fake_tree.ts";
 
@@ -20,7 +21,8 @@ const canRun = canCompile && Deno.build.arch === "x86_64" && await toolAvailable
 if (canCompile && !canRun) console.log("operations on Windows: skipped, because wine is missing");
 
 async function build(...only: LibraryName[]): Promise<readonly BuiltLibrary[]> {
-  return (await buildLibraries({ platform: windows, only, strict: true, cxx: "" })).libraries;
+  const options = { platform: windows, only, strict: true, cxx: "", flags: crossFlags };
+  return (await buildLibraries(options)).libraries;
 }
 
 async function run(program: string, args: readonly string[]): Promise<string> {

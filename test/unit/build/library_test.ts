@@ -13,6 +13,7 @@ import {
 } from "../../../ffi/build/targets.ts";
 import { canCompile, FakeTree, toolAvailable } from "./fake_tree.ts";
 import { ROOT } from "../../support/checkout.ts";
+import { crossFlags } from "../../support/cross_build.ts";
 
 const host = hostPlatform();
 const isElf = host.os === "linux";
@@ -130,7 +131,12 @@ const canCross = isElf && host.arch !== "aarch64" && hasReadelf &&
 
 /** Builds this tree for aarch64, incrementally. */
 async function buildForArm(): Promise<readonly BuiltLibrary[]> {
-  const { libraries } = await buildLibraries({ platform: arm, strict: true, cxx: "" });
+  const { libraries } = await buildLibraries({
+    platform: arm,
+    strict: true,
+    cxx: "",
+    flags: crossFlags,
+  });
   assert(libraries.length > 0);
   return libraries;
 }
