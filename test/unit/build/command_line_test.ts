@@ -15,6 +15,7 @@ const programs = [
   "build.ts",
   "ffi/build/package.ts",
   "ffi/build/install.ts",
+  "ffi/build/release/compile.ts",
   "ffi/build/release/pack_npm.ts",
 ];
 
