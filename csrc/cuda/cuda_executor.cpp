@@ -51,13 +51,35 @@ PlanBuilder CudaExecutor::builder(const PlanRequest& request, const StepShape&) 
   return PlanBuilder(request, *device_, attention_);
 }
 
+void CudaExecutor::name_kernels(const StepShape& shape, const LaunchPlan& plan) {
+  if (uses_step_kernel(device_->device(), shape)) step_kernel_of(plan, *device_);
+}
+
 void CudaExecutor::finish(const StepShape& shape, Plan& plan) {
   plan.max_tokens = shape.tokens;
   for (const PlanEntry& entry : plan.list.entries) {
     if (const auto* launch = std::get_if<Launch>(&entry)) launch->verify(device_->device());
   }
+  keep_blocks(shape, plan);
   if (device_->device().is_traced()) {
-    std::fprintf(stderr, "%s\n", plan_summary(shape, plan.list.entries).c_str());
+    const auto& entries = plan.resident ? plan.resident->entries : plan.list.entries;
+    std::fprintf(stderr, "%s\n", plan_summary(shape, entries).c_str());
+  }
+}
+
+void CudaExecutor::keep_blocks(const StepShape& shape, Plan& plan) {
+  const auto& gpu = device_->device();
+  if (!uses_step_kernel(gpu, shape)) return;
+  const Kernel* kernel = step_kernel_of(plan.list, *device_);
+  if (!kernel) return;
+  device_->kernels.load();
+  const auto planned = with_step_kernel(plan.list, *kernel, gpu, 0);
+  if (!planned) return;
+  plan.counters = device_->allocate(planned->counters * sizeof(uint32_t));
+  clear(plan.counters);
+  plan.resident = with_step_kernel(plan.list, *kernel, gpu, plan.counters.at());
+  for (const PlanEntry& entry : plan.resident->entries) {
+    if (const auto* launch = std::get_if<Launch>(&entry)) launch->verify(gpu);
   }
 }
 
@@ -70,7 +92,7 @@ DevicePointer CudaExecutor::allocate_results(uint64_t bytes) {
 void CudaExecutor::clear(const DeviceBuffer& buffer) {
   const auto& gpu = device_->device();
   gpu.check(gpu.api().fill_bytes(buffer.at(), 0, buffer.bytes(), gpu.stream()),
-            "clearing counts of tokens");
+            "clearing counters");
 }
 
 void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) {
@@ -86,18 +108,23 @@ void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const Sto
   bool is_enqueued = false;
   try {
     inputs_->copy(inputs, work);
-    const LaunchPlan& list = plan.list;
-    enqueue(plan, plan.forward, {0, list.sampling_begin, false}, stops);
+    // Profiles have the time of each launch.
+    const bool is_resident = plan.resident && !profile;
+    const std::vector<PlanEntry>& entries =
+        is_resident ? plan.resident->entries : plan.list.entries;
+    const size_t sampling =
+        is_resident ? plan.resident->sampling_begin : plan.list.sampling_begin;
+    enqueue(plan, entries, plan.forward, {0, sampling, false}, stops);
     is_enqueued = true;
     // The caller computes the masks during the forward pass.
     if (!inputs.masks.empty()) {
       inputs.masks_ready.wait();
       inputs_->copy_masks(inputs);
     }
-    const bool follows_kernel = list.sampling_begin > 0 && inputs.masks.empty();
-    enqueue(plan, plan.sampling, {list.sampling_begin, list.entries.size(), follows_kernel}, stops);
+    const bool follows_kernel = sampling > 0 && inputs.masks.empty();
+    enqueue(plan, entries, plan.sampling, {sampling, entries.size(), follows_kernel}, stops);
     copy_results(results_.at(), results_host_, result_bytes(*program_, inputs.n_outputs), results);
-    if (profile) timer_->finish_run(list, *profile);
+    if (profile) timer_->finish_run(plan.list, *profile);
   } catch (...) {
     fail_run(is_enqueued);
     throw;
@@ -127,11 +154,11 @@ void CudaExecutor::fail_run(bool is_enqueued) {
   gpu.api().stream_synchronize(gpu.stream());
 }
 
-void CudaExecutor::enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph,
-                           const Section& section, const StopFlag& stop) {
+void CudaExecutor::enqueue(const Plan& plan, const std::vector<PlanEntry>& entries,
+                           std::unique_ptr<StepGraph>& graph, const Section& section,
+                           const StopFlag& stop) {
   const auto [begin, end, follows_kernel] = section;
   if (begin == end) return;
-  const std::vector<PlanEntry>& entries = plan.list.entries;
   const auto& gpu = device_->device();
   if (plan.is_captured) {
     if (!graph) {
@@ -193,7 +220,8 @@ bool CudaExecutor::run_ahead(SeriesInputs& series, ResultBlock& results, const S
 void CudaExecutor::enqueue_series(Plan& plan, const Launch& next, uint32_t n_steps,
                                   const StopFlag& stop) {
   const auto& gpu = device_->device();
-  const std::vector<PlanEntry>& entries = plan.list.entries;
+  const std::vector<PlanEntry>& entries =
+      plan.resident ? plan.resident->entries : plan.list.entries;
   const auto enqueue_steps = [&](uint32_t n) {
     for (uint32_t step = 0; step < n; ++step) {
       for (size_t i = 0; i < entries.size(); ++i) cuda::enqueue(entries[i], gpu, step + i > 0);

@@ -11,6 +11,7 @@
 #include "plan_builder.h"
 #include "kernel_timer.h"
 #include "step_graph.h"
+#include "step_kernel.h"
 
 namespace forge::cuda {
 
@@ -32,6 +33,9 @@ struct CudaSteps {
     // Of steps of a series, by their number, and where they store all results.
     std::map<uint32_t, StepGraph> series;
     DevicePointer series_results = 0;
+    // The entries with step_kernel, if the shape uses it, and its counters.
+    std::optional<StepKernelPlan> resident;
+    DeviceBuffer counters;
   };
 };
 
@@ -48,7 +52,10 @@ class CudaExecutor : public StepExecutor<CudaSteps> {
 
   std::vector<StepShape> plan_shapes(const StepShape& shape) const override { return {shape}; }
   PlanBuilder builder(const PlanRequest& request, const StepShape& shape) override;
+  void name_kernels(const StepShape& shape, const LaunchPlan& plan) override;
   void finish(const StepShape& shape, Plan& plan) override;
+  // Plans step_kernel for a plan whose shape uses it.
+  void keep_blocks(const StepShape& shape, Plan& plan);
   DevicePointer allocate_results(uint64_t bytes) override;
   void clear(const DeviceBuffer& buffer) override;
   void read_memory(float* to, DevicePointer from, uint64_t bytes) const override;
@@ -59,8 +66,8 @@ class CudaExecutor : public StepExecutor<CudaSteps> {
     bool follows_kernel;  // true if the work before them on the stream is a kernel
   };
   // Enqueues a section of the plan: from the second run on as a graph if that is faster.
-  void enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph, const Section& section,
-               const StopFlag& stop);
+  void enqueue(const Plan& plan, const std::vector<PlanEntry>& entries,
+               std::unique_ptr<StepGraph>& graph, const Section& section, const StopFlag& stop);
   // `runs`: those of the plan, this one included.
   bool captures(const Plan& plan, uint64_t runs) const;
   // Begins a run of a plan, on all devices of the group at once. Returns the flag that stops it:

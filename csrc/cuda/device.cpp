@@ -52,6 +52,7 @@ Device::Device(int index) : driver_(Driver::get()), properties_(device_propertie
   fuses_operations_ = environment("FORGE_CUDA_FUSION") != "0";
   captures_graphs_ = environment("FORGE_CUDA_GRAPHS") != "0" && !is_synchronous_;
   prefetches_weights_ = environment("FORGE_CUDA_PREFETCH") != "0";
+  keeps_blocks_ = environment("FORGE_CUDA_PERSISTENT") == "1" && !is_synchronous_;
   overlaps_kernels_ = properties_.architecture >= 90 && api().launch_with &&
                       driver_.version() >= kOverlapVersion &&
                       environment("FORGE_CUDA_OVERLAP") != "0" && !is_synchronous_;

@@ -71,6 +71,9 @@ class Device {
   bool captures_graphs() const { return captures_graphs_; }
   // True if products request weights of the next one for L2: unless FORGE_CUDA_PREFETCH=0.
   bool prefetches_weights() const { return prefetches_weights_; }
+  // True if small steps of decoding are one kernel, whose blocks wait for each other
+  // (step_kernel.h): FORGE_CUDA_PERSISTENT=1.
+  bool keeps_blocks() const { return keeps_blocks_; }
   // True if each plan and graph is described on stderr: FORGE_CUDA_TRACE=1.
   bool is_traced() const { return is_traced_; }
 
@@ -94,6 +97,7 @@ class Device {
   bool fuses_operations_ = true;
   bool captures_graphs_ = true;
   bool prefetches_weights_ = true;
+  bool keeps_blocks_ = false;
   mutable std::mutex mutex_;
   mutable std::mutex failure_mutex_;
   mutable std::string failure_;

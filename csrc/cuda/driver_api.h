@@ -91,7 +91,9 @@ constexpr int kTensorBfloat16 = 9;     // CUtensorMapDataType
 constexpr int kSwizzle128Bytes = 3;    // CUtensorMapSwizzle
 constexpr int kPromotion256Bytes = 3;  // CUtensorMapL2promotion
 
-// CUlaunchAttribute, of which forge sets one: a kernel may start while the one before it ends.
+// CUlaunchAttribute, of which forge sets two: all blocks of a kernel run at once, or it may start
+// while the one before it ends.
+constexpr int kCooperative = 2;
 constexpr int kProgrammaticSerialization = 6;
 struct alignas(8) LaunchAttribute {
   int id;
@@ -160,6 +162,8 @@ struct LaunchConfig {
     (int* value, FunctionAttribute attribute, Function function))                                 \
   F(set_function_attribute, cuFuncSetAttribute,                                                   \
     (Function function, FunctionAttribute attribute, int value))                                  \
+  F(occupancy, cuOccupancyMaxActiveBlocksPerMultiprocessor,                                       \
+    (int* blocks, Function function, int threads, size_t shared_bytes))                           \
   F(launch, cuLaunchKernel,                                                                       \
     (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,      \
      unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters, \

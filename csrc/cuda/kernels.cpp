@@ -34,7 +34,12 @@ const Nvrtc& Kernels::nvrtc() {
 }
 
 const Kernel& Kernels::get(const std::string& file, const std::string& instance) {
-  return kernels_.try_emplace(instance, Kernel{file, instance}).first->second;
+  return kernels_.try_emplace(instance, Kernel{file, instance, ""}).first->second;
+}
+
+const Kernel& Kernels::get(const std::string& file, const std::string& instance,
+                           const std::string& source) {
+  return kernels_.try_emplace(source, Kernel{file, instance, source}).first->second;
 }
 
 void Kernels::load() {
@@ -55,11 +60,12 @@ KernelImage Kernels::image_of(const Kernel& kernel) const {
       state_->device.properties().architecture, kernel.file.starts_with("wgmma_"));
   const std::vector<std::string> options = {architecture, "--std=c++17", "-default-device"};
   std::vector<std::string> ingredients = options;
-  ingredients.insert(ingredients.end(), {nvrtc_->version(), kernel.instance});
+  ingredients.insert(ingredients.end(), {nvrtc_->version(), kernel.instance, kernel.source});
   for (const KernelSource& source : kernel_sources()) {
     const std::string name = source.name;
-    // A kernel's file includes headers only.
-    if (name == kernel.file || !name.ends_with(".cu")) {
+    // A kernel's file includes headers only; a source of the library includes files.
+    if (name == kernel.file || !name.ends_with(".cu") ||
+        kernel.source.find("\"" + name + "\"") != std::string::npos) {
       ingredients.insert(ingredients.end(), {name, source.text});
     }
   }
@@ -69,7 +75,9 @@ KernelImage Kernels::image_of(const Kernel& kernel) const {
     const size_t line = kept->find('\n');
     if (line != std::string::npos) return {kept->substr(0, line), kept->substr(line + 1)};
   }
-  KernelImage image = nvrtc_->compile(kernel.file.c_str(), kernel.instance, options);
+  const char* file = kernel.file.c_str();
+  const char* source = kernel.source.empty() ? kernel_source(file).text : kernel.source.c_str();
+  KernelImage image = nvrtc_->compile(file, source, kernel.instance, options);
   cache_.store(name, ingredients, image.symbol + "\n" + image.code);
   return image;
 }

@@ -15,6 +15,7 @@ namespace forge::cuda {
 struct Kernel {
   std::string file;      // in kernels/cuda
   std::string instance;  // its name expression, as in "matvec<FormatQ8_0, 1>"
+  std::string source;    // that includes such files; empty: the file itself
   Function function = nullptr;
 };
 
@@ -30,6 +31,9 @@ class Kernels {
 
   // Returns the kernel of a name; a new one is not loaded until `load`. The address stays valid.
   const Kernel& get(const std::string& file, const std::string& instance);
+  // Returns the kernel of a source that the library writes.
+  const Kernel& get(const std::string& file, const std::string& instance,
+                    const std::string& source);
   // Loads all new kernels. Throws as Nvrtc does.
   void load();
 
@@ -38,6 +42,8 @@ class Kernels {
   const std::string& compiler_path() { return nvrtc().path(); }
   // True if kernels with wgmma, those of files wgmma_*.cu, can be compiled.
   bool compiles_wgmma() { return nvrtc().knows_wgmma(); }
+  // True if kernels may take parameters of up to 32 KB.
+  bool takes_large_parameters() { return nvrtc().takes_large_parameters(); }
   const std::string& cache_folder() const { return cache_.folder(); }
 
  private:
@@ -49,7 +55,7 @@ class Kernels {
   uint32_t n_threads_;
   KernelCache cache_;
   std::optional<Nvrtc> nvrtc_;
-  std::map<std::string, Kernel> kernels_;  // by instance
+  std::map<std::string, Kernel> kernels_;  // by instance or source
   std::vector<Module> modules_;
 };
 

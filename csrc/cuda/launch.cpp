@@ -33,10 +33,9 @@ void Launch::verify(const Device& device) const {
   }
 }
 
-// Every kernel waits for the previous one (prelude.cuh).
-Result Launch::launch_early(const Device& device, void** parameters) const {
+Result Launch::launch_with(int id, const Device& device, void** parameters) const {
   LaunchAttribute attribute{};
-  attribute.id = kProgrammaticSerialization;
+  attribute.id = id;
   attribute.value = 1;
   const LaunchConfig config = {grid_.x, grid_.y, grid_.z,         block_,     1,
                                1,       shared_bytes_, device.stream(), &attribute, 1};
@@ -51,9 +50,12 @@ void Launch::enqueue(const Device& device, bool follows_kernel) const {
   for (size_t i = 0; i < offsets_.size(); ++i) {
     pointers[i] = const_cast<uint8_t*>(storage_.data() + offsets_[i]);
   }
+  // Every kernel but step_kernel waits for the previous one (prelude.cuh).
+  const bool is_early = device.overlaps_kernels() && follows_kernel && !keeps_blocks_;
   const Result result =
-      device.overlaps_kernels() && follows_kernel
-          ? launch_early(device, pointers.data())
+      is_early || keeps_blocks_
+          ? launch_with(is_early ? kProgrammaticSerialization : kCooperative, device,
+                        pointers.data())
           : device.api().launch(kernel_->function, grid_.x, grid_.y, grid_.z, block_, 1, 1,
                                 shared_bytes_, device.stream(), pointers.data(), nullptr);
   device.check(result, "launching ", kernel_->instance);

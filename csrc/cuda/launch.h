@@ -40,6 +40,9 @@ class Launch {
     std::memcpy(storage_.data() + offsets_.back(), &value, sizeof(T));
   }
 
+  // Launches all blocks at once, or none: they wait for each other.
+  void keep_blocks() { keeps_blocks_ = true; }
+
   // Compares the parameters with those of the loaded kernel, if the driver reports them.
   void verify(const Device& device) const;
   // `follows_kernel`: true if the previous work on the stream is a kernel. Only then may the launch
@@ -47,6 +50,12 @@ class Launch {
   void enqueue(const Device& device, bool follows_kernel) const;
   // As in "matvec<FormatQ8_0, 1>".
   const std::string& name() const { return kernel_->instance; }
+  const Kernel& kernel() const { return *kernel_; }
+  Grid grid() const { return grid_; }
+  uint32_t block() const { return block_; }
+  uint32_t shared_bytes() const { return shared_bytes_; }
+  // All of them, each aligned to 8 bytes.
+  std::span<const uint8_t> parameters() const { return storage_; }
 
  private:
   template <class T>
@@ -63,12 +72,13 @@ class Launch {
     sizes_.push_back(static_cast<uint32_t>(sizeof(T)));
   }
 
-  Result launch_early(const Device& device, void** parameters) const;
+  Result launch_with(int attribute, const Device& device, void** parameters) const;
 
   const Kernel* kernel_;
   Grid grid_;
   uint32_t block_;
   uint32_t shared_bytes_;
+  bool keeps_blocks_ = false;
   std::vector<uint32_t> offsets_, sizes_;  // of the parameters in storage_
   std::vector<uint8_t> storage_;
 };

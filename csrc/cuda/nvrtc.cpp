@@ -47,6 +47,10 @@ Nvrtc::Nvrtc(int driver_version) {
 
 bool Nvrtc::knows_wgmma() const { return std::stoi(version_) >= 12; }
 
+bool Nvrtc::takes_large_parameters() const {
+  return std::stoi(version_) > 12 || (std::stoi(version_) == 12 && version_ != "12.0");
+}
+
 std::string Nvrtc::architecture_option(int architecture, bool uses_wgmma) const {
   if (uses_wgmma) return "--gpu-architecture=sm_90a";
   int best = 0;
@@ -61,7 +65,7 @@ std::string Nvrtc::architecture_option(int architecture, bool uses_wgmma) const 
   return "--gpu-architecture=sm_" + std::to_string(best);
 }
 
-KernelImage Nvrtc::compile(const char* file, const std::string& instance,
+KernelImage Nvrtc::compile(const char* file, const char* source, const std::string& instance,
                            const std::vector<std::string>& options) const {
   // NVRTC opens its library of built-in functions by name, which the system's loader may not find.
 #if defined(_WIN32)
@@ -77,7 +81,7 @@ KernelImage Nvrtc::compile(const char* file, const std::string& instance,
   }
   NvrtcProgram program = nullptr;
   check(api,
-        api.create(&program, kernel_source(file).text, file, static_cast<int>(texts.size()),
+        api.create(&program, source, file, static_cast<int>(texts.size()),
                    texts.data(), names.data()),
         "nvrtcCreateProgram");
   const std::unique_ptr<NvrtcProgram, NvrtcResult (*)(NvrtcProgram*)> owner(&program, api.destroy);

@@ -32,10 +32,13 @@ class Nvrtc {
   // compiled for sm_90a, which runs on SM90 alone.
   std::string architecture_option(int architecture, bool uses_wgmma) const;
 
-  // Compiles one instance, such as "matvec<FormatQ8_0, 1>", of a kernel in a file of kernels/cuda,
+  // True for CUDA 12.1 and newer.
+  bool takes_large_parameters() const;
+
+  // Compiles one instance, such as "matvec<FormatQ8_0, 1>", of a kernel in the source of a file,
   // which may include the other files. Throws FORGE_INTERNAL with the compiler's log on failure.
   // Thread-safe.
-  KernelImage compile(const char* file, const std::string& instance,
+  KernelImage compile(const char* file, const char* source, const std::string& instance,
                       const std::vector<std::string>& options) const;
 
  private:

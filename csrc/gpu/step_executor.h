@@ -56,6 +56,8 @@ class StepExecutor : public Executable {
   // Returns the shapes of all plans for runs of a shape.
   virtual std::vector<Shape> plan_shapes(const StepShape& shape) const = 0;
   virtual Builder builder(const PlanRequest<Address>& request, const Shape& shape) = 0;
+  // Names kernels that `finish` will replace launches of a plan by.
+  virtual void name_kernels(const Shape&, const LaunchPlan<typename Gpu::Entry>&) {}
   // Checks and completes a plan whose kernels are loaded.
   virtual void finish(const Shape& shape, Plan& plan) = 0;
   // Allocates memory for results and returns the address at which launches write them.
@@ -144,7 +146,7 @@ class StepExecutor : public Executable {
     for (const StepShape& step : shapes) {
       for (const Shape& shape : plan_shapes(step)) {
         Builder planner = builder({*program_, values_, {}, step, {}}, shape);
-        planner.build();
+        name_kernels(shape, planner.build());
         most.grow_to(planner.workspace_bytes());
       }
     }

@@ -144,4 +144,20 @@ KERNEL_STRUCT(NewRows,
 KERNEL_STRUCT(LatentAttention,
               PART(AttentionSplits) splits; READS(QueryTile) tiles; READS(u32) n_work;)
 
+// An operation of step_kernel: a launch of a plan, with blocks of `threads` threads. kernel: its
+// place among the kernels of the source; arguments: the offset of its parameters in the table, each
+// aligned to 8 bytes.
+struct StepOperation {
+  u32 kernel, threads;
+  u32 x, y, z;  // blocks
+  u32 arguments;
+};
+
+// The parameter of step_kernel, as large as drivers from CUDA 12.1 on allow: the operations, then
+// their parameters. arrivals [n_operations + 1]: all 0 before and after.
+KERNEL_CONSTANT kStepTableBytes = 32752;
+KERNEL_STRUCT(StepTable,
+              WRITES(u32) arrivals; u64 n_operations;
+              u64 words[kStepTableBytes / 8 - 2];)
+
 }  // namespace cuda_args

@@ -471,15 +471,16 @@ DEVICE void attend_entry(const AttentionOperands& a, const AttentionSplits& spli
 
 template <class T, int D, class Limits = Unmasked>
 __global__ void __launch_bounds__(DecodeShape<T, D>::kWarps * 32, 3)
-    batched_decode_attention(AttentionOperands a, AttentionSplits splits, u32* arrivals) {
+    batched_decode_attention(ARGUMENT(AttentionOperands) a, ARGUMENT(AttentionSplits) splits,
+                             u32* arrivals) {
   attend_entry<T, D, Limits, false>(a, splits, arrivals, PreparedRows());
 }
 
 // q of the operands is unused. At most 16 query heads per KV head.
 template <class T, int D>
 __global__ void __launch_bounds__(DecodeShape<T, D>::kWarps * 32, 3)
-    rope_decode_attention(AttentionOperands a, AttentionSplits splits, u32* arrivals,
-                          NewRows rows) {
+    rope_decode_attention(ARGUMENT(AttentionOperands) a, ARGUMENT(AttentionSplits) splits,
+                          u32* arrivals, ARGUMENT(NewRows) rows) {
   attend_entry<T, D, Unmasked, true>(a, splits, arrivals, rows);
 }
 

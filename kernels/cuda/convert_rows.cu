@@ -26,7 +26,7 @@ DEVICE void convert_row(const ConvertRows& a, const float* from, u64 row) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(kRowThreads) convert_rows(ConvertRows a) {
+__global__ void __launch_bounds__(kRowThreads) convert_rows(ARGUMENT(ConvertRows) a) {
   wait_for_previous_kernel();
   if (blockIdx.x >= *a.set.count) return;
   const u64 from = u64(row_of_set(a.set, blockIdx.x)) * gridDim.y + blockIdx.y;

@@ -12,7 +12,8 @@
 
 template <class F, class T, u32 token_tiles, u32 row_tiles = kWeightRowTiles<F, token_tiles>>
 __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
-    decode_gemm(ProductOperands a, Epilogue e, ColumnSplit split, NextWeights next) {
+    decode_gemm(ARGUMENT(ProductOperands) a, ARGUMENT(Epilogue) e, ARGUMENT(ColumnSplit) split,
+                ARGUMENT(NextWeights) next) {
   using Tile = DecodeTile<token_tiles, row_tiles>;
   DYNAMIC_SHARED(uint4, memory);
   const u32 first = blockIdx.y * Tile::kRows, rows = a.weight.rows;

@@ -7,7 +7,7 @@
 #include "row_arguments.h"
 
 template <class F>
-LARGE_KERNEL embed(Embed a) {
+LARGE_KERNEL embed(ARGUMENT(Embed) a) {
   wait_for_previous_kernel();
   const u32 token = blockIdx.x;
   if (token >= *a.n_tokens) return;

@@ -11,7 +11,7 @@
 #include "row_arguments.h"
 #include "warp.cuh"
 
-LARGE_KERNEL fused_residual_rms_norm(FusedResidualRmsNorm a) {
+LARGE_KERNEL fused_residual_rms_norm(ARGUMENT(FusedResidualRmsNorm) a) {
   wait_for_previous_kernel();
   SHARED(float, partial, [kWarp]);
   SHARED(float, next_partial, [kWarp]);

@@ -13,7 +13,8 @@
 
 template <class F, class T, u32 token_tiles>
 __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
-    gated_decode_gemm(ProductOperands a, u32 unit, ColumnSplit split, NextWeights next) {
+    gated_decode_gemm(ARGUMENT(ProductOperands) a, u32 unit, ARGUMENT(ColumnSplit) split,
+                      ARGUMENT(NextWeights) next) {
   // One token is rounded by each block; more rows would leave the last multiprocessors fewer.
   using Tile = DecodeTile<token_tiles, token_tiles == 0 ? 1 : kWeightRowTiles<F, token_tiles>>;
   constexpr u32 kOutputs = Tile::kRows / 2;

@@ -5,7 +5,7 @@
 #include "prelude.cuh"
 #include "row_arguments.h"
 
-KERNEL gather_outputs(GatherOutputs a) {
+KERNEL gather_outputs(ARGUMENT(GatherOutputs) a) {
   wait_for_previous_kernel();
   const u32 output = blockIdx.y;
   if (output >= *a.n_outputs) return;

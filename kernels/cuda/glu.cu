@@ -8,7 +8,7 @@
 #include "activation.cuh"
 #include "row_arguments.h"
 
-KERNEL glu(Glu a) {
+KERNEL glu(ARGUMENT(Glu) a) {
   for_each_number(a.n_rows, a.out_cols, [&](u64 row, u32 i) {
     const float* from = a.x + row * 2 * a.out_cols;
     const u32 gate = i / a.width * 2 * a.width + i % a.width;

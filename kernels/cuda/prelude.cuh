@@ -17,6 +17,14 @@
 // emulator and the gates (test/emulator) take every listed instance.
 #define INSTANCE(...)
 #endif
+// A struct that a kernel takes. As an operation of step_kernel it stays where it is: copies would
+// take registers.
+#ifdef FORGE_STEP
+#include "step_place.cuh"
+#define ARGUMENT(Type) const Type&
+#else
+#define ARGUMENT(Type) Type
+#endif
 
 #include "cuda_arguments.h"
 
@@ -110,6 +118,8 @@ DEVICE T load_constant(const void* p) {
 // start early; that kernel waits here in the same way.
 #ifdef FORGE_EMULATOR
 DEVICE void wait_for_previous_kernel() { emulator::note_wait(); }
+#elif defined(FORGE_STEP)
+DEVICE void wait_for_previous_kernel() { await_arrivals(); }
 #elif __CUDA_ARCH__ >= 900
 DEVICE void wait_for_previous_kernel() {
   asm volatile("griddepcontrol.wait;" ::: "memory");

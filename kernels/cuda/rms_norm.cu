@@ -11,7 +11,7 @@
 #include "row_arguments.h"
 #include "warp.cuh"
 
-LARGE_KERNEL rms_norm(RmsNorm a) {
+LARGE_KERNEL rms_norm(ARGUMENT(RmsNorm) a) {
   wait_for_previous_kernel();
   SHARED(float, partial, [kWarp]);
   const u32 row = blockIdx.x;

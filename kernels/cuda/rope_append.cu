@@ -46,7 +46,7 @@ DEVICE void rotate(float* values, const float* angles, Angle own, u32 n, u32 int
 }
 
 template <class T>
-KERNEL rope_append(RopeAppend a) {
+KERNEL rope_append(ARGUMENT(RopeAppend) a) {
   wait_for_previous_kernel();
   const KvCache kv = {a.kv, a.pages};
   SHARED(float, partial, [kWarp]);

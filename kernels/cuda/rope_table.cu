@@ -9,7 +9,7 @@
 #include "prelude.cuh"
 #include "row_arguments.h"
 
-KERNEL rope_table(RopeTable a) {
+KERNEL rope_table(ARGUMENT(RopeTable) a) {
   wait_for_previous_kernel();
   const u32 token = blockIdx.x;
   if (token >= *a.n_tokens) return;

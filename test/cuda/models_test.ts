@@ -129,6 +129,25 @@ Deno.test({
 });
 
 Deno.test({
+  name: "a resident kernel computes the bits of single launches on an emulated GPU",
+  ignore: unavailable,
+  fn: async () => {
+    const program = ["run", "-A", "--no-check", "test/support/check_step_kernel.ts"];
+    const output = await runOnEmulatedGpu(program, { FORGE_CUDA_TRACE: "1" });
+    // The adapter's kernels, which it does not compute, divide a step.
+    for (const name of ["BF16", "Q8_0", "Q4_0", "Q4_K", "BF16 with an adapter"]) {
+      assertStringIncludes(output, `same: ${name}\n`);
+    }
+    const runs = output.split("FORGE_CUDA_PERSISTENT is ").slice(1);
+    assertEquals(runs.length, 12);
+    for (const run of runs) {
+      assertEquals(/\d+xstep_kernel\b/.test(run), run.startsWith("1\n"), run);
+      assertStringIncludes(run, "steps a graph");
+    }
+  },
+});
+
+Deno.test({
   name: "encoders give the vectors and scores of the CPU on an emulated GPU",
   ignore: unavailable,
   fn: async () => {

@@ -212,6 +212,14 @@ void end_traced_kernel(const std::string& kernel) {
   l1 = {};
 }
 
+bool is_traced_build() {
+#ifdef FORGE_TRACED
+  return true;
+#else
+  return false;
+#endif
+}
+
 }  // namespace emulator
 
 // Calls before each access with -fsanitize=kernel-address. AddressSanitizer has

@@ -22,6 +22,8 @@ enum class Access { load, store };
 void trace_access(const void* instruction, Access access, const void* address, size_t bytes);
 // Sets the test for global memory, without which nothing global is recorded.
 void set_traced_memory(bool (*holds)(const void* address));
+// True in builds that call out for every access.
+bool is_traced_build();
 // Called after each block and each kernel.
 void end_traced_block();
 void end_traced_kernel(const std::string& kernel);

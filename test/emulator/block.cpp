@@ -45,6 +45,7 @@ struct Thread {
   Fiber* fiber = nullptr;  // null before it starts and after it has finished
   uint32_t number = 0;
   bool finished = false;
+  bool has_waited = false;  // in the operation
   bool is_late = false;  // runs only when no other thread and no copy can continue
   const char* waits_for = nullptr;  // null: can run
   Place place;
@@ -192,12 +193,25 @@ struct Block {
   size_t dynamic_bytes = 0;
   size_t shared_bytes = 0, most_shared = 0;
   uint64_t serial = 0;
-  const std::function<void()>* thread_function = nullptr;
-  uint64_t random = 0;
-  char barrier_tag = 0, launch_tag = 0, end_tag = 0;
+  char barrier_tag = 0, resident_tag = 0;
+  // In a grid whose blocks run at once.
+  uint32_t number = 0;
+  Operation operation;
+  uint32_t members = 0;  // threads of the operation, which meet at its barriers; 0: all
+  uint32_t done = 0;  // of them
+  std::vector<Thread*> at_resident_barrier;
+  std::vector<Thread*> polling;  // until the awaited counter has its arrivals
 };
 
-Block block;
+const std::function<void()>* thread_function = nullptr;
+uint64_t random_state = 0;
+char launch_tag = 0, end_tag = 0;
+const Launch* launched = nullptr;
+
+// The running block, and all of a grid whose blocks run at once.
+Block first_block;
+Block* now = &first_block;
+std::vector<std::unique_ptr<Block>> resident;
 Thread* current = nullptr;
 bool (*idle_work)() = nullptr;
 
@@ -231,10 +245,10 @@ void run_thread(Thread* thread, Fiber& from) {
 
 // Leaves a thread's fiber for that of a thread that can run, or for run_block if there is none.
 void run_next_thread(Fiber& from) {
-  if (block.ready.empty()) {
+  if (now->ready.empty()) {
     from.switch_to(caller);
   } else {
-    run_thread(block.ready.take(block.random), from);
+    run_thread(now->ready.take(random_state), from);
   }
 }
 
@@ -245,20 +259,20 @@ void suspend(const char* reason) {
 
 void wake(Thread& thread) {
   thread.waits_for = nullptr;
-  (thread.is_late ? block.late : block.ready).push(&thread);
+  (thread.is_late ? now->late : now->ready).push(&thread);
 }
 
 void open_barrier() {
-  for (Thread* thread : block.at_barrier) wake(*thread);
-  block.at_barrier.clear();
+  for (Thread* thread : now->at_barrier) wake(*thread);
+  now->at_barrier.clear();
 }
 
 // The function of each fiber: runs one thread after another.
 void run_threads() {
   for (;;) {
-    races::acquire(&block.launch_tag);
-    (*block.thread_function)();
-    races::release(&block.end_tag);
+    races::acquire(&launch_tag);
+    (*thread_function)();
+    races::release(&end_tag);
     races::Ignored ignored;
     Thread& self = *current;
     if (!self.copies.empty() || !self.copy_groups.empty()) {
@@ -267,8 +281,8 @@ void run_threads() {
     Fiber& fiber = *self.fiber;
     self.fiber = nullptr;
     self.finished = true;
-    --block.live;
-    if (block.live > 0 && block.at_barrier.size() == block.live) open_barrier();
+    --now->live;
+    if (now->live > 0 && now->at_barrier.size() == now->live && now->members == 0) open_barrier();
     (races::is_watched() ? used_fibers : idle_fibers).push_back(&fiber);
     run_next_thread(fiber);
   }
@@ -277,24 +291,26 @@ void run_threads() {
 // Makes one lane of about every other warp late. Hardware does not guarantee that a lane continues
 // soon, so results must not depend on the work of other lanes in the meantime.
 void choose_late_threads(uint32_t n) {
-  for (uint32_t i = 0; i < n; ++i) block.threads[i]->is_late = false;
+  for (uint32_t i = 0; i < n; ++i) now->threads[i]->is_late = false;
   if (order_seed == 0) return;
   for (uint32_t first = 0; first < n; first += kWarpLanes) {
-    const uint64_t choice = next_random(block.random);
+    const uint64_t choice = next_random(random_state);
     if (choice % 2 == 0) continue;
-    block.threads[first + choice / 2 % std::min(kWarpLanes, n - first)]->is_late = true;
+    now->threads[first + choice / 2 % std::min(kWarpLanes, n - first)]->is_late = true;
   }
 }
 
+uint64_t blocks_begun = 0;
+
 [[noreturn]] void report_deadlock() {
   uint32_t shown = 0;
-  for (const auto& thread : block.threads) {
+  for (const auto& thread : now->threads) {
     if (thread->finished || !thread->waits_for || ++shown > 8) continue;
     std::fprintf(stderr, "  thread %u waits for %s at %s:%d\n", thread->number, thread->waits_for,
                  thread->place.file, thread->place.line);
   }
   current = nullptr;
-  fail("deadlock: %u threads wait for others that never come", block.live);
+  fail("deadlock: %u threads wait for others that never come", now->live);
 }
 
 // Prepares the threads of the block at a place of its grid.
@@ -302,7 +318,7 @@ void place_threads(const Launch& launch, Dim3 at) {
   const Dim3 size = launch.block;
   Dim3 place = {0, 0, 0};
   for (uint32_t i = 0; i < threads_of(launch); ++i) {
-    Thread& thread = *block.threads[i];
+    Thread& thread = *now->threads[i];
     thread.number = i;
     thread.finished = false;
     thread.position = {place, at, size, launch.grid, i % kWarpLanes};
@@ -314,37 +330,60 @@ void place_threads(const Launch& launch, Dim3 at) {
   }
 }
 
-void run_block(const Launch& launch, Dim3 at) {
-  races::Ignored ignored;
+// Begins the running block.
+void begin_block(const Launch& launch, Dim3 at) {
   const uint32_t n = threads_of(launch);
-  while (block.threads.size() < n) block.threads.push_back(std::make_unique<Thread>());
+  while (now->threads.size() < n) now->threads.push_back(std::make_unique<Thread>());
   // Warps of an earlier block have no open meetings.
-  block.warps.resize(std::max<size_t>(block.warps.size(), (n + kWarpLanes - 1) / kWarpLanes));
-  block.own_shared.clear();
-  if (launch.dynamic_shared > 0) block.dynamic.poison(launch.dynamic_shared);
-  block.dynamic_bytes = block.shared_bytes = launch.dynamic_shared;
-  block.most_shared = launch.most_shared;
-  ++block.serial;
-  block.live = n;
+  now->warps.resize(std::max<size_t>(now->warps.size(), (n + kWarpLanes - 1) / kWarpLanes));
+  now->own_shared.clear();
+  if (launch.dynamic_shared > 0) now->dynamic.poison(launch.dynamic_shared);
+  now->dynamic_bytes = now->shared_bytes = launch.dynamic_shared;
+  now->most_shared = launch.most_shared;
+  now->serial = ++blocks_begun;
+  now->members = 0;
+  now->operation = {};
+  now->live = n;
   choose_late_threads(n);
   place_threads(launch, at);
   // Threads of this block only: extra threads of an earlier, larger block count as finished.
-  for (size_t i = n; i < block.threads.size(); ++i) block.threads[i]->finished = true;
-  while (block.live > 0) {
-    if (block.ready.empty() && idle_work != nullptr && idle_work()) continue;
-    if (block.ready.empty() && block.late.empty()) report_deadlock();
-    run_thread((block.ready.empty() ? block.late : block.ready).take(block.random), caller);
+  for (size_t i = n; i < now->threads.size(); ++i) now->threads[i]->finished = true;
+}
+
+// Runs threads of the running block until none can continue.
+void run_ready_threads() {
+  while (!now->ready.empty() || !now->late.empty()) {
+    run_thread((now->ready.empty() ? now->late : now->ready).take(random_state), caller);
   }
   current = nullptr;
-  idle_fibers.insert(idle_fibers.end(), used_fibers.begin(), used_fibers.end());
-  used_fibers.clear();
-  end_traced_block();
-  const auto check_end = [](const SharedMemory& memory) {
+}
+
+void check_end() {
+  const auto check = [](const SharedMemory& memory) {
     if (memory.ends_whole()) return;
     fail("a write past the end of %zu bytes of shared memory", memory.bytes());
   };
-  if (block.dynamic_bytes > 0) check_end(block.dynamic);
-  for (const auto& [declaration, array] : block.own_shared) check_end(*array);
+  if (now->dynamic_bytes > 0) check(now->dynamic);
+  for (const auto& [declaration, array] : now->own_shared) check(*array);
+}
+
+void reuse_fibers() {
+  idle_fibers.insert(idle_fibers.end(), used_fibers.begin(), used_fibers.end());
+  used_fibers.clear();
+}
+
+void run_block(const Launch& launch, Dim3 at) {
+  races::Ignored ignored;
+  begin_block(launch, at);
+  while (now->live > 0) {
+    if (now->ready.empty() && idle_work != nullptr && idle_work()) continue;
+    if (now->ready.empty() && now->late.empty()) report_deadlock();
+    run_thread((now->ready.empty() ? now->late : now->ready).take(random_state), caller);
+  }
+  current = nullptr;
+  reuse_fibers();
+  end_traced_block();
+  check_end();
 }
 
 // The order in which the blocks of a grid run.
@@ -352,9 +391,60 @@ std::vector<uint32_t> order_of_blocks(uint64_t n) {
   std::vector<uint32_t> order(n);
   std::iota(order.begin(), order.end(), 0);
   for (uint64_t i = n; order_seed != 0 && i > 1; --i) {
-    std::swap(order[i - 1], order[next_random(block.random) % i]);
+    std::swap(order[i - 1], order[next_random(random_state) % i]);
   }
   return order;
+}
+
+bool has_arrivals(const Operation& operation) {
+  return __atomic_load_n(operation.awaited, __ATOMIC_RELAXED) >= operation.expected;
+}
+
+[[noreturn]] void report_waiting_blocks() {
+  for (const auto& each : resident) {
+    if (each->live == 0) continue;
+    now = each.get();
+    const Operation& operation = now->operation;
+    if (now->polling.empty()) report_deadlock();
+    const char* const name = (*launched->operations)[operation.kernel]->name.c_str();
+    std::fprintf(stderr, "  block %u waits in operation %u, %s: %u of %u blocks arrived\n",
+                 now->number, operation.index, name, *operation.awaited, operation.expected);
+  }
+  fail("deadlock: blocks wait for arrivals that never come");
+}
+
+// Runs all blocks of a grid at once: each until it waits for arrivals, in turn.
+void run_resident_grid(const Launch& launch) {
+  races::Ignored ignored;
+  if (is_traced_build()) fail("accesses of blocks that run at once cannot be traced");
+  // The fences and counters by which blocks wait for each other mean nothing to ThreadSanitizer.
+  if (races::is_watched()) fail("races of blocks that run at once cannot be found");
+  const uint32_t n = launch.grid.x;
+  while (resident.size() < n) resident.push_back(std::make_unique<Block>());
+  resident.resize(n);
+  for (uint32_t i = 0; i < n; ++i) {
+    now = resident[i].get();
+    now->number = i;
+    begin_block(launch, {i, 0, 0});
+  }
+  for (bool is_live = true; is_live;) {
+    bool has_run = is_live = false;
+    for (const uint32_t i : order_of_blocks(n)) {
+      now = resident[i].get();
+      if (now->live == 0) continue;
+      if (!now->polling.empty() && has_arrivals(now->operation)) {
+        for (Thread* thread : now->polling) wake(*thread);
+        now->polling.clear();
+      }
+      has_run |= !now->ready.empty() || !now->late.empty();
+      run_ready_threads();
+      if (now->live == 0) check_end();
+      is_live |= now->live > 0;
+    }
+    if (is_live && !has_run) report_waiting_blocks();
+  }
+  reuse_fibers();
+  now = &first_block;
 }
 
 }  // namespace
@@ -364,14 +454,20 @@ void run_grid(const Launch& launch, const std::function<void()>& thread) {
   if (n == 0 || n > kMostThreads) {
     fail("a block of %llu threads", static_cast<unsigned long long>(n));
   }
-  block.thread_function = &thread;
-  block.random = order_seed;
-  races::release(&block.launch_tag);
+  thread_function = &thread;
+  random_state = order_seed;
+  races::release(&launch_tag);
+  launched = &launch;
+  if (launch.operations) {
+    run_resident_grid(launch);
+    races::acquire(&end_tag);
+    return;
+  }
   const auto [x, y, z] = launch.grid;
   for (const uint32_t i : order_of_blocks(uint64_t{x} * y * z)) {
     run_block(launch, {i % x, i / x % y, i / x / y});
   }
-  races::acquire(&block.end_tag);
+  races::acquire(&end_tag);
 }
 
 void set_order_seed(uint64_t seed) { order_seed = seed; }
@@ -379,32 +475,119 @@ void set_order_seed(uint64_t seed) { order_seed = seed; }
 const Position& position() { return current->position; }
 
 void wait_for_block(const char* file, int line, bool orders_memory) {
-  if (orders_memory) races::release(&block.barrier_tag);
+  if (orders_memory) races::release(&now->barrier_tag);
   {
     races::Ignored ignored;
     current->place = {file, line};
     // All that wait already were found to be at one barrier.
-    if (!block.at_barrier.empty()) {
-      const Place& other = block.at_barrier.back()->place;
+    if (!now->at_barrier.empty()) {
+      const Place& other = now->at_barrier.back()->place;
       if (other.line != line || (other.file != file && std::strcmp(other.file, file) != 0)) {
         fail("threads meet at different barriers: %s:%d and %s:%d", file, line, other.file,
              other.line);
       }
     }
-    if (block.at_barrier.size() + 1 == block.live) {
+    if (now->at_barrier.size() + 1 == (now->members > 0 ? now->members : now->live)) {
       open_barrier();
     } else {
-      block.at_barrier.push_back(current);
+      now->at_barrier.push_back(current);
       suspend("__syncthreads");
     }
   }
-  if (orders_memory) races::acquire(&block.barrier_tag);
+  if (orders_memory) races::acquire(&now->barrier_tag);
+}
+
+uint32_t resident_block() { return now->number; }
+
+uint32_t resident_blocks() { return launched->grid.x; }
+
+void wait_for_resident() {
+  races::release(&now->resident_tag);
+  {
+    races::Ignored ignored;
+    current->place = {"the barrier between operations", 0};
+    if (now->at_resident_barrier.size() + 1 == now->live) {
+      for (Thread* thread : now->at_resident_barrier) wake(*thread);
+      now->at_resident_barrier.clear();
+    } else {
+      now->at_resident_barrier.push_back(current);
+      suspend("the barrier between operations");
+    }
+  }
+  races::acquire(&now->resident_tag);
+}
+
+void enter_operation(const Operation& operation, uint32_t threads, Dim3 grid) {
+  {
+    races::Ignored ignored;
+    const uint32_t n = operation.block;
+    Position& position = current->position;
+    position.block = {n % grid.x, n / grid.x % grid.y, n / grid.x / grid.y};
+    position.grid_size = grid;
+    position.block_size = {threads, 1, 1};
+    current->has_waited = false;
+    if (current->number == 0) {
+      now->operation = operation;
+      now->members = threads;
+      now->done = 0;
+    }
+  }
+  wait_for_resident();
+}
+
+const Operation& operation() { return now->operation; }
+
+void leave_operations() {
+  {
+    races::Ignored ignored;
+    current->position.block_size = launched->block;
+    if (current->number == 0) now->members = 0;
+  }
+  wait_for_resident();
+}
+
+void run_operation(const void* arguments) {
+  const Kernel& kernel = *(*launched->operations)[now->operation.kernel];
+  kernel.thread(kernel.parameters_at(arguments).data());
+  if (!current->has_waited) {
+    fail("%s does not wait for the operation before it", kernel.name.c_str());
+  }
+  ++now->done;
+}
+
+bool await_operation() {
+  if (now->members == 0) return false;
+  current->has_waited = true;
+  const Operation& operation = now->operation;
+  if (!operation.awaited) return true;
+  if (current->number == 0) {
+    {
+      races::Ignored ignored;
+      current->place = {"arrivals", 0};
+      if (!has_arrivals(operation)) {
+        now->polling.push_back(current);
+        suspend("arrivals at the operation before");
+      }
+    }
+    races::acquire(const_cast<uint32_t*>(operation.awaited));
+  }
+  wait_for_block("await_operation", 0);
+  return true;
+}
+
+void arrive(uint32_t* counter) {
+  if (now->done != now->members) {
+    fail("block %u arrives at operation %u, which %u of %u threads have done", now->number,
+         now->operation.index, now->done, now->members);
+  }
+  races::release(counter);
+  __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
 
 void collective(uint32_t mask, WarpOp op, void* argument,
                 void (*perform)(void* const* arguments, uint32_t mask), const char* file, int line,
                 bool orders_memory) {
-  Warp& warp = block.warps[current->number / kWarpLanes];
+  Warp& warp = now->warps[current->number / kWarpLanes];
   if (orders_memory) races::release(&warp);
   {
     races::Ignored ignored;
@@ -453,34 +636,34 @@ MemorySpace space_of(const void* address) {
     const auto* at = static_cast<const char*>(address);
     return memory.begin() && at >= memory.begin() && at < memory.begin() + memory.bytes();
   };
-  if (block.dynamic_bytes > 0 && holds(block.dynamic)) return MemorySpace::shared;
-  for (const auto& [declaration, array] : block.own_shared) {
+  if (now->dynamic_bytes > 0 && holds(now->dynamic)) return MemorySpace::shared;
+  for (const auto& [declaration, array] : now->own_shared) {
     if (holds(*array)) return MemorySpace::shared;
   }
   return MemorySpace::global;
 }
 
 void* shared_array(const void* declaration, size_t bytes) {
-  for (const auto& [other, array] : block.own_shared) {
+  for (const auto& [other, array] : now->own_shared) {
     if (other == declaration) return array->begin();
   }
   races::Ignored ignored;
-  SharedMemory& array = block.shared[declaration];
+  SharedMemory& array = now->shared[declaration];
   array.poison(bytes);
-  block.own_shared.emplace_back(declaration, &array);
-  block.shared_bytes += bytes;
-  if (block.shared_bytes > block.most_shared) {
-    fail("%zu bytes of shared memory, of which a block has %zu", block.shared_bytes,
-         block.most_shared);
+  now->own_shared.emplace_back(declaration, &array);
+  now->shared_bytes += bytes;
+  if (now->shared_bytes > now->most_shared) {
+    fail("%zu bytes of shared memory, of which a block has %zu", now->shared_bytes,
+         now->most_shared);
   }
   return array.begin();
 }
 
-void* dynamic_shared() { return block.dynamic_bytes > 0 ? block.dynamic.begin() : nullptr; }
+void* dynamic_shared() { return now->dynamic_bytes > 0 ? now->dynamic.begin() : nullptr; }
 
-size_t dynamic_shared_bytes() { return block.dynamic_bytes; }
+size_t dynamic_shared_bytes() { return now->dynamic_bytes; }
 
-uint64_t block_serial() { return block.serial; }
+uint64_t block_serial() { return now->serial; }
 
 uint32_t thread_number() { return current->number; }
 
@@ -490,7 +673,7 @@ void park(const char* reason) {
   suspend(reason);
 }
 
-void unpark(uint32_t thread) { wake(*block.threads[thread]); }
+void unpark(uint32_t thread) { wake(*now->threads[thread]); }
 
 void set_idle(bool (*idle)()) { idle_work = idle; }
 

@@ -23,6 +23,26 @@ struct Position {
 // happen before those after it.
 void wait_for_block(const char* file, int line, bool orders_memory = true);
 
+// A block of an operation of a kernel whose blocks run at once (kernels/cuda/step_kernel.cuh).
+struct Operation {
+  uint32_t kernel = 0;  // among Launch::operations
+  uint32_t index = 0, block = 0;
+  const uint32_t* awaited = nullptr;  // the counter of arrivals before it; null: none
+  uint32_t expected = 0;
+};
+uint32_t resident_block();
+uint32_t resident_blocks();
+// Waits for all threads of the block, those without work in the operation too.
+void wait_for_resident();
+// All threads enter an operation; the first `threads` of them run it and meet at its barriers.
+void enter_operation(const Operation& operation, uint32_t threads, Dim3 grid);
+const Operation& operation();
+void run_operation(const void* arguments);
+void leave_operations();
+// Waits for the arrivals before the operation; returns false outside of operations.
+bool await_operation();
+void arrive(uint32_t* counter);
+
 // Kinds of warp operations; all lanes that meet must perform the same one.
 enum class WarpOp { sync, shuffle, ballot, match, reduce, ldmatrix, ldmatrix_trans, mma, wgmma };
 

@@ -254,7 +254,11 @@ export async function buildKernels(options: EmulatorOptions = {}): Promise<strin
   const own = text(list("test/emulator", ".h"));
   const numbers = text(["csrc/common/float16.h"]);
 
-  const device = [...list(kernels, ".cu"), ...list(join(testFolder, "cuda"), ".cu")]
+  const device = [
+    ...list(kernels, ".cu"),
+    ...list(join(testFolder, "cuda"), ".cu"),
+    ...list("test/emulator", ".cu"),
+  ]
     .filter((path) => only === undefined || only.includes(basename(path)))
     .map((path) => ({
       path,

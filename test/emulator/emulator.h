@@ -1,6 +1,7 @@
 #pragma once
 
-// Runs CUDA kernels on the CPU, one block at a time, each thread a fiber. The kernels' sources are
+// Runs CUDA kernels on the CPU, one block at a time, or blocks that wait for each other in turns,
+// each thread a fiber. The kernels' sources are
 // compiled as C++ (see device.h). The tests and the stand-in for NVIDIA's driver launch kernels
 // through this interface.
 //
@@ -22,11 +23,15 @@
 
 namespace emulator {
 
+struct Kernel;
+
 struct Launch {
   Dim3 grid;
   Dim3 block;
   size_t dynamic_shared = 0;  // bytes
   size_t most_shared = SIZE_MAX;  // maximum bytes per block; more is an error
+  // The kernels that the blocks compute together, which run all at once; null: one after another.
+  const std::vector<const Kernel*>* operations = nullptr;
 };
 
 // Runs `thread` as every thread of every block. With seed 0, blocks run in order and each thread
@@ -44,6 +49,8 @@ struct Kernel {
   std::function<void(void** params)> thread;  // params in the format of cuLaunchKernel
 
   void launch(const Launch& shape, void** params) const;
+  // The addresses of parameters that lie next to each other, each aligned to 8 bytes.
+  std::vector<void*> parameters_at(const void* arguments) const;
 };
 
 // Makes a function the previous kernel of the next one: it runs as late as it may, when the first

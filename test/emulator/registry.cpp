@@ -54,7 +54,18 @@ void register_kernel(const KernelEntry& entry) {
   });
 }
 
+std::vector<void*> Kernel::parameters_at(const void* arguments) const {
+  auto* at = static_cast<char*>(const_cast<void*>(arguments));
+  std::vector<void*> parameters;
+  for (const size_t bytes : param_bytes) {
+    parameters.push_back(at);
+    at += (bytes + 7) / 8 * 8;
+  }
+  return parameters;
+}
+
 void note_wait() {
+  if (await_operation()) return;
   threads_that_waited.fetch_add(1, std::memory_order_relaxed);
   finish_previous_kernel();
 }

@@ -240,6 +240,15 @@ const bugs: readonly SeededBug[] = [
     caughtAs: /not ok .*state\[\d+\] is/,
   },
   {
+    bug: "a block of a resident kernel never arrives",
+    file: "step_kernel.cuh",
+    change: ["block + resident_blocks() >= blocks_of", "block + resident_blocks() > blocks_of"],
+    kernels: ["step_kernel.cu", "step_operations.cu"],
+    test: "step_kernel_computes_operations_in_order",
+    mode: "plain",
+    caughtAs: /waits in operation \d+, sum_of_all: \d+ of \d+ blocks arrived[^]*deadlock/,
+  },
+  {
     bug: "of equal logits the highest id wins",
     file: "sample_token.cu",
     change: ["lowest = min(lowest, id)", "lowest = id"],

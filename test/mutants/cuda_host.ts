@@ -110,8 +110,8 @@ export const CUDA_HOST: readonly Mutant[] = [
     [
       "overlap-after-masks",
       "cuda/cuda_executor.cpp",
-      "const bool follows_kernel = list.sampling_begin > 0 && inputs.masks.empty();",
-      "const bool follows_kernel = list.sampling_begin > 0;",
+      "const bool follows_kernel = sampling > 0 && inputs.masks.empty();",
+      "const bool follows_kernel = sampling > 0;",
     ],
     [
       "overlap-after-a-copy",
@@ -514,6 +514,30 @@ export const CUDA_HOST: readonly Mutant[] = [
     "std::clamp(2 * gpu_.multiprocessors / kv.shape.n_kv_heads, 1u, kMostSplits)",
     "std::clamp(2 * gpu_.multiprocessors / kv.shape.n_kv_heads, 1u, kMostSplits + 1)",
   ]),
+  ...group(
+    {
+      tests: ["test/cuda/models_test.ts"],
+      filter: "a resident kernel computes the bits",
+    },
+    [
+      "last-operation-of-a-table",
+      "cuda/step_kernel.cpp",
+      "table.n_operations = static_cast<uint32_t>(end - first);",
+      "table.n_operations = static_cast<uint32_t>(end - first - 1);",
+    ],
+    [
+      "setting-of-the-resident-kernel",
+      "cuda/device.cpp",
+      'environment("FORGE_CUDA_PERSISTENT") == "1"',
+      'environment("FORGE_CUDA_PERSISTENT") != "0"',
+    ],
+    [
+      "shared-memory-of-operations",
+      "cuda/step_kernel.cpp",
+      "shared_bytes = std::max(shared_bytes, launch->shared_bytes());",
+      "shared_bytes = std::min(shared_bytes, launch->shared_bytes());",
+    ],
+  ),
   ...group(on("matmul"), [
     "counters-of-a-step",
     "gpu/step_executor.h",

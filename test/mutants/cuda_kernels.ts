@@ -56,6 +56,10 @@ const ODD_COLUMNS: KernelCheck = {
   kernelTests: ["matvec_of_odd_columns"],
   mode: "asan",
 };
+const STEP_KERNEL: KernelCheck = {
+  kernelTests: ["step_kernel_computes_operations_in_order"],
+  kernels: ["step_kernel.cu", "step_operations.cu"],
+};
 const NEXT_STEP: KernelCheck = {
   kernelTests: ["next_step_continues_with_chosen_tokens", "next_step_ends_a_series"],
   kernels: ["next_step.cu"],
@@ -371,6 +375,40 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "decode_gemm.cuh",
       "copy(i + Tile::kSlots - 1);",
       "copy(i + Tile::kSlots);",
+    ],
+  ),
+  ...group(
+    STEP_KERNEL,
+    [
+      "wait-between-operations",
+      "step_kernel.cuh",
+      "waits ? table.arrivals + i - 1 : nullptr",
+      "nullptr",
+    ],
+    [
+      "last-arrival-of-an-operation",
+      "step_kernel.cuh",
+      "min(blocks_of(operations[i - 1]), resident_blocks()) : 0",
+      "min(blocks_of(operations[i - 1]), resident_blocks()) - 1 : 0",
+    ],
+    ["counters-of-the-next-step", "step_kernel.cuh", "table.arrivals[i] = 0;", ";"],
+    [
+      "arrival-before-the-barrier",
+      "step_kernel.cuh",
+      "      resident_barrier();\n      if (resident_thread() == 0 &&",
+      "      if (resident_thread() == 0 &&",
+    ],
+    [
+      "block-that-never-arrives",
+      "step_kernel.cuh",
+      "block + resident_blocks() >= blocks_of(operations[i])",
+      "block + resident_blocks() > blocks_of(operations[i])",
+    ],
+    [
+      "blocks-after-the-first",
+      "step_kernel.cuh",
+      "block += resident_blocks()",
+      "block += blocks_of(operations[i])",
     ],
   ),
   ...group(

@@ -2,6 +2,7 @@
 
 #include <elf.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <iterator>
@@ -51,6 +52,23 @@ bool has_code_for(const std::string& image) {
   }
   if (feature == 'a') return known == architecture;
   return known / 10 == architecture / 10 && known <= architecture;
+}
+
+// The kernels that step_kernel computes: the other lines of its image.
+std::vector<const emulator::Kernel*> operations_of(const std::string& image) {
+  std::vector<const emulator::Kernel*> operations;
+  for (size_t at = image.find('\n'); at != std::string::npos; at = image.find('\n', at + 1)) {
+    const std::string name = image.substr(at + 1, image.find('\n', at + 1) - at - 1);
+    operations.push_back(emulator::find_kernel(name));
+    if (!operations.back()) misuse("an operation of no kernel: %s", name.c_str());
+  }
+  return operations;
+}
+
+// Blocks of a function that a multiprocessor of the device runs at once; two, as for products.
+unsigned resident_blocks(unsigned shared_bytes) {
+  const auto of_multiprocessor = static_cast<unsigned>(options().max_shared_bytes()) + 1024;
+  return std::min(2u, of_multiprocessor / (shared_bytes + 1024));
 }
 
 // The result after which a lost device refuses everything, of those that the driver's manual says
@@ -135,7 +153,7 @@ Result cuModuleGetFunction(Function* function, Module module, const char* name) 
     if (!context.modules.contains(loaded)) misuse("a function of no module is asked for");
     const emulator::Kernel* kernel = emulator::find_kernel(name);
     if (!kernel || loaded->image.find(name) == std::string::npos) return kNotFound;
-    auto* found = new FunctionState{kernel, &context};
+    auto* found = new FunctionState{kernel, &context, operations_of(loaded->image)};
     loaded->functions.push_back(found);
     *function = reinterpret_cast<Function>(found);
     return kSuccess;
@@ -178,7 +196,18 @@ Result cuFuncGetParamInfo(Function function, size_t index, size_t* offset, size_
   return kSuccess;
 }
 
+Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function, int,
+                                                    size_t shared_bytes) {
+  *blocks = static_cast<int>(resident_blocks(static_cast<unsigned>(shared_bytes)));
+  return kSuccess;
+}
+
 namespace {
+
+bool has_attribute(const LaunchConfig& config, int id) {
+  return std::any_of(config.attributes, config.attributes + config.n_attributes,
+                     [&](const LaunchAttribute& each) { return each.id == id && each.value != 0; });
+}
 
 // cuLaunchKernel with a driver-style block and grid.
 Result launch(const LaunchConfig& config, Function function, void** parameters, void** extra) {
@@ -212,8 +241,15 @@ Result launch(const LaunchConfig& config, Function function, void** parameters, 
       arguments.emplace_back(static_cast<const char*>(parameters[i]), kernel.param_bytes[i]);
     }
     require_own_memory(context, name, arguments);
-    const emulator::Launch shape{grid, block, config.shared_bytes, options().max_shared_bytes()};
-    const bool is_early = config.n_attributes > 0;
+    emulator::Launch shape{grid, block, config.shared_bytes, options().max_shared_bytes()};
+    const bool is_early = has_attribute(config, kProgrammaticSerialization);
+    const bool is_cooperative = has_attribute(config, kCooperative);
+    const unsigned resident = resident_blocks(config.shared_bytes) * options().multiprocessors;
+    if (is_cooperative && grid.x * grid.y * grid.z > resident) return kCooperativeLaunchTooLarge;
+    if (!state->operations.empty()) {
+      if (!is_cooperative) misuse("%s: its blocks wait for others that may not run", name);
+      shape.operations = &state->operations;
+    }
     if (is_early && !stream.ends_in_kernel) {
       misuse("%s may start early, but follows no kernel", name);
     }
@@ -239,9 +275,10 @@ Result cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsig
 Result cuLaunchKernelEx(const LaunchConfig* config, Function function, void** parameters,
                         void** extra) {
   for (unsigned i = 0; i < config->n_attributes; ++i) {
-    // Only this attribute is supported, and only from SM90 on.
+    // Only these attributes are supported; early launches only from SM90 on.
     const LaunchAttribute& attribute = config->attributes[i];
-    if (attribute.id != kProgrammaticSerialization || options().architecture < 90) {
+    if (attribute.id != kCooperative &&
+        (attribute.id != kProgrammaticSerialization || options().architecture < 90)) {
       return kInvalidValue;
     }
   }

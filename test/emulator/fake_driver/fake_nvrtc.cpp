@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,12 +16,30 @@ namespace {
 
 struct Program {
   std::string source;
-  std::set<std::string> headers;
+  std::map<std::string, std::string> headers;
   std::string name;
   std::string target;  // sm_80, sm_90a, or compute_80 for PTX
   std::string log;
 
-  std::string image() const { return "forge emulated kernel " + target + " " + name; }
+  std::string image() const {
+    std::string text = "forge emulated kernel " + target + " " + name;
+    for (const std::string& operation : operations()) text += "\n" + operation;
+    return text;
+  }
+
+  // The kernels that step_kernel calls, in the order of its cases.
+  std::vector<std::string> operations() const {
+    std::map<int, std::string> numbered;
+    const std::string begin = "DEVICE void run_", call = "Operation<&", end = ">::call(a)";
+    for (size_t at = 0; (at = source.find(begin, at)) != std::string::npos; at += begin.size()) {
+      const size_t name_at = source.find(call, at) + call.size();
+      numbered[std::atoi(source.c_str() + at + begin.size())] =
+          source.substr(name_at, source.find(end, name_at) - name_at);
+    }
+    std::vector<std::string> names;
+    for (const auto& [number, name] : numbered) names.push_back(name);
+    return names;
+  }
 };
 
 constexpr int kOk = 0;
@@ -97,8 +115,9 @@ EXPORT int nvrtcGetSupportedArchs(int* list) {
 }
 
 EXPORT int nvrtcCreateProgram(Program** program, const char* source, const char*, int n_headers,
-                              const char* const*, const char* const* names) {
-  *program = new Program{source, {names, names + n_headers}, "", "", ""};
+                              const char* const* texts, const char* const* names) {
+  *program = new Program{source, {}, "", "", ""};
+  for (int i = 0; i < n_headers; ++i) (*program)->headers.emplace(names[i], texts[i]);
   return kOk;
 }
 
@@ -120,7 +139,18 @@ EXPORT int nvrtcCompileProgram(Program* program, int n_options, const char* cons
     program->log = "cannot open source file \"" + missing + "\"";
     return kCompilation;
   }
-  if (program->source.find("INSTANCE(" + program->name + ")") == std::string::npos) {
+  const std::vector<std::string> operations = program->operations();
+  const auto has_instance = [](const std::string& text, const std::string& name) {
+    return text.find("INSTANCE(" + name + ")") != std::string::npos;
+  };
+  for (const std::string& name : operations) {
+    if (std::ranges::none_of(program->headers,
+                             [&](const auto& each) { return has_instance(each.second, name); })) {
+      program->log = "no file has INSTANCE(" + name + ")";
+      return kCompilation;
+    }
+  }
+  if (operations.empty() && !has_instance(program->source, program->name)) {
     program->log = "the source has no INSTANCE(" + program->name + ")";
     return kCompilation;
   }

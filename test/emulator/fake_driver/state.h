@@ -20,6 +20,7 @@ using forge::cuda::Result;
 constexpr Result kInvalidContext = 201;
 constexpr Result kInvalidHandle = 400;
 constexpr Result kNotReady = 600;
+constexpr Result kCooperativeLaunchTooLarge = 720;
 constexpr Result kCaptureUnsupported = 900;
 
 struct ContextState;
@@ -27,6 +28,7 @@ struct ContextState;
 struct FunctionState {
   const emulator::Kernel* kernel = nullptr;
   const ContextState* owner = nullptr;
+  std::vector<const emulator::Kernel*> operations;  // of step_kernel
   int max_dynamic_shared = 48 * 1024;
 };
 

@@ -51,6 +51,19 @@ void run_kernel(const std::string& name, const emulator::Launch& shape,
   kernel->launch(shape, params);
 }
 
+bool run_step_kernel(const std::vector<std::string>& operations, const emulator::Launch& shape,
+                     const std::vector<size_t>& param_bytes, void** params) {
+  std::vector<const emulator::Kernel*> kernels;
+  for (const std::string& name : operations) {
+    kernels.push_back(emulator::find_kernel(name));
+    if (!kernels.back()) fail_test("there is no kernel %s", name.c_str());
+  }
+  emulator::Launch resident = shape;
+  resident.operations = &kernels;
+  run_kernel("step_kernel", resident, param_bytes, params);
+  return true;
+}
+
 bool describe_tensor(TensorMap& map, const void* data, const uint64_t (&sizes)[4],
                      const uint64_t (&strides)[3], uint32_t box_rows) {
   emulator::sm90::TensorBox box;

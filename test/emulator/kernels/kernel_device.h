@@ -25,6 +25,11 @@ void* reserve(size_t bytes);
 void run_kernel(const std::string& name, const emulator::Launch& shape,
                 const std::vector<size_t>& param_bytes, void** params);
 
+// Runs step_kernel, whose operations are launches of these kernels. False on a GPU, for which the
+// library writes its source (csrc/cuda/step_kernel.cpp).
+bool run_step_kernel(const std::vector<std::string>& operations, const emulator::Launch& shape,
+                     const std::vector<size_t>& param_bytes, void** params);
+
 // A tensor as the copy engine of SM90 reads it (csrc/cuda/driver_api.h).
 struct alignas(64) TensorMap {
   uint64_t opaque[16];

@@ -108,6 +108,11 @@ void run_kernel(const std::string& name, const emulator::Launch& shape,
   device.synchronize("running " + name);
 }
 
+bool run_step_kernel(const std::vector<std::string>&, const emulator::Launch&,
+                     const std::vector<size_t>&, void**) {
+  return false;
+}
+
 bool describe_tensor(TensorMap& map, const void* data, const uint64_t (&sizes)[4],
                      const uint64_t (&strides)[3], uint32_t box_rows) {
   if (!gpu().has_wgmma()) return false;
