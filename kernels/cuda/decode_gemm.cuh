@@ -82,7 +82,7 @@ DEVICE u32 unit_place(u32 token, u32 unit) {
 // The chunks of weights of a lane: those of its two rows of each tile.
 template <class F, u32 row_tiles, u32 spans>
 struct WeightRing {
-  typename F::Chunk chunks[spans][kSteps<F>][row_tiles][2] = {};
+  typename F::Chunk chunks[spans][kSteps<F>][row_tiles][2] STEP_ZEROS;
   // Rows have whole units; those of file blocks are of any size, and next to each other.
   static constexpr u32 kUnit = kDecodedByLoad<F> ? 1 : 16;
   const u8* first_row;

@@ -22,8 +22,12 @@
 #ifdef FORGE_STEP
 #include "step_place.cuh"
 #define ARGUMENT(Type) const Type&
+// The first value of numbers that are loaded under a condition, which would else keep their
+// registers from one operation to the next. A launched kernel would lose loads before its wait.
+#define STEP_ZEROS = {}
 #else
 #define ARGUMENT(Type) Type
+#define STEP_ZEROS
 #endif
 
 #include "cuda_arguments.h"

@@ -63,7 +63,7 @@ DEVICE void apply_norm(const InputNorm& norm, const float (&weight)[8], float (&
 // Columns 8 threadIdx.x .. 8 threadIdx.x + 7 of a row and of its norm's weight, loaded before the
 // block knows that it has a row.
 struct RowStart {
-  float x[8] = {}, weight[8] = {};
+  float x[8] STEP_ZEROS, weight[8] STEP_ZEROS;
 };
 DEVICE RowStart start_row(const float* x, const InputNorm& norm, u32 cols) {
   RowStart start;
