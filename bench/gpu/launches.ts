@@ -1,7 +1,8 @@
 /**
- * Launches and time of a decoded token: operation by operation, fused, captured into graphs, and
- * with weights requested for L2 before their product runs: `launches.ts [--emulated]`. Prints the
- * lines of `lines.ts`.
+ * Launches and time of a decoded token: operation by operation, fused, captured into graphs, with
+ * weights requested for L2 before their product runs, and by one kernel for the step, whose tokens
+ * are compared with those of the launches: `launches.ts [--emulated]`. Prints the lines of
+ * `lines.ts`; `model.ts` prints the expected times of the last two.
  */
 import { join } from "@std/path";
 import { SyntheticModel } from "../../src/bench/synthetic/model.ts";
@@ -12,18 +13,26 @@ import { root } from "../root.ts";
 import { say } from "./lines.ts";
 
 /** A small model, for which launches dominate. */
-const MODEL = "llama-3.2-1b:BF16";
+export const MODEL = "llama-3.2-1b:BF16";
 
-/** Disabled features per measurement, by the variables of csrc/cuda/device.h. */
+/** Names of the ways to compute a step by launches, and by one kernel (csrc/cuda/step_kernel.h). */
+export const LAUNCHED = "captured, weights prefetched";
+export const RESIDENT = "one kernel for the step";
+const RESIDENT_ENV = { FORGE_CUDA_PERSISTENT: "1" };
+
+/** Features disabled or enabled per measurement, by the variables of csrc/cuda/device.h. */
 const WAYS: readonly (readonly [string, Readonly<Record<string, string>>])[] = [
   ["operation by operation", { FORGE_CUDA_FUSION: "0", FORGE_CUDA_GRAPHS: "0" }],
   ["fused", { FORGE_CUDA_GRAPHS: "0" }],
   ["captured, no weights prefetched", { FORGE_CUDA_PREFETCH: "0" }],
-  ["captured, weights prefetched", {}],
+  [LAUNCHED, { FORGE_CUDA_PERSISTENT: "0" }],
+  [RESIDENT, RESIDENT_ENV],
 ];
 
 async function main(args: readonly string[]): Promise<void> {
-  if (args.includes("--emulated")) return await measure("the bundled model", bundledModel(), 2, 1);
+  const isEmulated = args.includes("--emulated");
+  await compareTokens(isEmulated ? 3 : 64);
+  if (isEmulated) return await measure("the bundled model", bundledModel(), 2, 1);
   const quantizer = openBackend("cpu");
   using model = new SyntheticModel(parseSyntheticSpec(MODEL), quantizer);
   quantizer.close();
@@ -50,6 +59,26 @@ async function measure(
   }
 }
 
+/** Compares the tokens of the kernel for the step with those of launches, which are the same. */
+async function compareTokens(count: number): Promise<void> {
+  const generate = async (env: Readonly<Record<string, string>>) =>
+    await runForge([
+      ...["run", "--device", "cuda", "-m", bundledModel(), "--raw", "-p", "Once upon a time"],
+      ...["-n", `${count}`, "--temp", "0"],
+    ], env);
+  const [launched, resident] = [
+    await generate({ FORGE_CUDA_PERSISTENT: "0" }),
+    await generate(RESIDENT_ENV),
+  ];
+  const passed = launched.output === resident.output && launched.output.trim() !== "";
+  const detail = `"${resident.output.trim()}" instead of "${launched.output.trim()}"`;
+  const name = `tokens by ${RESIDENT}`;
+  say({ kind: "check", name, passed, ...(passed ? {} : { detail }) });
+  if (!/\bstep_kernel\b/.test(resident.trace)) {
+    say({ kind: "note", text: `${RESIDENT}: not used by this driver or compiler` });
+  }
+}
+
 /** Returns the microseconds per token and the trace of the library's plans. */
 async function decode(
   path: string,
@@ -57,11 +86,18 @@ async function decode(
   rounds: number,
   env: Readonly<Record<string, string>>,
 ) {
+  const { output, trace } = await runForge([
+    ...["bench", "--device", "cuda", "-m", path],
+    ...["-p", "0", "-n", `${tokens}`, "-r", `${rounds}`, "-o", "jsonl"],
+  ], env);
+  const { avg_ns } = JSON.parse(output) as { readonly avg_ns: number };
+  return { microseconds: avg_ns / 1e3 / tokens, trace };
+}
+
+/** Runs forge; returns its output and the trace of the library's plans. */
+async function runForge(args: readonly string[], env: Readonly<Record<string, string>>) {
   const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: [
-      ...["run", "--quiet", "-A", join(root, "main.ts"), "bench", "--device", "cuda", "-m", path],
-      ...["-p", "0", "-n", `${tokens}`, "-r", `${rounds}`, "-o", "jsonl"],
-    ],
+    args: ["run", "--quiet", "-A", join(root, "main.ts"), ...args],
     env: { ...env, FORGE_CUDA_TRACE: "1" },
     stdin: "null",
     stdout: "piped",
@@ -69,9 +105,8 @@ async function decode(
   }).output();
   const decoder = new TextDecoder();
   const trace = decoder.decode(stderr);
-  if (!success) throw new Error(`forge bench failed: ${trace}`);
-  const { avg_ns } = JSON.parse(decoder.decode(stdout)) as { readonly avg_ns: number };
-  return { microseconds: avg_ns / 1e3 / tokens, trace };
+  if (!success) throw new Error(`forge ${args[0]} failed: ${trace}`);
+  return { output: decoder.decode(stdout), trace };
 }
 
 /** Launches of one token on the device, and submissions by the host; a graph counts as one. */

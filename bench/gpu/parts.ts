@@ -69,9 +69,9 @@ export const PARTS: readonly Part[] = [
   },
   {
     name: "launches",
-    help: "launches of a decoded token, before and after fusing and capturing them",
+    help: "launches of a decoded token, fused, captured, and replaced by one kernel",
     program: "launches.ts",
-    limit: 60,
+    limit: 90,
   },
   {
     name: "experts",

@@ -213,8 +213,8 @@ function describePersistent(predictions: readonly PersistentPrediction[]): strin
   const change = (to: number, from: number) =>
     `${time(to).padStart(9)} (${to < from ? "" : "+"}${(100 * (to / from - 1)).toFixed(0)}%)`;
   return [
-    "A decoded step at a depth of 512 by the launches of the plan, and by one kernel whose blocks wait " +
-    "for a counter or at a barrier before each operation (on paper; forge has no such kernel)",
+    "A decoded step at a depth of 512 by the launches of the plan, and by one kernel " +
+    "(FORGE_CUDA_PERSISTENT=1) whose blocks wait for a counter before each operation, or at a barrier",
     ...predictions.map(({ device, model, type, batch, launches, ...times }) =>
       `${device} ${model.padEnd(4)} ${type.padEnd(4)} batch ${batch}: ${
         `${launches}`.padStart(3)

@@ -52,18 +52,26 @@ export function residentBlocks(
 /**
  * Returns the measures of a kernel.
  *
- * @param launch its threads and dynamic shared memory; without them, the launch bounds and none
+ * @param launch its threads and dynamic shared memory; without them, the launch bounds and none.
+ * Blocks: the most that a multiprocessor holds
  */
 export function measureKernel(
   kernel: CompiledKernel,
   gpu: NvidiaGpu,
-  launch: { readonly threads?: number; readonly dynamicShared?: number } = {},
+  launch: {
+    readonly threads?: number;
+    readonly dynamicShared?: number;
+    readonly blocks?: number | undefined;
+  } = {},
 ): KernelMeasures {
   const code = MachineCode.parse(kernel.code);
   const { instance, registers, spillBytes } = kernel;
   const threads = launch.threads ?? kernel.threads;
   const sharedBytes = kernel.sharedBytes + (launch.dynamicShared ?? 0);
-  const blocks = residentBlocks({ registers, threads, sharedBytes }, gpu.architecture);
+  const blocks = Math.min(
+    launch.blocks ?? Infinity,
+    residentBlocks({ registers, threads, sharedBytes }, gpu.architecture),
+  );
   const loops = code.loops.map((loop) => measureLoop(code, loop, gpu.architecture, gpu.latencies));
   const stream = streamingLoop(code.loops, loops);
   const start = measureStart(code, gpu.latencies);

@@ -63,6 +63,8 @@ export interface Boundary {
   readonly gap: number;
   /** True if products request their first weights before it even if their kernels do not. */
   readonly isCrossed: boolean;
+  /** Blocks that a multiprocessor holds, if fewer than the kernel's own registers allow. */
+  readonly residentBlocks?: number;
 }
 
 /** Returns the boundary of two launches of a graph. */

@@ -96,22 +96,26 @@ function counted(launches: readonly Launch[]): Map<string, Launch> {
   return result;
 }
 
-/** Returns the steps of a request; kept on disk by the bytes of the library. */
-async function dryRun(
-  request: DryRunRequest,
+/**
+ * Returns the CUDA library and the environment in which it plans for a GPU.
+ *
+ * @throws {ForgeError} `not_found` without a CUDA library
+ */
+export async function dryEnvironment(
   gpu: NvidiaGpu,
   { flash, cublaslt }: Libraries,
-): Promise<PlannedStep[]> {
+  ranks = 1,
+): Promise<{ library: string; env: Record<string, string> }> {
   const library = findLibrary("cuda");
   if (library === undefined) {
     throw new ForgeError("not_found", "there is no CUDA library; build it with: deno task build");
   }
-  const env = {
+  const env: Record<string, string> = {
     ...await emulatedGpu({
       architecture: gpu.architecture.name === "sm_80" ? 80 : 90,
       multiprocessors: gpu.multiprocessors,
       l2_kib: gpu.l2Bytes / 1024,
-      devices: request.ranks,
+      devices: ranks,
       // Only addresses are needed, for models of any size.
       memory_mib: 1 << 20,
     }),
@@ -119,6 +123,16 @@ async function dryRun(
     ...(flash ? await emulatedFlashAttention() : {}),
     FORGE_EMULATOR_SEED: "0",
   };
+  return { library, env };
+}
+
+/** Returns the steps of a request; kept on disk by the bytes of the library. */
+async function dryRun(
+  request: DryRunRequest,
+  gpu: NvidiaGpu,
+  { flash, cublaslt }: Libraries,
+): Promise<PlannedStep[]> {
+  const { library, env } = await dryEnvironment(gpu, { flash, cublaslt }, request.ranks);
   const hash = createHash("sha256").update(Deno.readFileSync(library));
   const digest = hash.update(JSON.stringify([request, env])).digest("hex").slice(0, 32);
   const kept = join(root, "build", "gpu_model", `plan-${digest}.json`);
@@ -129,18 +143,10 @@ async function dryRun(
   }
   const log = Deno.makeTempFileSync({ prefix: "forge-launches-" });
   try {
-    const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-      args: [
-        ...["run", "--quiet", "--no-check", "-A", join(root, "bench", "gpu_model", "dry_run.ts")],
-        JSON.stringify(request),
-      ],
-      env: { ...env, FORGE_FAKE_CUDA_LAUNCHES: log },
-      stdin: "null",
-    }).output();
-    const decoder = new TextDecoder();
-    if (!success) throw new Error(`a dry run failed: ${decoder.decode(stderr)}`);
+    const done = await runDry(request, { ...env, FORGE_FAKE_CUDA_LAUNCHES: log });
     const logged = Deno.readFileSync(log);
-    const steps = (JSON.parse(decoder.decode(stdout)) as DryRunStep[]).map((step) => ({
+    const decoder = new TextDecoder();
+    const steps = done.map((step) => ({
       launches: withGrids(step, decoder.decode(logged.slice(...step.log)), request.ranks - 1),
       batch: step.batch,
     }));
@@ -150,6 +156,24 @@ async function dryRun(
   } finally {
     Deno.removeSync(log);
   }
+}
+
+/** Runs the program of dry runs, which logs launches to FORGE_FAKE_CUDA_LAUNCHES. */
+export async function runDry(
+  request: DryRunRequest,
+  env: Record<string, string>,
+): Promise<DryRunStep[]> {
+  const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: [
+      ...["run", "--quiet", "--no-check", "-A", join(root, "bench", "gpu_model", "dry_run.ts")],
+      JSON.stringify(request),
+    ],
+    env,
+    stdin: "null",
+  }).output();
+  const decoder = new TextDecoder();
+  if (!success) throw new Error(`a dry run failed: ${decoder.decode(stderr)}`);
+  return JSON.parse(decoder.decode(stdout)) as DryRunStep[];
 }
 
 /**

@@ -1,19 +1,21 @@
 /**
- * Expected times of decoding by one persistent kernel for a whole step, compared with those of the
- * launches that the library plans.
+ * Expected times of decoding by the kernel that computes a whole step (csrc/cuda/step_kernel.cpp),
+ * compared with those of the launches that it replaces.
  *
  * Its blocks do the work of the same kernels, one operation after the other. Between two of them
  * they wait for all blocks, instead of for the end of a launch. Products request their first
- * weights before they wait, also on GPUs without programmatic dependent launch. The registers of
- * its largest operation and the size of its machine code are left out.
+ * weights before they wait, also on GPUs without programmatic dependent launch. A multiprocessor
+ * holds as many of its blocks as the source asks for: fewer than of products alone, which then have
+ * fewer bytes in flight. The size of its machine code is left out.
  */
 import { fitsShape, type ModelShape, SHAPES } from "../../src/bench/synthetic/shapes.ts";
 import type { KernelCompiler } from "./compiled_kernels.ts";
 import { type Boundary, launchBoundary } from "./kernel_times.ts";
-import type { Libraries } from "./launches.ts";
+import type { Launch, Libraries } from "./launches.ts";
 import { modelledLlama, TYPES } from "./models.ts";
 import { A100, COSTS, H100, type NvidiaGpu } from "./nvidia.ts";
 import { predictSteps } from "./predictions.ts";
+import { type StepKernel, stepKernel } from "./step_kernel.ts";
 
 /** Models small enough that launches are a large part of a step. */
 export const PERSISTENT_MODELS: readonly { readonly name: string; readonly shape: ModelShape }[] = [
@@ -34,9 +36,9 @@ export interface PersistentPrediction {
   readonly batch: number;
   readonly launches: number;
   readonly launched_us: number;
-  /** By one kernel whose blocks wait for a counter of arrivals; the least that waiting can cost. */
+  /** By the kernel, whose blocks wait for counters of arrivals; the least that waiting can cost. */
   readonly counted_us: number;
-  /** By one kernel with barriers of cooperative groups. */
+  /** By the same kernel with barriers of cooperative groups. */
   readonly barrier_us: number;
 }
 
@@ -56,13 +58,24 @@ export async function predictPersistent(
   const steps = batches.map((batch) => ({ batch, tokens: 1, depth: DEPTH }));
   const result: PersistentPrediction[] = [];
   for (const type of types.filter((one) => fitsShape(one, shape))) {
-    const predict = (boundary: Boundary) =>
+    const kernel = await stepKernel(model, type, gpu, steps);
+    const predict = (boundaryOf: (launch: Launch) => Boundary) =>
       predictSteps(
-        ...[compiler, gpu, model, type, libraries, steps, undefined, undefined, boundary] as const,
+        ...[
+          compiler,
+          gpu,
+          model,
+          type,
+          libraries,
+          steps,
+          undefined,
+          undefined,
+          boundaryOf,
+        ] as const,
       );
-    const launched = await predict(launchBoundary(gpu));
-    const counted = await predict(waitForBlocks(gpu, COSTS.arrival));
-    const barrier = await predict(waitForBlocks(gpu, COSTS.gridBarrier));
+    const launched = await predict(() => launchBoundary(gpu));
+    const counted = await predict(boundariesOf(kernel, gpu, COSTS.arrival));
+    const barrier = await predict(boundariesOf(kernel, gpu, COSTS.gridBarrier));
     const timeOf = ({ predictions }: typeof launched[number]) => predictions[0]!.time_us;
     launched.forEach((step, i) =>
       result.push({
@@ -77,9 +90,19 @@ export async function predictPersistent(
   return result;
 }
 
-/** Returns the boundary of two operations of one kernel; `onH100`: its microseconds there. */
-function waitForBlocks(gpu: NvidiaGpu, onH100: number): Boundary {
+/**
+ * Returns the boundaries of operations of a kernel, and of launches that are none of them.
+ *
+ * @param onH100 microseconds of a wait between two operations there
+ */
+function boundariesOf(
+  { operations, blocks }: StepKernel,
+  gpu: NvidiaGpu,
+  onH100: number,
+): (launch: Launch) => Boundary {
   const l2 = (one: NvidiaGpu) => one.latencies.l2 / one.clock / 1e3;
   // The counter is in L2.
-  return { gap: onH100 * l2(gpu) / l2(H100), isCrossed: true };
+  const gap = onH100 * l2(gpu) / l2(H100);
+  return ({ kernel }) =>
+    operations.has(kernel) ? { gap, isCrossed: true, residentBlocks: blocks } : launchBoundary(gpu);
 }

@@ -59,7 +59,7 @@ export function isAllReduce({ kernel }: Launch): boolean {
  * @param stepsOfRun returns the number of steps that the host starts together, given the time of
  * one
  * @param division the launches are those of one of its GPUs
- * @param boundary the way from each launch to the next
+ * @param boundaryOf returns the way to a launch from the one before
  * @throws {ForgeError} as {@linkcode planSteps}
  */
 export async function predictSteps(
@@ -71,7 +71,7 @@ export async function predictSteps(
   steps: readonly Step[] = STEPS,
   stepsOfRun: (milliseconds: number) => number = pacedSteps,
   { ranks, allReduceTime }: Division = { ranks: 1, allReduceTime: () => 0 },
-  boundary: Boundary = launchBoundary(gpu),
+  boundaryOf: (launch: Launch) => Boundary = () => launchBoundary(gpu),
 ): Promise<PredictedStep[]> {
   const headDim = Number(model.config.head_dim);
   const planned = await planSteps(model, type, gpu, steps, libraries, ranks);
@@ -82,9 +82,11 @@ export async function predictSteps(
     const flash = step.tokens > 1 ? await flashShare(gpu, headDim, step.tokens) : undefined;
     const timeOf = (launch: Launch): LaunchTime => {
       const kernel = compiled.get(launch.kernel);
+      const boundary = boundaryOf(launch);
       const measures = kernel && measureKernel(kernel, gpu, {
         threads: launch.threads,
         dynamicShared: launch.shared,
+        blocks: boundary.residentBlocks,
       });
       if (isAllReduce(launch)) {
         // Its bytes are those that it reads and those that it writes.

@@ -12,8 +12,12 @@ import {
   type SpeedMeasures,
   speedMeasures,
 } from "../../bench/gpu_model/limits.ts";
+import { modelledLlama } from "../../bench/gpu_model/models.ts";
 import { A100, H100 } from "../../bench/gpu_model/nvidia.ts";
+import { measureWaits, stepKernel } from "../../bench/gpu_model/step_kernel.ts";
+import { SHAPES } from "../../src/bench/synthetic/shapes.ts";
 import { deviceSources } from "../emulator/nvrtc.ts";
+import { emulatedGpuUnavailable } from "./emulated_gpu.ts";
 
 const problem = await (async () => {
   const compiler = await KernelCompiler.open();
@@ -130,6 +134,48 @@ Deno.test({
         const { mix } = measureKernel(kernel, gpu).stream!;
         assert(mix.every(([opcode]) => !/^(UBLKPF|CCTL)$/.test(opcode)), `${instance}: ${mix}`);
       }
+    }
+  },
+});
+
+/** Kernels of whole steps: with heads of 64 and of 128, of a token and of eight. */
+const STEP_KERNELS = [
+  { gpu: A100, shape: "smollm2-135m", type: "BF16", batch: 1 },
+  { gpu: A100, shape: "qwen3-0.6b", type: "Q4_K", batch: 8 },
+  { gpu: H100, shape: "llama-3.2-3b", type: "Q4_0", batch: 1 },
+] as const;
+
+Deno.test({
+  name: "speed gates: kernels of whole steps spill nothing, and wait before they read activations",
+  ignore: problem !== undefined || emulatedGpuUnavailable() !== undefined,
+  fn: async (t) => {
+    for (const { gpu, shape, type, batch } of STEP_KERNELS) {
+      await t.step(`${shape} ${type}, ${batch} on ${gpu.name}`, async () => {
+        const model = modelledLlama(shape, SHAPES[shape]!);
+        const planned = await stepKernel(model, type, gpu, [{ batch, tokens: 1, depth: 512 }]);
+        const { sources, operations, threads, blocks } = planned;
+        assertEquals(sources.length, 1);
+        using compiler = await opened(sources);
+        const name = { file: "step_kernel.cu", instance: "step_kernel" };
+        const kernel = (await compiler.compile([name], gpu.architecture.name)).get("step_kernel")!;
+        assertEquals(kernel.spillBytes, 0);
+        assertEquals(kernel.threads, threads);
+        // A cooperative launch needs the planned blocks on each multiprocessor at once.
+        assert(measureKernel(kernel, gpu).blocks >= blocks, `${kernel.registers} registers`);
+        const { waits, unordered, unfenced } = measureWaits(kernel.code);
+        assertEquals(waits.length, operations.size);
+        assertEquals(waits.flatMap(({ early }) => early), []);
+        assertEquals(unordered, []);
+        assertEquals(unfenced, 0);
+        // Products request weights before they wait, as many as keep memory busy (GOALS).
+        const products = [...operations].filter((one) => /decode_gemm</.test(one));
+        const early = waits.filter(({ weights }) => 16 * weights * threads >= 14 * 1024);
+        assert(products.length >= 2);
+        assertEquals(early.length, products.length);
+        // Activations are F32: such loads of constants are only of a table of the sine.
+        const constants = kernel.code.match(/\bLDG\.E\.CONSTANT\b/g) ?? [];
+        assert(constants.length <= 2, `${constants.length} loads of 4 bytes as constants`);
+      });
     }
   },
 });

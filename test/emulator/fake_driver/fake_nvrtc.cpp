@@ -1,9 +1,12 @@
 // A stand-in for NVRTC, for machines without it: compiles nothing, and passes the architecture and
 // the name of a kernel to the stand-in for the driver, which runs the emulated kernel. As NVRTC, it
 // makes code for an architecture that it knows, or PTX, and finds includes among the headers.
+//
+// FORGE_FAKE_NVRTC_STEP=FILE: sources of step_kernel, which the library writes, are added to it.
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -132,6 +135,15 @@ EXPORT int nvrtcAddNameExpression(Program* program, const char* expression) {
   return kOk;
 }
 
+// Adds a source that calls operations to the file that the environment names.
+void keep_source(const Program& program) {
+  const char* path = std::getenv("FORGE_FAKE_NVRTC_STEP");
+  std::FILE* const file = path && *path ? std::fopen(path, "a") : nullptr;
+  if (!file) return;
+  std::fwrite(program.source.data(), 1, program.source.size(), file);
+  std::fclose(file);
+}
+
 EXPORT int nvrtcCompileProgram(Program* program, int n_options, const char* const* options) {
   program->target = target_of(n_options, options);
   if (program->target.empty()) return kInvalidOption;
@@ -140,6 +152,7 @@ EXPORT int nvrtcCompileProgram(Program* program, int n_options, const char* cons
     return kCompilation;
   }
   const std::vector<std::string> operations = program->operations();
+  if (!operations.empty()) keep_source(*program);
   const auto has_instance = [](const std::string& text, const std::string& name) {
     return text.find("INSTANCE(" + name + ")") != std::string::npos;
   };
