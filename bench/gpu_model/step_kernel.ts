@@ -49,7 +49,7 @@ export async function stepKernel(
     const folder = Deno.makeTempDirSync({ prefix: "forge-step-kernel-" });
     try {
       const path = join(folder, "step_kernel.cu");
-      await runDry(request, {
+      const done = await runDry(request, {
         ...env,
         // An empty cache, so that the kernel is compiled.
         FORGE_CACHE: folder,
@@ -57,7 +57,13 @@ export async function stepKernel(
         FORGE_FAKE_CUDA_LAUNCHES: join(folder, "launches"),
         FORGE_FAKE_NVRTC_STEP: path,
       });
-      text = Deno.readTextFileSync(path);
+      // A model also has kernels for the other shapes of steps that it may run.
+      text = sourcesOf(Deno.readTextFileSync(path)).filter((source) => {
+        const operations = operationsOf(source);
+        return done.some(({ launches }) =>
+          operations.isSubsetOf(new Set(launches.map(({ kernel }) => kernel)))
+        );
+      }).join("");
     } finally {
       Deno.removeSync(folder, { recursive: true });
     }
@@ -67,6 +73,14 @@ export async function stepKernel(
   return parseSource(text);
 }
 
+function sourcesOf(text: string): string[] {
+  return text.split(/^(?=#define FORGE_STEP$)/m);
+}
+
+function operationsOf(text: string): Set<string> {
+  return new Set(Array.from(text.matchAll(/\bOperation<&(.*)>::call\(/g), ([, name]) => name!));
+}
+
 function parseSource(text: string): StepKernel {
   const files = deviceSources();
   // It includes the files of its operations.
@@ -74,13 +88,12 @@ function parseSource(text: string): StepKernel {
     ...files[0]?.headers ?? [],
     ...files.map((file) => [file.name, file.text] as const),
   ]);
-  const names = Array.from(text.matchAll(/\bOperation<&(.*)>::call\(/g), ([, name]) => name ?? "");
+  const operations = operationsOf(text);
   const [, threads, blocks] = /launch_bounds\((\d+), (\d+)\)/.exec(text) ?? [];
-  if (names.length === 0 || blocks === undefined) throw new Error(`no step kernel:\n${text}`);
+  if (operations.size === 0 || blocks === undefined) throw new Error(`no step kernel:\n${text}`);
   return {
-    sources: text.split(/^(?=#define FORGE_STEP$)/m)
-      .map((one) => ({ name: "step_kernel.cu", text: one, headers })),
-    operations: new Set(names),
+    sources: sourcesOf(text).map((one) => ({ name: "step_kernel.cu", text: one, headers })),
+    operations,
     threads: Number(threads),
     blocks: Number(blocks),
   };

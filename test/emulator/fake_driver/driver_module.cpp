@@ -54,9 +54,10 @@ bool has_code_for(const std::string& image) {
   return known / 10 == architecture / 10 && known <= architecture;
 }
 
-// The kernels that step_kernel computes: the other lines of its image.
+// The kernels that step_kernel computes: the other lines of an image of the stand-in for NVRTC.
 std::vector<const emulator::Kernel*> operations_of(const std::string& image) {
   std::vector<const emulator::Kernel*> operations;
+  if (!image.starts_with(kFakeImage)) return operations;
   for (size_t at = image.find('\n'); at != std::string::npos; at = image.find('\n', at + 1)) {
     const std::string name = image.substr(at + 1, image.find('\n', at + 1) - at - 1);
     operations.push_back(emulator::find_kernel(name));
@@ -153,7 +154,11 @@ Result cuModuleGetFunction(Function* function, Module module, const char* name) 
     if (!context.modules.contains(loaded)) misuse("a function of no module is asked for");
     const emulator::Kernel* kernel = emulator::find_kernel(name);
     if (!kernel || loaded->image.find(name) == std::string::npos) return kNotFound;
-    auto* found = new FunctionState{kernel, &context, operations_of(loaded->image)};
+    std::vector<const emulator::Kernel*> operations = operations_of(loaded->image);
+    if (kernel->name == "step_kernel" && operations.empty()) {
+      misuse("the emulator runs a step kernel of no compiler but its own");
+    }
+    auto* found = new FunctionState{kernel, &context, std::move(operations)};
     loaded->functions.push_back(found);
     *function = reinterpret_cast<Function>(found);
     return kSuccess;
