@@ -99,7 +99,7 @@ function parseSource(text: string): StepKernel {
   };
 }
 
-/** What an operation of a step kernel does before it waits for the operation before. */
+/** Requests of an operation of a step kernel before it waits for the operation before. */
 export interface Wait {
   /** Loads of 16 bytes of weights, the only memory that is read as constant. */
   readonly weights: number;
@@ -112,7 +112,7 @@ export interface Waits {
   readonly waits: readonly Wait[];
   /** Accesses to global memory that a thread reaches without a wait of their operation. */
   readonly unordered: readonly string[];
-  /** Waits after which a block may find old values in its L1 cache, or read before others stored. */
+  /** Waits after which a block may find old values in L1, or read before others stored. */
   readonly unfenced: number;
 }
 

@@ -138,12 +138,11 @@ std::string source_of(const std::vector<const Kernel*>& kernels) {
 
 }  // namespace
 
-// Off by default: no GPU has run it, and blocks that wait in vain would hang a device for a gain
-// that is small. By the instructions of the machine code, a step takes this many microseconds with
-// the kernel and without:
-//   A100: 445 and 599 (135M BF16), 1444 and 1483 (1B BF16), 1341 and 1373 (3B Q4_0);
-//   H100: 424 and 416 (1B Q4_0), whose launches start early without it.
-// Once bench/gpu_check.ts has measured it, models of up to about 3B on GPUs before SM90 gain.
+// Off by default: no GPU has run it, and blocks that wait in vain would hang a device. By the
+// instructions of the machine code (a table in bench/README.md), an A100 takes a quarter less time
+// for a token of 135M with the kernel, and 0 to 5% less from 1B on; an H100, whose launches start
+// early without it, up to 7% less for 135M, and up to 12% more for quantised weights from 1B on.
+// Once bench/gpu_check.ts has measured it, small models on GPUs before SM90 can have it by default.
 bool uses_step_kernel(const Device& device, const StepShape& shape) {
   return device.keeps_blocks() && shape.prefill_tokens == 0 && shape.tokens <= kMostStepTokens;
 }
