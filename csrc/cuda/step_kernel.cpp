@@ -19,7 +19,7 @@ using cuda_args::StepOperation;
 // Threads of a block of the kernel, those of the largest operations.
 constexpr uint32_t kStepThreads = 256;
 // Blocks on a multiprocessor. With registers for two, as products have alone, 40 to 680 bytes of
-// them would be spilled; one takes up to 190 registers.
+// them would be spilled; one takes up to 201 registers.
 constexpr uint32_t kStepResident = 1;
 // Tokens of a step, up to which products keep that many blocks.
 constexpr uint32_t kMostStepTokens = 8;
