@@ -144,7 +144,8 @@ struct SliceScales {
   Word keys[kWords], values[kWords];
 
   // Sets the scales of a row of this lane.
-  DEVICE_MEMBER void set(const u16 (&of_key)[Shape::kScales], const u16 (&of_value)[Shape::kScales]) {
+  DEVICE_MEMBER void set(const u16 (&of_key)[Shape::kScales],
+                         const u16 (&of_value)[Shape::kScales]) {
 #pragma unroll
     for (u32 i = 0; i < kWords; ++i) {
       keys[i] = in_pairs ? Word(of_key[2 * i] | u32(of_key[2 * i + 1]) << 16) : Word(of_key[i]);
@@ -329,7 +330,8 @@ DEVICE void attend_entry(const AttentionOperands& a, const AttentionSplits& spli
   DYNAMIC_SHARED(u8, shared);
   C* q_tile = reinterpret_cast<C*>(shared);
   const u32 group = args.n_heads / kv.n_kv_heads;
-  const u32 head_blocks = kv.n_kv_heads * ((group * args.max_queries + kQueryRows - 1) / kQueryRows);
+  const u32 head_blocks =
+      kv.n_kv_heads * ((group * args.max_queries + kQueryRows - 1) / kQueryRows);
   const u32 index = blockIdx.x / head_blocks, head_block = blockIdx.x % head_blocks;
   const AttentionWork entry = splits.work[index];
   const QueryTile& tile = entry.tile;
@@ -416,14 +418,16 @@ DEVICE void attend_entry(const AttentionOperands& a, const AttentionSplits& spli
       multiply_keys<D, Shape::kTokens>(scores, q_tile, tile_of_rows);
       weigh_scores<D, Shape::kTokens>(state, scores, first, visible, args, n_rows > 8);
       __syncwarp();
-      convert_rows<T, D>(tile_of_rows, values, slice_scales + Shape::kTokens * Shape::kScales, count);
+      convert_rows<T, D>(tile_of_rows, values, slice_scales + Shape::kTokens * Shape::kScales,
+                         count);
       __syncwarp();
       add_values<D, Shape::kTokens>(state, scores, tile_of_rows);
     } else {
       wait_copies<kNext>();
       __syncwarp();
       attend<D, Shape::kTokens>(state, q_tile, reinterpret_cast<const C*>(keys),
-                                reinterpret_cast<const C*>(values), first, visible, args, n_rows > 8);
+                                reinterpret_cast<const C*>(values), first, visible, args,
+                               n_rows > 8);
     }
     __syncwarp();
   }
@@ -440,7 +444,8 @@ DEVICE void attend_entry(const AttentionOperands& a, const AttentionSplits& spli
     const u32 head = rows.head(row);
     if (entry.n_splits == 1) {
       float* to = a.out + ((tile.first_row + rows.query(row)) * u64(args.n_heads) + head) * D;
-      *reinterpret_cast<float4*>(to + column) = sum.result(args.sinks ? args.sinks + head : nullptr);
+      *reinterpret_cast<float4*>(to + column) =
+          sum.result(args.sinks ? args.sinks + head : nullptr);
       continue;
     }
     const u64 at = index * entry_rows + u64(rows.query(row)) * args.n_heads + head;

@@ -31,7 +31,8 @@
 #include "rounded_rows.cuh"
 #include "row_set.cuh"
 
-constexpr u32 kThreads = kRowThreads, kSlices = 4, kRowWarps = 2, kSpan = 128, kSpanUnits = kSpan / 8;
+constexpr u32 kThreads = kRowThreads, kSlices = 4, kRowWarps = 2, kSpan = 128,
+              kSpanUnits = kSpan / 8;
 
 // The tile of a block: 8 * token_tiles tokens, or a single one if token_tiles is 0, and row_tiles
 // times 16 rows for each of the warps that share a slice.

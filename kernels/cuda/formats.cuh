@@ -259,7 +259,8 @@ struct FormatQ6_K {
     const u8* high = row + cols / 2;
     const u8* scales = high + cols / 4;
     return {load_streaming(row + u64(chunk) * 16), load_constant<uint2>(high + u64(chunk) * 8),
-            load_constant<u16>(scales + chunk * 2), constant_f16(scales + cols / 16 + chunk / 8 * 2)};
+            load_constant<u16>(scales + chunk * 2),
+            constant_f16(scales + cols / 16 + chunk / 8 * 2)};
   }
   static DEVICE_MEMBER float scale(const Chunk& c, u32 p) {
     return to_float(c.d) * float(i8(c.scales >> (p / 2 * 8)));

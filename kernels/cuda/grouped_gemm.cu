@@ -3,7 +3,8 @@
 //
 //   x converted to T, with top_k rows for each token unless x_shared
 //   out [.. * top_k, rows] F32: pairs as in moe.cuh, 64 a tile
-//   grid: (rows / 128, maximum number of tiles); block 256; dynamic shared: gemm_shared_bytes, 55296
+//   grid: (rows / 128, maximum number of tiles); block 256; dynamic shared: gemm_shared_bytes,
+//   55296
 //   moves: the weights of the chosen experts, once per 64 pairs of an expert
 //
 // The method is that of gemm.cuh.

@@ -246,7 +246,8 @@ __global__ void __launch_bounds__(kWarps * 32)
     wait_copies<0>();
     __syncthreads();
     const C* now = keys + stage * kTokens * kRowStride<K>;
-    load_keys<T, K>(keys + (stage ^ 1) * kTokens * kRowStride<K>, pages, place, first + kTokens, end);
+    load_keys<T, K>(keys + (stage ^ 1) * kTokens * kRowStride<K>, pages, place, first + kTokens,
+                    end);
     place = seek_key(pages, first + 2 * kTokens, end);
     multiply_latent_keys<K>(shared.scores, q_tile, now);
     __syncthreads();

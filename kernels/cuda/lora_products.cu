@@ -2,7 +2,8 @@
 // in the row's sequence. A row has a product for each of its results.
 //
 //   x [rows, x_cols], a [blocks, n_ranks, cols] or [n_ranks, cols], ranks [n_ranks, 3] (adapter,
-//   first column, columns), scales [sequences, n_adapters], products [rows * n_results, n_ranks] F32
+//   first column, columns), scales [sequences, n_adapters],
+//   products [rows * n_results, n_ranks] F32
 //   grid: (results / 4, n_ranks / 8); block: a warp for each of 8 ranks, which computes it for 4
 //   results, and reads it once if they are of one block
 

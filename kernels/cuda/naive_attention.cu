@@ -4,8 +4,8 @@
 //   q [tokens, n_heads * k_dim], out [tokens, n_heads * v_dim] F32
 //   positions, sequences, n_keys: of each token; n_keys is the number of positions of its sequence
 //   grid: (n_heads, rows of the set): a block per query; block 128
-//   scores are scale * q k, softcap * tanh(score / softcap) when softcap > 0, over the positions that
-//   the query sees (visible.cuh); sinks [n_heads] (or null) are logits without a value
+//   scores are scale * q k, softcap * tanh(score / softcap) when softcap > 0, over the positions
+//   that the query sees (visible.cuh); sinks [n_heads] (or null) are logits without a value
 //
 // A tile has one position per thread: each thread computes one score, the block reduces maximum and
 // sum, and each thread then adds up some of the output's columns. The sum is relative to the
@@ -44,7 +44,8 @@ KERNEL naive_attention(AttentionOperands a, NaiveAttention tokens) {
   const i32* table = a.page_tables + u64(tokens.sequences[token]) * a.page_stride;
   const float* sinks = args.sinks;
   const Limits limits(
-      visible_from(u32(tokens.positions[token]), u32(tokens.n_keys[token]), args), args, token, head);
+      visible_from(u32(tokens.positions[token]), u32(tokens.n_keys[token]), args), args, token,
+      head);
   const u32 begin = limits.begin, end = limits.end;
 
   // Wide heads take several sweeps; each sweep computes the scores again.

@@ -164,8 +164,8 @@ DEVICE void store_sums(const ProductSums& sums, u32 upper, float* staged, const 
     for (u32 i = 0; i < kStagedTokens; ++i) {
 #pragma unroll
       for (u32 k = 0; k < kEach; ++k) {
-        to.out[at[i] + k * kWarp] = finished(staged[i * kStagedStride + k * kWarp], scale[i], bias[k],
-                                             0, e.alpha, residual[i][k]);
+        to.out[at[i] + k * kWarp] = finished(staged[i * kStagedStride + k * kWarp], scale[i],
+                                             bias[k], 0, e.alpha, residual[i][k]);
       }
     }
   } else {
@@ -244,7 +244,8 @@ DEVICE void multiply_tiles(u32 consumer, u32 n_tiles, u32 n_steps, At at, Output
 #pragma unroll
       for (u32 p = 0; p < kProducts; ++p) {
         store_sums(sums[p], upper, staged, to, first + 16 * warp + 8 * upper, tile.count,
-                   tile.first_row + p * kProductRows, [&](u32 token) { return row_of(tile, token); });
+                   tile.first_row + p * kProductRows,
+                   [&](u32 token) { return row_of(tile, token); });
       }
     }
   }

@@ -76,9 +76,7 @@ const WIDTH = 100;
 /** Returns the lines of prose, and of C++ all lines, that are wider than {@linkcode WIDTH}. */
 function wideLines(path: string, text: string): string[] {
   if (!/\.(md|ts|cpp|h|cu|cuh|metal|mm)$/.test(path)) return [];
-  // The kernels of CUDA are still to be wrapped.
-  const isFree = path.endsWith(".ts") || path.startsWith("kernels/cuda/");
-  const wrapped = path.endsWith(".md") ? WRAPPED.md : isFree ? WRAPPED.code : /^/;
+  const wrapped = path.endsWith(".md") ? WRAPPED.md : path.endsWith(".ts") ? WRAPPED.code : /^/;
   return proseOf(path, text).split("\n").flatMap((line, i) =>
     line.length > WIDTH && wrapped.test(line) && !line.includes("https://")
       ? [`${path}:${i + 1} is ${line.length} columns wide`]
