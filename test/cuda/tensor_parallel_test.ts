@@ -141,6 +141,20 @@ Deno.test({
 });
 
 Deno.test({
+  name: "CUDA: a device without memory for a graph ends the run of those that wait for its sums",
+  ignore,
+  fn: async () => {
+    const flags = ["--devices", "cuda:0,cuda:1", "--tensor-parallel", "2"];
+    for (const failing_device of [0, 1]) {
+      const options = { devices: 2, fail_capture: 2, failing_device };
+      const failed = await answer(flags, options, { FORGE_FAKE_NCCL_WAIT_MS: "2000" });
+      assertEquals(failed.code, 1, failed.stderr);
+      assertStringIncludes(failed.stderr, "CUDA_ERROR_OUT_OF_MEMORY");
+    }
+  },
+});
+
+Deno.test({
   name: "CUDA: division needs NCCL, devices and memory",
   ignore,
   fn: async () => {

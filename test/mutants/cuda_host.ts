@@ -573,6 +573,12 @@ export const CUDA_HOST: readonly Mutant[] = [
     "  std::sort(architectures_.begin(), architectures_.end());",
     "  ",
   ]),
+  ...group({ tests: ["test/cuda/tensor_parallel_test.ts"], filter: "without memory" }, [
+    "rank-that-fails-before-its-launches",
+    "cuda/cuda_executor.cpp",
+    "is_enqueued && error.status() != FORGE_DEVICE_FAILED;",
+    "error.status() != FORGE_DEVICE_FAILED;",
+  ]),
   ...group({ tests: ["test/cuda/tensor_parallel_test.ts"], filter: "ranks run series" }, [
     "group-that-a-stopped-run-ends",
     "cuda/cuda_executor.cpp",

@@ -239,7 +239,7 @@ Result launch(const LaunchConfig& config, Function function, void** parameters, 
     if (is_failing(context, ++context.launches, options().fail_launch)) return kLaunchFailed;
     StreamQueue& stream = stream_of(context, config.stream);
     if (stream.capture && is_failing(context, ++context.captured, options().fail_capture)) {
-      return kInvalidValue;
+      return kOutOfMemory;
     }
     std::vector<std::string> arguments;
     for (size_t i = 0; i < kernel.param_bytes.size(); ++i) {

@@ -22,7 +22,7 @@ struct Options {
   uint64_t early_only = 0;  // 1: a kernel after a kernel must be launched with early start allowed
   uint64_t lost = 0;             // after the n-th kernel the device is lost
   uint64_t lost_in_turn = 0;     // 1: device i is lost with the i-th result that ends a context
-  uint64_t fail_capture = 0;     // the n-th launch into a capture fails
+  uint64_t fail_capture = 0;     // the n-th launch into a capture finds no memory
   uint64_t most_graphs = 0;      // aborts if more graphs exist; 0: no limit
   uint64_t load_once = 0;        // 1: aborts if a context loads the same kernel twice
   uint64_t fail_stream = 0;      // creating the n-th stream fails

@@ -90,8 +90,8 @@ TEST(epilogue_of_a_library_product) {
 
 TEST(convert_rows_moves_rows_into_the_range_of_f16) {
   const u32 cols = 5, padded = 64;
-  Buffer<float> x = {1,     -2,     3.5f,   65000, 0,       1, 1e6f, -3e7f,
-                     0.25f, 70000,  1e-30f, 2e-30f, 0, -3e-31f, 0};
+  Buffer<float> x = {1,     -2,    3.5f,   65000,  0, 1,       1e6f, -3e7f,
+                     0.25f, 70000, 1e-30f, 2e-30f, 0, -3e-31f, 0};
   for (const char* type : {"f16", "bf16"}) {
     const bool half = std::string(type) == "f16";
     const auto [out, scale, _] = convert(type, x.data(), 3, cols, padded, {});
