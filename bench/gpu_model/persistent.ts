@@ -61,17 +61,15 @@ export async function predictPersistent(
     const kernel = await stepKernel(model, type, gpu, steps);
     const predict = (boundaryOf: (launch: Launch) => Boundary) =>
       predictSteps(
-        ...[
-          compiler,
-          gpu,
-          model,
-          type,
-          libraries,
-          steps,
-          undefined,
-          undefined,
-          boundaryOf,
-        ] as const,
+        compiler,
+        gpu,
+        model,
+        type,
+        libraries,
+        steps,
+        undefined,
+        undefined,
+        boundaryOf,
       );
     const launched = await predict(() => launchBoundary(gpu));
     const counted = await predict(boundariesOf(kernel, gpu, COSTS.arrival));

@@ -62,8 +62,7 @@ void CudaExecutor::finish(const StepShape& shape, Plan& plan) {
   }
   keep_blocks(shape, plan);
   if (device_->device().is_traced()) {
-    const auto& entries = plan.resident ? plan.resident->entries : plan.list.entries;
-    std::fprintf(stderr, "%s\n", plan_summary(shape, entries).c_str());
+    std::fprintf(stderr, "%s\n", plan_summary(shape, plan.launched().entries).c_str());
   }
 }
 
@@ -73,11 +72,10 @@ void CudaExecutor::keep_blocks(const StepShape& shape, Plan& plan) {
   const Kernel* kernel = step_kernel_of(plan.list, *device_);
   if (!kernel) return;
   device_->kernels.load();
-  const auto planned = with_step_kernel(plan.list, *kernel, gpu, 0);
-  if (!planned) return;
-  plan.counters = device_->allocate(planned->counters * sizeof(uint32_t));
+  plan.counters = device_->allocate(step_kernel_counters(plan.list) * sizeof(uint32_t));
   clear(plan.counters);
   plan.resident = with_step_kernel(plan.list, *kernel, gpu, plan.counters.at());
+  if (!plan.resident) return;
   for (const PlanEntry& entry : plan.resident->entries) {
     if (const auto* launch = std::get_if<Launch>(&entry)) launch->verify(gpu);
   }
@@ -109,12 +107,9 @@ void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const Sto
   try {
     inputs_->copy(inputs, work);
     // Profiles have the time of each launch.
-    const bool is_resident = plan.resident && !profile;
-    const std::vector<PlanEntry>& entries =
-        is_resident ? plan.resident->entries : plan.list.entries;
-    const size_t sampling =
-        is_resident ? plan.resident->sampling_begin : plan.list.sampling_begin;
-    enqueue(plan, entries, plan.forward, {0, sampling, false}, stops);
+    const LaunchPlan& list = profile ? plan.list : plan.launched();
+    const size_t sampling = list.sampling_begin;
+    enqueue(plan, list.entries, plan.forward, {0, sampling, false}, stops);
     is_enqueued = true;
     // The caller computes the masks during the forward pass.
     if (!inputs.masks.empty()) {
@@ -122,7 +117,8 @@ void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const Sto
       inputs_->copy_masks(inputs);
     }
     const bool follows_kernel = sampling > 0 && inputs.masks.empty();
-    enqueue(plan, entries, plan.sampling, {sampling, entries.size(), follows_kernel}, stops);
+    enqueue(plan, list.entries, plan.sampling, {sampling, list.entries.size(), follows_kernel},
+            stops);
     copy_results(results_.at(), results_host_, result_bytes(*program_, inputs.n_outputs), results);
     if (profile) timer_->finish_run(plan.list, *profile);
   } catch (...) {
@@ -220,8 +216,7 @@ bool CudaExecutor::run_ahead(SeriesInputs& series, ResultBlock& results, const S
 void CudaExecutor::enqueue_series(Plan& plan, const Launch& next, uint32_t n_steps,
                                   const StopFlag& stop) {
   const auto& gpu = device_->device();
-  const std::vector<PlanEntry>& entries =
-      plan.resident ? plan.resident->entries : plan.list.entries;
+  const std::vector<PlanEntry>& entries = plan.launched().entries;
   const auto enqueue_steps = [&](uint32_t n) {
     for (uint32_t step = 0; step < n; ++step) {
       for (size_t i = 0; i < entries.size(); ++i) cuda::enqueue(entries[i], gpu, step + i > 0);

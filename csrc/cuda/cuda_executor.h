@@ -33,9 +33,12 @@ struct CudaSteps {
     // Of steps of a series, by their number, and where they store all results.
     std::map<uint32_t, StepGraph> series;
     DevicePointer series_results = 0;
-    // The entries with step_kernel, if the shape uses it, and its counters.
-    std::optional<StepKernelPlan> resident;
+    // The list with step_kernel, if the shape uses it, and its counters.
+    std::optional<LaunchPlan> resident;
     DeviceBuffer counters;
+
+    // The list that runs which are not profiled enqueue.
+    const LaunchPlan& launched() const { return resident ? *resident : list; }
   };
 };
 

@@ -14,10 +14,9 @@ namespace forge::cuda {
 namespace {
 
 using StepTable = cuda_args::StepTable<DevicePointer>;
+using cuda_args::kStepThreads;
 using cuda_args::StepOperation;
 
-// Threads of a block of the kernel, those of the largest operations.
-constexpr uint32_t kStepThreads = 256;
 // Blocks on a multiprocessor. With registers for two, as products have alone, 40 to 680 bytes of
 // them would be spilled; one takes up to 201 registers.
 constexpr uint32_t kStepResident = 1;
@@ -158,8 +157,15 @@ const Kernel* step_kernel_of(const LaunchPlan& plan, CudaDevice& device) {
   return &device.kernels.get("step_kernel.cuh", "step_kernel", source_of(kernels));
 }
 
-std::optional<StepKernelPlan> with_step_kernel(const LaunchPlan& plan, const Kernel& kernel,
-                                               const Device& device, DevicePointer counters) {
+uint64_t step_kernel_counters(const LaunchPlan& plan) {
+  uint64_t counters = 0;
+  for_each_range(
+      plan, [&](size_t first, size_t end) { counters += end - first + 1; }, [](size_t) {});
+  return counters;
+}
+
+std::optional<LaunchPlan> with_step_kernel(const LaunchPlan& plan, const Kernel& kernel,
+                                           const Device& device, DevicePointer counters) {
   uint32_t shared_bytes = 0;
   for (const PlanEntry& entry : plan.entries) {
     if (const Launch* launch = operation(entry)) {
@@ -172,14 +178,14 @@ std::optional<StepKernelPlan> with_step_kernel(const LaunchPlan& plan, const Ker
   if (resident == 0) return std::nullopt;
   const Grid grid{static_cast<uint32_t>(resident) * device.properties().multiprocessors};
   const std::vector<const Kernel*> kernels = kernels_of(plan);
-  StepKernelPlan result;
+  LaunchPlan result;
   const auto keep = [&](size_t i) {
     if (i == plan.sampling_begin) result.sampling_begin = result.entries.size();
     result.entries.push_back(plan.entries[i]);
   };
   const auto replace = [&](size_t first, size_t end) {
     StepTable table{};
-    table.arrivals = counters + result.counters * sizeof(uint32_t);
+    table.arrivals = counters;
     table.n_operations = static_cast<uint32_t>(end - first);
     auto* bytes = reinterpret_cast<uint8_t*>(table.words);
     size_t at = table.n_operations * sizeof(StepOperation);
@@ -196,7 +202,7 @@ std::optional<StepKernelPlan> with_step_kernel(const LaunchPlan& plan, const Ker
       std::memcpy(bytes + at, launch.parameters().data(), launch.parameters().size());
       at += padded_to(launch.parameters().size(), sizeof(uint64_t));
     }
-    result.counters += table.n_operations + 1;
+    counters += (end - first + 1) * sizeof(uint32_t);
     result.entries.emplace_back(std::in_place_type<Launch>, kernel, grid, kStepThreads,
                                 shared_bytes, table);
     std::get<Launch>(result.entries.back()).keep_blocks();

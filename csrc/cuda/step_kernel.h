@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "plan_builder.h"
 
@@ -14,20 +13,16 @@ namespace forge::cuda {
 // True if steps of a shape are computed by such a kernel.
 bool uses_step_kernel(const Device& device, const StepShape& shape);
 
-// The launches of a plan with runs of them replaced.
-struct StepKernelPlan {
-  std::vector<PlanEntry> entries;
-  size_t sampling_begin = 0;
-  uint64_t counters = 0;  // u32, all 0 before the first run
-};
-
 // The kernel that computes all launches of a plan that it can; null if they are too few, or the
 // device cannot run it. It is not loaded until `load`.
 const Kernel* step_kernel_of(const LaunchPlan& plan, CudaDevice& device);
 
-// Replaces the launches of a plan by those of its loaded kernel; nothing if none of its blocks fits
-// a multiprocessor. counters: their address, or 0 to learn their number.
-std::optional<StepKernelPlan> with_step_kernel(const LaunchPlan& plan, const Kernel& kernel,
-                                               const Device& device, DevicePointer counters);
+// Number of u32 by which the blocks of a plan's kernel wait for each other; all 0 before a run.
+uint64_t step_kernel_counters(const LaunchPlan& plan);
+
+// Returns a plan in which its loaded kernel takes the place of launches; null if a multiprocessor
+// has no room for a block. It has no `operations`, since profiles time single launches.
+std::optional<LaunchPlan> with_step_kernel(const LaunchPlan& plan, const Kernel& kernel,
+                                           const Device& device, DevicePointer counters);
 
 }  // namespace forge::cuda

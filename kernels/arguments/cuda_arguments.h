@@ -156,6 +156,8 @@ struct StepOperation {
 // The parameter of step_kernel, as large as drivers from CUDA 12.1 on allow: the operations, then
 // their parameters. arrivals [n_operations + 1]: all 0 before and after.
 KERNEL_CONSTANT kStepTableBytes = 32752;
+// Of a block of step_kernel: those of the largest operations.
+KERNEL_CONSTANT kStepThreads = 256;
 KERNEL_STRUCT(StepTable,
               WRITES(u32) arrivals; u64 n_operations;
               u64 words[kStepTableBytes / 8 - 2];)

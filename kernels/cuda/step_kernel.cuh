@@ -18,12 +18,6 @@
 
 #include "warp.cuh"
 
-#ifdef FORGE_EMULATOR
-#include "step_twins.h"
-#endif
-
-constexpr u32 kStepThreads = 256;
-
 #ifndef FORGE_EMULATOR
 template <class T>
 struct ArgumentType {

@@ -2,7 +2,7 @@
 
 // The built-in variables and the barrier of the kernels that are operations of step_kernel
 // (step_kernel.cuh): those of the launch that an operation stands for. prelude.cuh includes this
-// file before any use of them. The emulator has twins (test/emulator/step_twins.h).
+// file before any use of them. The emulator has twins (test/emulator/step_kernel.cu).
 
 #define STEP_FUNCTION static __device__ __forceinline__
 

@@ -350,10 +350,14 @@ void begin_block(const Launch& launch, Dim3 at) {
   for (size_t i = n; i < now->threads.size(); ++i) now->threads[i]->finished = true;
 }
 
+void run_next_thread() {
+  run_thread((now->ready.empty() ? now->late : now->ready).take(random_state), caller);
+}
+
 // Runs threads of the running block until none can continue.
 void run_ready_threads() {
   while (!now->ready.empty() || !now->late.empty()) {
-    run_thread((now->ready.empty() ? now->late : now->ready).take(random_state), caller);
+    run_next_thread();
   }
   current = nullptr;
 }
@@ -378,7 +382,7 @@ void run_block(const Launch& launch, Dim3 at) {
   while (now->live > 0) {
     if (now->ready.empty() && idle_work != nullptr && idle_work()) continue;
     if (now->ready.empty() && now->late.empty()) report_deadlock();
-    run_thread((now->ready.empty() ? now->late : now->ready).take(random_state), caller);
+    run_next_thread();
   }
   current = nullptr;
   reuse_fibers();
