@@ -13,7 +13,7 @@ import {
   emulatedFlashAttention,
   emulatedGpu,
 } from "../../test/cuda/emulated_gpu.ts";
-import { writeWhole } from "../../test/support/make_once.ts";
+import { makeOnce } from "../../test/support/make_once.ts";
 import { root } from "../root.ts";
 import type { DryRunRequest, DryRunStep, OperationLaunch } from "./dry_run.ts";
 import { type ModelledModel, type Step, withLayers } from "./models.ts";
@@ -97,15 +97,20 @@ function counted(launches: readonly Launch[]): Map<string, Launch> {
 }
 
 /**
- * Returns the CUDA library and the environment in which it plans for a GPU.
+ * Returns a text that the library makes in dry runs for a GPU; kept on disk by the bytes of the
+ * library.
  *
+ * @param suffix of the file that keeps it
+ * @param make gets the environment of the runs
  * @throws {ForgeError} `not_found` without a CUDA library
  */
-export async function dryEnvironment(
+export async function keptDryRun(
+  suffix: string,
+  request: DryRunRequest,
   gpu: NvidiaGpu,
   { flash, cublaslt }: Libraries,
-  ranks = 1,
-): Promise<{ library: string; env: Record<string, string> }> {
+  make: (env: Record<string, string>) => Promise<string>,
+): Promise<string> {
   const library = findLibrary("cuda");
   if (library === undefined) {
     throw new ForgeError("not_found", "there is no CUDA library; build it with: deno task build");
@@ -115,7 +120,7 @@ export async function dryEnvironment(
       architecture: gpu.architecture.name === "sm_80" ? 80 : 90,
       multiprocessors: gpu.multiprocessors,
       l2_kib: gpu.l2Bytes / 1024,
-      devices: ranks,
+      devices: request.ranks,
       // Only addresses are needed, for models of any size.
       memory_mib: 1 << 20,
     }),
@@ -123,39 +128,35 @@ export async function dryEnvironment(
     ...(flash ? await emulatedFlashAttention() : {}),
     FORGE_EMULATOR_SEED: "0",
   };
-  return { library, env };
+  const hash = createHash("sha256").update(Deno.readFileSync(library));
+  const digest = hash.update(JSON.stringify([request, env])).digest("hex").slice(0, 32);
+  const kept = join(root, "build", "gpu_model", `${digest}${suffix}`);
+  await makeOnce(kept, async (path) => await Deno.writeTextFile(path, await make(env)));
+  return await Deno.readTextFile(kept);
 }
 
-/** Returns the steps of a request; kept on disk by the bytes of the library. */
+/** Returns the steps of a request. */
 async function dryRun(
   request: DryRunRequest,
   gpu: NvidiaGpu,
-  { flash, cublaslt }: Libraries,
+  libraries: Libraries,
 ): Promise<PlannedStep[]> {
-  const { library, env } = await dryEnvironment(gpu, { flash, cublaslt }, request.ranks);
-  const hash = createHash("sha256").update(Deno.readFileSync(library));
-  const digest = hash.update(JSON.stringify([request, env])).digest("hex").slice(0, 32);
-  const kept = join(root, "build", "gpu_model", `plan-${digest}.json`);
-  try {
-    return JSON.parse(Deno.readTextFileSync(kept)) as PlannedStep[];
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-  }
-  const log = Deno.makeTempFileSync({ prefix: "forge-launches-" });
-  try {
-    const done = await runDry(request, { ...env, FORGE_FAKE_CUDA_LAUNCHES: log });
-    const logged = Deno.readFileSync(log);
-    const decoder = new TextDecoder();
-    const steps = done.map((step) => ({
-      launches: withGrids(step, decoder.decode(logged.slice(...step.log)), request.ranks - 1),
-      batch: step.batch,
-    }));
-    Deno.mkdirSync(join(root, "build", "gpu_model"), { recursive: true });
-    await writeWhole(kept, JSON.stringify(steps));
-    return steps;
-  } finally {
-    Deno.removeSync(log);
-  }
+  const text = await keptDryRun(".json", request, gpu, libraries, async (env) => {
+    const log = Deno.makeTempFileSync({ prefix: "forge-launches-" });
+    try {
+      const done = await runDry(request, { ...env, FORGE_FAKE_CUDA_LAUNCHES: log });
+      const logged = Deno.readFileSync(log);
+      const decoder = new TextDecoder();
+      const steps = done.map((step) => ({
+        launches: withGrids(step, decoder.decode(logged.slice(...step.log)), request.ranks - 1),
+        batch: step.batch,
+      }));
+      return JSON.stringify(steps);
+    } finally {
+      Deno.removeSync(log);
+    }
+  });
+  return JSON.parse(text) as PlannedStep[];
 }
 
 /** Runs the program of dry runs, which logs launches to FORGE_FAKE_CUDA_LAUNCHES. */

@@ -2,13 +2,11 @@
  * The kernel that computes a whole step (csrc/cuda/step_kernel.cpp): its source, as the library
  * writes it in a dry run, and the order of waits and accesses in its machine code.
  */
-import { createHash } from "node:crypto";
 import { join } from "@std/path";
 import type { SyntheticType } from "../../src/bench/synthetic/shapes.ts";
 import { type DeviceSource, deviceSources } from "../../test/emulator/nvrtc.ts";
-import { writeWhole } from "../../test/support/make_once.ts";
-import { root } from "../root.ts";
-import { dryEnvironment, runDry } from "./launches.ts";
+import type { DryRunRequest } from "./dry_run.ts";
+import { keptDryRun, runDry } from "./launches.ts";
 import { type Instruction, MachineCode } from "./machine_code.ts";
 import { type ModelledModel, type Step, withLayers } from "./models.ts";
 import type { NvidiaGpu } from "./nvidia.ts";
@@ -25,8 +23,7 @@ export interface StepKernel {
 }
 
 /**
- * Returns the kernel that the library writes for steps of a model on a GPU; kept on disk by the
- * bytes of the library.
+ * Returns the kernel that the library writes for steps of a model on a GPU.
  *
  * @throws {Error} if it writes none
  */
@@ -36,41 +33,36 @@ export async function stepKernel(
   gpu: NvidiaGpu,
   steps: readonly Step[],
 ): Promise<StepKernel> {
-  const { library, env } = await dryEnvironment(gpu, { flash: false, cublaslt: false });
   const request = { spec: withLayers(model, type, 1), steps, ranks: 1 };
-  const hash = createHash("sha256").update(Deno.readFileSync(library));
-  const digest = hash.update(JSON.stringify([request, env])).digest("hex").slice(0, 32);
-  const kept = join(root, "build", "gpu_model", `step-${digest}.cu`);
-  let text: string;
+  const libraries = { flash: false, cublaslt: false };
+  return parseSource(
+    await keptDryRun("-step.cu", request, gpu, libraries, (env) => writeKernels(request, env)),
+  );
+}
+
+/** Returns the sources that the library writes in a dry run, those that the steps launch. */
+async function writeKernels(request: DryRunRequest, env: Record<string, string>): Promise<string> {
+  const folder = Deno.makeTempDirSync({ prefix: "forge-step-kernel-" });
   try {
-    text = Deno.readTextFileSync(kept);
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-    const folder = Deno.makeTempDirSync({ prefix: "forge-step-kernel-" });
-    try {
-      const path = join(folder, "step_kernel.cu");
-      const done = await runDry(request, {
-        ...env,
-        // An empty cache, so that the kernel is compiled.
-        FORGE_CACHE: folder,
-        FORGE_CUDA_PERSISTENT: "1",
-        FORGE_FAKE_CUDA_LAUNCHES: join(folder, "launches"),
-        FORGE_FAKE_NVRTC_STEP: path,
-      });
-      // A model also has kernels for the other shapes of steps that it may run.
-      text = sourcesOf(Deno.readTextFileSync(path)).filter((source) => {
-        const operations = operationsOf(source);
-        return done.some(({ launches }) =>
-          operations.isSubsetOf(new Set(launches.map(({ kernel }) => kernel)))
-        );
-      }).join("");
-    } finally {
-      Deno.removeSync(folder, { recursive: true });
-    }
-    Deno.mkdirSync(join(root, "build", "gpu_model"), { recursive: true });
-    await writeWhole(kept, text);
+    const path = join(folder, "step_kernel.cu");
+    const done = await runDry(request, {
+      ...env,
+      // An empty cache, so that the kernel is compiled.
+      FORGE_CACHE: folder,
+      FORGE_CUDA_PERSISTENT: "1",
+      FORGE_FAKE_CUDA_LAUNCHES: join(folder, "launches"),
+      FORGE_FAKE_NVRTC_STEP: path,
+    });
+    // A model also has kernels for the other shapes of steps that it may run.
+    return sourcesOf(Deno.readTextFileSync(path)).filter((source) => {
+      const operations = operationsOf(source);
+      return done.some(({ launches }) =>
+        operations.isSubsetOf(new Set(launches.map(({ kernel }) => kernel)))
+      );
+    }).join("");
+  } finally {
+    Deno.removeSync(folder, { recursive: true });
   }
-  return parseSource(text);
 }
 
 function sourcesOf(text: string): string[] {
