@@ -6,7 +6,8 @@ import { buildGpuTests } from "../../test/emulator/gpu_tests.ts";
 import { say } from "./lines.ts";
 
 /** Tests that an emulator runs in seconds. */
-const EMULATED = /^(instructions_|rms_norm_|decode_attention_of_one_token)/;
+const EMULATED =
+  /^(instructions_|rms_norm_|decode_attention_of_one_token|wgmma_gemm_of_odd_columns)/;
 /** Failures after which a process cannot use the device any more. */
 const FATAL = /cannot use the device any more|failed earlier/;
 

@@ -92,6 +92,18 @@ Deno.test({
 });
 
 Deno.test({
+  name: "the GPU check runs the kernels of SM90 on an emulated SM90",
+  ignore,
+  fn: async () => {
+    const { code, output, results } = await check(["kernels"], { gpu: { architecture: 90 } });
+    assertEquals(code, 0, output);
+    const names = results[0]?.lines.flatMap((line) => line.kind === "check" ? [line.name] : []);
+    // The driver encodes the tensor maps that the kernels of wgmma read by.
+    assert(names?.includes("wgmma_gemm_of_odd_columns"), output);
+  },
+});
+
+Deno.test({
   name: "the GPU check continues after a part that fails, and names the failure",
   ignore,
   fn: async () => {

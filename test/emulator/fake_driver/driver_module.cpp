@@ -166,25 +166,31 @@ Result cuModuleGetFunction(Function* function, Module module, const char* name) 
 }
 
 Result cuFuncGetAttribute(int* value, FunctionAttribute attribute, Function function) {
-  const auto* state = reinterpret_cast<FunctionState*>(function);
-  switch (attribute) {
-    case FunctionAttribute::max_dynamic_shared_bytes:
-      *value = state->max_dynamic_shared;
-      return kSuccess;
-    case FunctionAttribute::static_shared_bytes:
-      // Unknown until a block runs; then it counts as dynamic shared memory.
-      *value = 0;
-      return kSuccess;
-    default:
-      return kInvalidValue;
-  }
+  return with_context([&](ContextState&) {
+    const auto* state = reinterpret_cast<FunctionState*>(function);
+    switch (attribute) {
+      case FunctionAttribute::max_dynamic_shared_bytes:
+        *value = state->max_dynamic_shared;
+        return kSuccess;
+      case FunctionAttribute::static_shared_bytes:
+        // Unknown until a block runs; then it counts as dynamic shared memory.
+        *value = 0;
+        return kSuccess;
+      default:
+        return kInvalidValue;
+    }
+  });
 }
 
 Result cuFuncSetAttribute(Function function, FunctionAttribute attribute, int value) {
-  auto* state = reinterpret_cast<FunctionState*>(function);
-  if (attribute != FunctionAttribute::max_dynamic_shared_bytes || value < 0) return kInvalidValue;
-  state->max_dynamic_shared = value;
-  return kSuccess;
+  return with_context([&](ContextState&) {
+    auto* state = reinterpret_cast<FunctionState*>(function);
+    if (attribute != FunctionAttribute::max_dynamic_shared_bytes || value < 0) {
+      return kInvalidValue;
+    }
+    state->max_dynamic_shared = value;
+    return kSuccess;
+  });
 }
 
 Result cuFuncGetParamInfo(Function function, size_t index, size_t* offset, size_t* bytes) {
@@ -203,8 +209,10 @@ Result cuFuncGetParamInfo(Function function, size_t index, size_t* offset, size_
 
 Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function, int,
                                                     size_t shared_bytes) {
-  *blocks = static_cast<int>(resident_blocks(static_cast<unsigned>(shared_bytes)));
-  return kSuccess;
+  return with_context([&](ContextState&) {
+    *blocks = static_cast<int>(resident_blocks(static_cast<unsigned>(shared_bytes)));
+    return kSuccess;
+  });
 }
 
 namespace {
@@ -294,24 +302,28 @@ Result cuTensorMapEncodeTiled(TensorMap* map, int type, uint32_t dimensions, voi
                               const uint64_t* sizes, const uint64_t* strides, const uint32_t* box,
                               const uint32_t* steps, int interleave, int swizzle, int,
                               int fill) {
-  if (options().refuse_tensor_maps != 0) return kInvalidValue;
-  if (reinterpret_cast<uintptr_t>(map) % alignof(TensorMap) != 0) misuse("a misaligned tensor map");
-  if (type != kTensorBfloat16 || dimensions != 4 || interleave != 0 || fill != 0 ||
-      swizzle != kSwizzle128Bytes) {
-    misuse("a tensor map that the emulator lacks");
-  }
-  for (int i = 0; i < 4; ++i) {
-    if (steps[i] != 1) misuse("a tensor map that skips elements");
-  }
-  emulator::sm90::TensorBox described;
-  if (box[2] != 1 || box[3] != 1 ||
-      !emulator::sm90::describe_box(described, data, {sizes[0], sizes[1], sizes[2], sizes[3]},
-                                    {strides[0], strides[1], strides[2]},
-                                    static_cast<int32_t>(box[0]), static_cast<int32_t>(box[1]))) {
-    return kInvalidValue;
-  }
-  static_assert(sizeof described <= sizeof *map);
-  std::memset(map->opaque, 0, sizeof map->opaque);
-  std::memcpy(map->opaque, &described, sizeof described);
-  return kSuccess;
+  return with_context([&](ContextState&) {
+    if (options().refuse_tensor_maps != 0) return kInvalidValue;
+    if (reinterpret_cast<uintptr_t>(map) % alignof(TensorMap) != 0) {
+      misuse("a misaligned tensor map");
+    }
+    if (type != kTensorBfloat16 || dimensions != 4 || interleave != 0 || fill != 0 ||
+        swizzle != kSwizzle128Bytes) {
+      misuse("a tensor map that the emulator lacks");
+    }
+    for (int i = 0; i < 4; ++i) {
+      if (steps[i] != 1) misuse("a tensor map that skips elements");
+    }
+    emulator::sm90::TensorBox described;
+    if (box[2] != 1 || box[3] != 1 ||
+        !emulator::sm90::describe_box(described, data, {sizes[0], sizes[1], sizes[2], sizes[3]},
+                                      {strides[0], strides[1], strides[2]},
+                                      static_cast<int32_t>(box[0]), static_cast<int32_t>(box[1]))) {
+      return kInvalidValue;
+    }
+    static_assert(sizeof described <= sizeof *map);
+    std::memset(map->opaque, 0, sizeof map->opaque);
+    std::memcpy(map->opaque, &described, sizeof described);
+    return kSuccess;
+  });
 }

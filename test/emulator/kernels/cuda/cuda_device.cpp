@@ -118,6 +118,7 @@ bool describe_tensor(TensorMap& map, const void* data, const uint64_t (&sizes)[4
   if (!gpu().has_wgmma()) return false;
   const uint32_t box[] = {64, box_rows, 1, 1}, steps[] = {1, 1, 1, 1};
   const Device& device = gpu().device();
+  const DeviceScope scope(device);
   forge::cuda::TensorMap encoded;
   device.check(device.api().encode_tensor_map(&encoded, kTensorBfloat16, 4, const_cast<void*>(data),
                                               sizes, strides, box, steps, 0, kSwizzle128Bytes,
