@@ -27,6 +27,15 @@ Encoder find_encoder() {
   return reinterpret_cast<Encoder>(function);
 }
 
+// Makes the context of the calling thread's device current. The runtime does so in the thread's
+// first call that needs a context, which a call of this library may be.
+bool make_context_current() {
+  int device = 0;
+  if (cudaGetDevice(&device) == cudaSuccess && cudaSetDevice(device) == cudaSuccess) return true;
+  cudaGetLastError();
+  return false;
+}
+
 }  // namespace
 
 flash_attn_status encode_tensor_map(TensorMap &map, const TensorShape &shape) {
@@ -44,10 +53,13 @@ flash_attn_status encode_tensor_map(TensorMap &map, const TensorShape &shape) {
       shape.box_columns == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B;
   // Both types are copied in the same way; an element outside the tensor becomes zero bits.
   CUtensorMap encoded;
-  const CUresult result =
-      encode(&encoded, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, const_cast<void *>(shape.data), sizes,
-             strides.data(), box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const auto encode_map = [&] {
+    return encode(&encoded, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, const_cast<void *>(shape.data),
+                  sizes, strides.data(), box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  };
+  CUresult result = encode_map();
+  if (result == CUDA_ERROR_INVALID_CONTEXT && make_context_current()) result = encode_map();
   if (result != CUDA_SUCCESS) return FLASH_ATTN_TENSOR_MAP_FAILED;
   std::memcpy(&map, &encoded, sizeof map);
   return FLASH_ATTN_OK;
