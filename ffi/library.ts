@@ -146,6 +146,7 @@ export interface LibraryInfo {
 export class Library {
   readonly kind: BackendKind;
   readonly path: string;
+  readonly #symbols: Symbols;
   #library: Deno.DynamicLibrary<typeof librarySymbols> | undefined;
 
   private constructor(
@@ -156,6 +157,7 @@ export class Library {
     this.kind = kind;
     this.path = path;
     this.#library = library;
+    this.#symbols = keepArguments(library.symbols);
   }
 
   /**
@@ -188,7 +190,7 @@ export class Library {
     if (this.#library === undefined) {
       throw new ForgeError("device", `the ${this.kind} library is closed`);
     }
-    return this.#library.symbols;
+    return this.#symbols;
   }
 
   info(): LibraryInfo {
@@ -214,6 +216,30 @@ export class Library {
   [Symbol.dispose](): void {
     this.close();
   }
+}
+
+/**
+ * Returns a library's functions, of which those that do not block keep their arguments in memory
+ * until they return. Deno does not: a buffer that only a call in progress refers to may be freed
+ * by a garbage collection while the library reads or writes it.
+ */
+function keepArguments(symbols: Symbols): Symbols {
+  const inProgress = new Set<readonly unknown[]>();
+  const keeping =
+    (call: (...args: readonly unknown[]) => Promise<number>) =>
+    async (...args: readonly unknown[]): Promise<number> => {
+      inProgress.add(args);
+      try {
+        return await call(...args);
+      } finally {
+        inProgress.delete(args);
+      }
+    };
+  const entries = Object.entries(librarySymbols).map(([name, definition]) => {
+    const call = symbols[name as keyof Symbols];
+    return [name, "nonblocking" in definition ? keeping(call as () => Promise<number>) : call];
+  });
+  return Object.fromEntries(entries) as Symbols;
 }
 
 function load<T extends Deno.ForeignLibraryInterface>(

@@ -7,7 +7,6 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
   bf16_products: "compares kernels of the CPU",
   emulated_products: "compares kernels of the CPU",
   first_run: "tests the packing of weights on the CPU",
-  input_block_fuzz: "tests the reading of inputs, which all devices share",
   latent_invariance: "tests the kernels of the CPU",
   numa: "tests the threads of the CPU",
   quantized_matmul: "tests products with rounded activations, which GPUs lack",

@@ -1,11 +1,13 @@
 /** Invalid, mismatched and released handles return a status and never crash. */
 import { assert, assertEquals } from "@std/assert";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { symbols } from "../../../ffi/abi.ts";
 import { findLibrary, Library } from "../../../ffi/library.ts";
-import { InputBlock } from "../../../ffi/step_block.ts";
+import { CONTROL_MASKS_PENDING, CONTROL_WORDS, InputBlock } from "../../../ffi/step_block.ts";
 import { cString, readText } from "../../../ffi/status.ts";
 import { readHeader } from "../../support/header.ts";
-import { tokenInputs } from "../../support/step_graph.ts";
+import { greedy, outputRow, tokenInputs } from "../../support/step_graph.ts";
 
 const ignore = findLibrary("reference") === undefined;
 if (ignore) console.error("skipping: the reference library is missing");
@@ -150,6 +152,59 @@ Deno.test({
     assertEquals(symbols.forge_step_read(step, value[0]!, 0n, 1n, out, 16n), OK);
     assertEquals([...out], [2, 4, 6, 8]);
     assertEquals(symbols.forge_release(step), OK);
+  },
+});
+
+Deno.test({
+  name: "handles: a run in progress keeps its buffers in memory",
+  ignore,
+  async fn() {
+    setFlagsFromString("--expose-gc");
+    const collectGarbage: () => void = runInNewContext("gc");
+    using library = Library.open("reference");
+    const { symbols } = library;
+    const device = openDevice(library);
+    const step = beginStep(library, device);
+    const record = (operation: string, ...operands: number[]) => {
+      const value = new Uint32Array(1);
+      const words = Uint32Array.from(operands);
+      const { length } = operands;
+      assertEquals(
+        symbols.forge_record(step, cString(operation), words, BigInt(length), value),
+        OK,
+      );
+      return value[0]!;
+    };
+    const table = upload(library, device, Float32Array.of(1, 2, 3, 4));
+    const rows = record("gather_outputs", record("embed", table, 0x40000000 /* 2 */));
+    record("sample", rows, 0);
+    assertEquals(await symbols.forge_step_end(step, new BigUint64Array(1)), OK);
+    const control = new Int32Array(CONTROL_WORDS);
+    control[CONTROL_MASKS_PENDING] = 60_000;
+    /** Starts a run that waits for its mask; returns references that hold none of its buffers. */
+    const start = () => {
+      const output = outputRow(0, { sampling: { ...greedy, mask: Uint32Array.of(0b0010) } });
+      const inputs = new InputBlock().pack({ ...tokenInputs(1), outputs: [output] });
+      const results = new Uint8Array(16);
+      const run = symbols.forge_step_run(
+        step,
+        inputs,
+        BigInt(inputs.byteLength),
+        results,
+        BigInt(results.byteLength),
+        control,
+      );
+      return { run, buffers: [new WeakRef(inputs.buffer), new WeakRef(results.buffer)] };
+    };
+    const { run, buffers } = start();
+    // A weak reference holds its object until the next turn of the event loop.
+    await new Promise((turn) => setTimeout(turn));
+    collectGarbage();
+    const missing = buffers.filter((buffer) => buffer.deref() === undefined).length;
+    Atomics.store(control, CONTROL_MASKS_PENDING, 0);
+    assertEquals(await run, OK);
+    assertEquals(missing, 0);
+    for (const handle of [step, table, device]) assertEquals(symbols.forge_release(handle), OK);
   },
 });
 
