@@ -2,9 +2,9 @@
  * The tests of operations on the CUDA device, each file in its own process, several at a time:
  * `operations.ts [--emulated]`. Prints the lines of `lines.ts`.
  */
-import { join } from "@std/path";
+import { join, relative } from "@std/path";
 import { root } from "../root.ts";
-import { say } from "./lines.ts";
+import { type CheckLine, say } from "./lines.ts";
 
 /** Test files that an emulator runs in seconds. */
 const EMULATED = ["norms_test.ts"];
@@ -24,43 +24,64 @@ async function main(args: readonly string[]): Promise<boolean> {
   let passed = true;
   const worker = async () => {
     for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
-      passed = await runFile(file) && passed;
+      const { lines, output } = await testFile(file);
+      lines.forEach(say);
+      if (output !== "") console.error(output);
+      passed &&= lines.every((line) => line.passed);
     }
   };
   await Promise.all(Array.from({ length: MOST_PROCESSES }, worker));
   return passed;
 }
 
-async function runFile(path: string): Promise<boolean> {
+/**
+ * Runs the tests of a file in a process of its own. Returns the lines of its tests, and the
+ * process's output if one failed.
+ */
+export async function testFile(
+  path: string,
+  limitMs = LIMIT_MS,
+): Promise<{ readonly lines: readonly CheckLine[]; readonly output: string }> {
   const report = await Deno.makeTempFile({ prefix: "forge-report-", suffix: ".xml" });
   try {
-    const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    const limit = AbortSignal.timeout(limitMs);
+    const { success, code, signal, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
       args: ["test", "-A", "--quiet", "--no-check", `--junit-path=${report}`, path],
       cwd: root,
       env: { FORGE_TEST_DEVICES: "cuda", NO_COLOR: "1" },
       stdin: "null",
       stdout: "piped",
       stderr: "piped",
-      signal: AbortSignal.timeout(LIMIT_MS),
+      signal: limit,
     }).output();
-    const cases = testCases(Deno.readTextFileSync(report));
-    for (const { name, failure } of cases) {
+    const lines = testCases(Deno.readTextFileSync(report)).map(({ name, failure }): CheckLine => {
       const passed = failure === undefined;
-      say({ kind: "check", name, passed, ...(passed ? {} : { detail: failure }) });
+      return { kind: "check", name, passed, ...(passed ? {} : { detail: failure }) };
+    });
+    if (success) return { lines, output: "" };
+    const decoder = new TextDecoder();
+    const said = decoder.decode(stdout), errors = decoder.decode(stderr);
+    if (lines.every(({ passed }) => passed)) {
+      const how = limit.aborted
+        ? `stopped after ${limitMs / 1000} s`
+        : signal !== null
+        ? `ended by ${signal}`
+        : `ended with exit code ${code}`;
+      // The last line of stdout names the test that was running.
+      const detail = [how, lastLines(said, 1), lastLines(errors, 3)]
+        .filter((text) => text !== "").join("; ");
+      lines.push({ kind: "check", name: relative(root, path), passed: false, detail });
     }
-    if (!success) {
-      const decoder = new TextDecoder();
-      const output = `${decoder.decode(stdout)}${decoder.decode(stderr)}`;
-      console.error(`${path}\n${output}`);
-      if (cases.every(({ failure }) => failure === undefined)) {
-        const detail = output.trimEnd().split("\n").at(-1) ?? "";
-        say({ kind: "check", name: path.slice(root.length + 1), passed: false, detail });
-      }
-    }
-    return success;
+    return { lines, output: `${path}\n${said}${errors}` };
   } finally {
     Deno.removeSync(report);
   }
+}
+
+/** Returns the last lines of a text that are not empty, on one line. */
+function lastLines(text: string, most: number): string {
+  const lines = text.split("\n").map((line) => line.trim()).filter((line) => line !== "");
+  return lines.slice(-most).join(" | ");
 }
 
 /** Returns the cases of a JUnit report that were not skipped; none for an empty report. */

@@ -1,9 +1,10 @@
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { linesOfRace } from "../../../bench/gpu/flash_attn.ts";
 import { type Line, readLines, type SpeedLine } from "../../../bench/gpu/lines.ts";
-import { testCases } from "../../../bench/gpu/operations.ts";
+import { testCases, testFile } from "../../../bench/gpu/operations.ts";
 import { describeCheck } from "../../../bench/gpu/report.ts";
 import { judge, TARGETS } from "../../../bench/gpu/targets.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
 
 const copy: Line = { kind: "limit", name: "copy GB/s", value: 3000 };
 
@@ -83,6 +84,21 @@ Deno.test("GPU check: cases of a test report, with what failed", () => {
     { name: "d", failure: "x & y" },
   ]);
   assertEquals(testCases(""), []);
+});
+
+Deno.test("GPU check: a file of tests that ends without a report says how", async () => {
+  using folder = new TempFolder();
+  const detail = async (body: string, limitMs?: number) => {
+    const path = folder.write("a_test.ts", `Deno.test("a", async () => { ${body} });`);
+    const { lines, output } = await testFile(path, limitMs);
+    assertStringIncludes(output, path);
+    assertEquals(lines.map(({ passed }) => passed), [false]);
+    return lines[0]?.detail;
+  };
+  const wait = (ms: number) => `await new Promise((end) => setTimeout(end, ${ms}));`;
+  const killed = `${wait(500)} Deno.kill(Deno.pid, "SIGKILL"); ${wait(60_000)}`;
+  assertEquals(await detail(killed), "ended by SIGKILL; a ...");
+  assertStringIncludes(await detail(wait(60_000), 2000) ?? "", "stopped after 2 s");
 });
 
 Deno.test("GPU check: results of the race become lines of the check", () => {
