@@ -1,5 +1,6 @@
 /** Mixture of experts: routing, products with the chosen experts and their weighted sum. */
 import type { Backend, MoeRouteOptions } from "../../src/backend.ts";
+import type { TensorType } from "../../src/formats/tensor_info.ts";
 import { deviceTest } from "../support/devices.ts";
 import {
   assertSameBits,
@@ -236,19 +237,22 @@ interface ProductCase {
   readonly bias: Matrix | undefined;
 }
 
-function productCase(random: Random, tokens: number, experts: number, topK: number): ProductCase {
+const PRODUCT_TYPES = ["F32", "BF16", "Q8_0", "Q4_K", "Q6_K", "IQ2_S", "MXFP4"] as const;
+
+function productCase(
+  random: Random,
+  type: TensorType,
+  tokens: number,
+  experts: number,
+  topK: number,
+): ProductCase {
   const rows = random.pick([1, 7, 32, 45]), cols = random.pick([256, 512, 1280]);
   const width = random.chance(0.5) ? cols : topK * cols;
   return {
     x: randomByteMatrix(random, tokens, width, 1 / Math.sqrt(cols)),
     logits: randomMatrix(random, tokens, experts),
     options: routeOptions(random, topK),
-    weight: randomWeight(
-      random,
-      random.pick(["F32", "BF16", "Q8_0", "Q4_K", "Q6_K", "IQ2_S", "MXFP4"]),
-      experts * rows,
-      cols,
-    ),
+    weight: randomWeight(random, type, experts * rows, cols),
     bias: random.chance(0.5) ? randomMatrix(random, experts, rows) : undefined,
   };
 }
@@ -256,9 +260,11 @@ function productCase(random: Random, tokens: number, experts: number, topK: numb
 opTest<ProductCase>("moe_matmul", {
   cases: (random) =>
     [[1, 1, 1], [1, 8, 2], [1, 4, 4], [3, 5, 2], [6, 16, 3], [70, 4, 2], [33, 32, 4]]
-      .flatMap(([tokens = 0, experts = 0, topK = 0]) =>
-        [0, 1, 2].map(() => {
-          const inputs = productCase(random, tokens, experts, topK);
+      .flatMap(([tokens = 0, experts = 0, topK = 0], shape) =>
+        [0, 1, 2].map((i) => {
+          // Between them, the two prompts at the end have all types but F32.
+          const type = PRODUCT_TYPES[(3 * shape + i) % PRODUCT_TYPES.length]!;
+          const inputs = productCase(random, type, tokens, experts, topK);
           const { x, weight, bias } = inputs;
           return [
             `${tokens} x ${x.cols}, ${topK} of ${experts}, ${weight.type} [${weight.rows}, ` +
