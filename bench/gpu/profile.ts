@@ -1,6 +1,6 @@
 /**
- * Times and launches of the operations of a step: `profile.ts [--emulated]`. Prints the lines of
- * `lines.ts`.
+ * Times and launches of the operations of a step: `profile.ts [--emulated] [MODEL...]`, such as
+ * `profile.ts llama-3.2-1b:BF16`. Prints the lines of `lines.ts`.
  */
 import { openBenchModel } from "../../src/bench/bench_model.ts";
 import { measure } from "../../src/bench/measure.ts";
@@ -12,14 +12,13 @@ import { type PhaseTimes, Profile } from "../../src/engine/profile.ts";
 import { say } from "./lines.ts";
 import { saySpeed } from "./timing.ts";
 
+const MODELS: readonly string[] = ["llama-3.1-8b:BF16", "llama-3.1-8b:Q4_K"];
 /** Maximum number of reported operations; the rest take little time. */
 const MOST_OPERATIONS = 12;
 
 async function main(args: readonly string[]): Promise<void> {
   const emulated = args.includes("--emulated");
-  const specs = emulated
-    ? [SMALLEST]
-    : ["llama-3.1-8b:BF16", "llama-3.1-8b:Q4_K"].map(parseSyntheticSpec);
+  const specs = emulated ? [SMALLEST] : (args.length > 0 ? args : MODELS).map(parseSyntheticSpec);
   for (const spec of specs) await profile(spec, emulated ? 17 : 512, emulated ? 2 : 16);
 }
 
