@@ -3,6 +3,7 @@
 // Turns a program into the launches that run it for one shape. The operations are those of forge.h;
 // plan_*.cpp hold them by kind.
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -36,13 +37,18 @@ using AttentionSplits = cuda_args::AttentionSplits<DevicePointer>;
 struct ProductTile {
   uint32_t token_tiles;  // of eight tokens; 0: a single token
   uint32_t tokens, rows;
-  uint32_t splits;        // blocks that divide the columns among themselves
+  uint32_t splits;        // parts of the columns
   uint32_t resident;      // blocks that a multiprocessor runs at once
   uint32_t shared_bytes;  // dynamic
   bool is_short = false;  // half of the rows, of weights that have few
+  // Most blocks of a grid whose blocks share the tiles, with weights in rings of shared memory
+  // (kernels/cuda/weight_ring.cuh); 0: a block for each tile and part.
+  uint32_t ring_blocks = 0;
 
   Grid grid(uint64_t n_tokens, uint64_t n_rows) const {
-    return {divide_up(n_tokens, tokens), divide_up(n_rows, rows), splits};
+    const uint32_t row_tiles = divide_up(n_rows, rows);
+    if (ring_blocks > 0) return {1, std::min(row_tiles, ring_blocks)};
+    return {divide_up(n_tokens, tokens), row_tiles, splits};
   }
 };
 
@@ -116,14 +122,12 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   bool emit_gated_product(const MatmulOp& op, const RmsNormOp* norm, const RowGroup& rows);
   void emit_matvec(const Product& product, const RowGroup& rows);
   void emit_decode_gemm(const Product& product, const RowGroup& rows);
-  // Tile for any weight, for one without or with a gated unit, or for experts, which share the
-  // columns of a row with no other block.
+  // Tile for any weight, for one without a gated unit, or for experts, whose columns are not
+  // divided.
   ProductTile weight_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
                           const WeightFormat& format) const;
   ProductTile product_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
                            const WeightFormat& format) const;
-  ProductTile gated_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
-                         const WeightFormat& format) const;
   ProductTile expert_tile(uint32_t tokens, uint64_t cols, const WeightFormat& format) const;
   ColumnSplit column_split(const ProductTile& tile, const Grid& grid);
   // x as a decode product with this tile reads it: as it is for one token, else as half_rows.
@@ -160,10 +164,10 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
                         const RowGroup& rows, uint32_t pieces = 1, uint32_t chunk_cols = 0);
   uint32_t matvec_split(uint64_t rows, uint64_t cols) const;
 
-  // The weights of a product whose blocks have tiles of a grid, with tile_rows adjacent rows each,
-  // of `rows` in all.
-  StreamedWeights streamed(const WeightRows& weight, uint64_t rows, uint32_t tile_rows,
-                           const ProductTile& tile, const Grid& grid) const;
+  // Adds the last entry to the products that request weights: its blocks have tiles of a grid, with
+  // tile_rows adjacent rows of the weight each, of `rows` in all.
+  void add_streamed(const WeightRows& weight, uint64_t rows, uint32_t tile_rows,
+                    const ProductTile& tile, const Grid& grid);
   // Bytes of a cache that an operation reads in this shape, at most.
   uint64_t cached_bytes(const AttentionOp& op) const;
   template <class Op>

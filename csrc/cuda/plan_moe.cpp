@@ -112,7 +112,8 @@ void PlanBuilder::emit_grouped_decode_gemm(const GroupedProduct& p, const RowGro
   launch("grouped_decode_gemm.cu", decode_instance("grouped_decode_gemm", type, tile), grid, 256,
          tile.shared_bytes, operands, expert_pairs(p, groups), NextWeights{});
   // The last blocks of sorted pairs may have no work.
-  prefetch_.add_product(plan_.entries, std::nullopt, is_sorted ? 0 : grid.blocks());
+  const bool may_request = !is_sorted && tile.ring_blocks == 0;
+  prefetch_.add_product(plan_.entries, std::nullopt, may_request ? grid.blocks() : 0);
 }
 
 bool PlanBuilder::emit_gated_grouped_product(const MoeMatmulOp& op, const GroupedProduct& p) {

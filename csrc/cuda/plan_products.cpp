@@ -14,6 +14,12 @@ constexpr uint32_t kMostMatvecTokens = 8;
 constexpr uint32_t kMostColumnSplits = 8;
 // Fewest elements of a row per warp when warps of matvec share it.
 constexpr uint32_t kSplitCols = 512;
+// Shared memory of a block with rings of weights, besides its row of x: the rings and the sums of
+// kernels/cuda/weight_ring.cuh.
+constexpr uint32_t kRingShared = 8 * 9216 + 4096;
+// What a block takes besides its dynamic shared memory: arrays of fixed size, and what the device
+// keeps for itself.
+constexpr uint32_t kStaticShared = 2048;
 
 }  // namespace
 
@@ -45,7 +51,7 @@ static uint32_t tile_rows(const WeightFormat& format, uint32_t token_tiles) {
   return token_tiles == 4 ? 128 : 64;
 }
 
-// Blocks that divide the columns of a tile of decode_gemm among themselves, so that a weight of few
+// Parts of the columns of a weight, whose sums decode_gemm adds up last, so that a weight of few
 // rows fills the device: each multiprocessor has one and a half tiles of one token, or each slice
 // of a row just one span of columns (kernels/cuda/decode_gemm.cuh). They do not depend on the
 // number of tokens, because the order of sums does not.
@@ -62,8 +68,8 @@ static uint32_t column_splits(uint64_t rows, uint64_t cols, const WeightFormat& 
 
 // The tiles of decode_gemm, by tokens:
 //
-//   1    x is rounded by the kernel itself, which saves a launch; 64 rows of the weight, or 32 of
-//        one that has too few for all multiprocessors
+//   1    x is rounded by the kernel itself, which saves a launch. Weights pass through rings in
+//        shared memory, 16 or 32 rows at a time, but those of file blocks do not
 //   8    one tile of the tensor cores; file blocks, whose decoded weights fill the registers, use
 //        no larger one
 //   32   128 rows of the weight share x in shared memory, which smaller devices have for 32 tokens;
@@ -72,6 +78,14 @@ static uint32_t column_splits(uint64_t rows, uint64_t cols, const WeightFormat& 
 ProductTile PlanBuilder::weight_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
                                      const WeightFormat& format) const {
   const uint32_t splits = column_splits(rows, cols, format, gpu_.multiprocessors);
+  if (tokens <= 1 && !format.is_generic) {
+    ProductTile tile = expert_tile(tokens, cols, format);
+    if (tile.ring_blocks > 0) {
+      tile.splits = splits;
+      if (splits > 1) tile.rows = 16;
+      return tile;
+    }
+  }
   // The largest part of a row.
   ProductTile tile = expert_tile(tokens, divide_up(divide_up(cols, 128), splits) * 128, format);
   tile.splits = splits;
@@ -85,31 +99,35 @@ ProductTile PlanBuilder::product_tile(uint32_t tokens, uint64_t rows, uint64_t c
                                       const WeightFormat& format) const {
   ProductTile tile = weight_tile(tokens, rows, cols, format);
   const uint64_t blocks = divide_up(rows, tile.rows) * tile.splits;
-  const bool has_short = tile.token_tiles == 0 ? !format.is_generic : tile.token_tiles == 4;
-  tile.is_short = has_short && 4 * blocks < 3 * tile.resident * gpu_.multiprocessors;
+  tile.is_short =
+      tile.token_tiles == 4 && 4 * blocks < 3 * tile.resident * gpu_.multiprocessors;
   if (tile.is_short) tile.rows /= 2;
-  return tile;
-}
-
-// As in kernels/cuda/gated_decode_gemm.cu.
-ProductTile PlanBuilder::gated_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
-                                    const WeightFormat& format) const {
-  ProductTile tile = weight_tile(tokens, rows, cols, format);
-  if (tile.token_tiles == 0) tile.rows = 32;
   return tile;
 }
 
 ProductTile PlanBuilder::expert_tile(uint32_t tokens, uint64_t cols,
                                      const WeightFormat& format) const {
-  // A block has some static shared memory, too.
-  const auto fits = [&](uint64_t bytes) { return bytes + 1024 <= gpu_.max_shared_bytes; };
+  const auto fits = [&](uint64_t bytes) {
+    return bytes + kStaticShared <= gpu_.max_shared_bytes + 1024;
+  };
   const uint64_t row_bytes = padded_to(cols, 128) * 2;
-  if (tokens <= 1 && fits(row_bytes)) {
+  const uint64_t ring_bytes = row_bytes + kRingShared;
+  if (tokens <= 1 && !format.is_generic && fits(ring_bytes)) {
+    const uint32_t resident = fits(2 * ring_bytes + kStaticShared) ? 2 : 1;
     return {.token_tiles = 0,
             .tokens = 1,
             .rows = 32,
             .splits = 1,
-            .resident = format.is_generic ? 1u : 2u,
+            .resident = resident,
+            .shared_bytes = static_cast<uint32_t>(ring_bytes),
+            .ring_blocks = resident * gpu_.multiprocessors};
+  }
+  if (tokens <= 1 && format.is_generic && fits(row_bytes)) {
+    return {.token_tiles = 0,
+            .tokens = 1,
+            .rows = 32,
+            .splits = 1,
+            .resident = 1,
             .shared_bytes = static_cast<uint32_t>(std::max<uint64_t>(row_bytes, 1024))};
   }
   const auto ring = [](uint32_t n) { return n * 8 * 256 * 4 * (n >= 4 ? 2 : 3); };
@@ -123,28 +141,30 @@ ProductTile PlanBuilder::expert_tile(uint32_t tokens, uint64_t cols,
           .shared_bytes = ring(tiles)};
 }
 
-StreamedWeights PlanBuilder::streamed(const WeightRows& weight, uint64_t rows, uint32_t tile_rows,
-                                      const ProductTile& tile, const Grid& grid) const {
+void PlanBuilder::add_streamed(const WeightRows& weight, uint64_t rows, uint32_t tile_rows,
+                               const ProductTile& tile, const Grid& grid) {
+  // Rings request their first weights themselves, as early.
+  if (tile.ring_blocks > 0) return prefetch_.add_product(plan_.entries, std::nullopt, 0);
   // Blocks with the same rows and other tokens run one after another.
   const uint32_t first_blocks = tile.resident * gpu_.multiprocessors;
-  return {.data = weight.data,
-          .row_bytes = weight.row_stride,
-          .rows = rows,
-          .tile_rows = tile_rows,
-          .first_tiles = std::max(first_blocks / grid.x, 1u)};
+  const StreamedWeights weights = {.data = weight.data,
+                                   .row_bytes = weight.row_stride,
+                                   .rows = rows,
+                                   .tile_rows = tile_rows,
+                                   .first_tiles = std::max(first_blocks / grid.x, 1u)};
+  prefetch_.add_product(plan_.entries, weights, grid.blocks());
 }
 
 ColumnSplit PlanBuilder::column_split(const ProductTile& tile, const Grid& grid) {
-  if (tile.splits == 1) return {};
+  if (tile.splits == 1 || tile.ring_blocks > 0) return {.partial = 0, .arrivals = 0, .parts = tile.splits};
   const uint64_t tiles = uint64_t{grid.x} * grid.y;
   const uint64_t sums = tiles * tile.splits * tile.tokens * (tile.rows + 4);
-  return {scratch(sums * sizeof(float)), arrivals(tiles)};
+  return {scratch(sums * sizeof(float)), arrivals(tiles), tile.splits};
 }
 
 std::string decode_instance(const char* kernel, WeightType type, const ProductTile& tile) {
-  const char* const row_tiles = tile.token_tiles == 0 ? ", 1" : ", 2";
   return std::string(kernel) + "<" + weight_format(type).name + ", " + half_of(type) + ", " +
-         std::to_string(tile.token_tiles) + (tile.is_short ? row_tiles : "") + ">";
+         std::to_string(tile.token_tiles) + (tile.is_short ? ", 2>" : ">");
 }
 
 std::string half_instance(const char* kernel, WeightType type) {
@@ -203,7 +223,7 @@ bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RmsNormOp* norm,
   const DevicePart& part = weight.device_parts()[0];
   const WeightFormat format = weight_format(part.type);
   if (!weight.is_uniform() || format.is_generic || part.type == WeightType::F32) return false;
-  const ProductTile tile = gated_tile(rows.max_rows, 2 * uint64_t{width}, weight.cols, format);
+  const ProductTile tile = weight_tile(rows.max_rows, 2 * uint64_t{width}, weight.cols, format);
   // Multiprocessors without a block would cost more than the launch.
   if (tile.token_tiles > 1 && divide_up(2 * width, tile.rows) * 4 < 3 * gpu_.multiprocessors) {
     return false;
@@ -222,8 +242,7 @@ bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RmsNormOp* norm,
   const Grid grid = tile.grid(rows.max_rows, padded_to(width, tile.rows / 2) * 2);
   launch("gated_decode_gemm.cu", decode_instance("gated_decode_gemm", part.type, tile), grid, 256,
          tile.shared_bytes, operands, glu->unit, column_split(tile, grid), NextWeights{});
-  prefetch_.add_product(plan_.entries, streamed(matrix, width, tile.rows / 2, tile, grid),
-                        grid.blocks());
+  add_streamed(matrix, width, tile.rows / 2, tile, grid);
   ++op_index_;
   return true;
 }
@@ -339,8 +358,7 @@ void PlanBuilder::emit_decode_gemm(const Product& p, const RowGroup& rows) {
   const Grid grid = tile.grid(rows.max_rows, p.weight.rows);
   launch("decode_gemm.cu", decode_instance("decode_gemm", p.type, tile), grid, 256,
          tile.shared_bytes, operands, p.epilogue, column_split(tile, grid), NextWeights{});
-  prefetch_.add_product(plan_.entries,
-                        streamed(p.weight, p.weight.rows, tile.rows, tile, grid), grid.blocks());
+  add_streamed(p.weight, p.weight.rows, tile.rows, tile, grid);
 }
 
 void PlanBuilder::emit_gemm(const Product& p, const RowGroup& rows) {

@@ -65,9 +65,10 @@ KERNEL_STRUCT(ExpertPairs,
               READS(MoeTile) tiles; READS(u32) n_tiles; READS(u32) pairs; READS(float) route;
               READS(float) bias; u32 top_k; u32 x_shared;)
 
-// Memory of the blocks of decode_gemm that divide the columns of a tile among themselves: partial
-// [tiles, blocks, tokens, rows + 4], arrivals [tiles], all 0 before and after.
-KERNEL_STRUCT(ColumnSplit, WRITES(float) partial; WRITES(u32) arrivals;)
+// The `parts` of the columns of a tile of decode_gemm, at least 1, whose sums are added up last. For
+// several tokens blocks divide the parts among themselves and need memory, unless there is one:
+// partial [tiles, parts, tokens, rows + 4], arrivals [tiles], all 0 before and after.
+KERNEL_STRUCT(ColumnSplit, WRITES(float) partial; WRITES(u32) arrivals; u32 parts;)
 
 // Weights of the next product, which the blocks from first_block on of a grid bring into L2:
 // n_pieces pieces of `bytes` bytes, less than 1 MB, `stride` bytes apart, all multiples of 16. The

@@ -2,8 +2,9 @@
 //
 //   x: F32 rows for one token, else converted to T
 //   weight: rows in the format F; out [.., out_stride] F32
-//   grid: (tokens / tile, rows / (32 * row_tiles), blocks that share the columns); block 256;
-//   dynamic shared: ProductTile of csrc/cuda/plan_builder.h
+//   grid: (tokens / tile, rows / (32 * row_tiles), blocks that share the columns), or, with a ring
+//   of weights, (1, blocks that share the tiles); block 256; dynamic shared: ProductTile of
+//   csrc/cuda/plan_builder.h
 //   moves: the weight, once per tile of tokens; neighbouring blocks read the same rows
 //
 // The method is that of decode_gemm.cuh.
@@ -16,54 +17,47 @@ __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
                 ARGUMENT(NextWeights) next) {
   using Tile = DecodeTile<token_tiles, row_tiles>;
   DYNAMIC_SHARED(uint4, memory);
-  const u32 first = blockIdx.y * Tile::kRows, rows = a.weight.rows;
+  const u32 rows = a.weight.rows;
   multiply_tile<F, T, Tile>(
-      memory, a, split, next,
+      memory, a, split, next, rows, 1,
       // Rows beyond the last repeat the last; their results are not stored.
-      [&](u32 i) { return min(first + i, rows - 1); }, Tile::kRows,
-      [&](u32 i, u32 token, auto sum_of) {
+      [=](u32 i) { return min(i, rows - 1); },
+      [&](u32 first, u32 i, u32 token, auto sum_of) {
         if (first + i < rows) store_product(a.out, e, sum_of(i), token, first + i);
       });
 }
 
 INSTANCE(decode_gemm<FormatF16, f16, 0>)
-INSTANCE(decode_gemm<FormatF16, f16, 0, 1>)
 INSTANCE(decode_gemm<FormatF16, f16, 1>)
 INSTANCE(decode_gemm<FormatF16, f16, 4>)
 INSTANCE(decode_gemm<FormatF16, f16, 4, 2>)
 INSTANCE(decode_gemm<FormatF16, f16, 8>)
 INSTANCE(decode_gemm<FormatBF16, bf16, 0>)
-INSTANCE(decode_gemm<FormatBF16, bf16, 0, 1>)
 INSTANCE(decode_gemm<FormatBF16, bf16, 1>)
 INSTANCE(decode_gemm<FormatBF16, bf16, 4>)
 INSTANCE(decode_gemm<FormatBF16, bf16, 4, 2>)
 INSTANCE(decode_gemm<FormatBF16, bf16, 8>)
 INSTANCE(decode_gemm<FormatQ8_0, f16, 0>)
-INSTANCE(decode_gemm<FormatQ8_0, f16, 0, 1>)
 INSTANCE(decode_gemm<FormatQ8_0, f16, 1>)
 INSTANCE(decode_gemm<FormatQ8_0, f16, 4>)
 INSTANCE(decode_gemm<FormatQ8_0, f16, 4, 2>)
 INSTANCE(decode_gemm<FormatQ8_0, f16, 8>)
 INSTANCE(decode_gemm<FormatFP8, f16, 0>)
-INSTANCE(decode_gemm<FormatFP8, f16, 0, 1>)
 INSTANCE(decode_gemm<FormatFP8, f16, 1>)
 INSTANCE(decode_gemm<FormatFP8, f16, 4>)
 INSTANCE(decode_gemm<FormatFP8, f16, 4, 2>)
 INSTANCE(decode_gemm<FormatFP8, f16, 8>)
 INSTANCE(decode_gemm<FormatQ4_0, f16, 0>)
-INSTANCE(decode_gemm<FormatQ4_0, f16, 0, 1>)
 INSTANCE(decode_gemm<FormatQ4_0, f16, 1>)
 INSTANCE(decode_gemm<FormatQ4_0, f16, 4>)
 INSTANCE(decode_gemm<FormatQ4_0, f16, 4, 2>)
 INSTANCE(decode_gemm<FormatQ4_0, f16, 8>)
 INSTANCE(decode_gemm<FormatQ4_K, f16, 0>)
-INSTANCE(decode_gemm<FormatQ4_K, f16, 0, 1>)
 INSTANCE(decode_gemm<FormatQ4_K, f16, 1>)
 INSTANCE(decode_gemm<FormatQ4_K, f16, 4>)
 INSTANCE(decode_gemm<FormatQ4_K, f16, 4, 2>)
 INSTANCE(decode_gemm<FormatQ4_K, f16, 8>)
 INSTANCE(decode_gemm<FormatQ6_K, f16, 0>)
-INSTANCE(decode_gemm<FormatQ6_K, f16, 0, 1>)
 INSTANCE(decode_gemm<FormatQ6_K, f16, 1>)
 INSTANCE(decode_gemm<FormatQ6_K, f16, 4>)
 INSTANCE(decode_gemm<FormatQ6_K, f16, 4, 2>)

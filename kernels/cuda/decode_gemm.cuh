@@ -3,11 +3,9 @@
 // The product of few tokens with a weight on tensor cores, bound by memory: the body of
 // decode_gemm.cu, gated_decode_gemm.cu and grouped_decode_gemm.cu.
 //
-// Weights go from memory into registers in 16-byte chunks, several in flight per lane, and
-// become the left operand without rearrangement, in arithmetic on two F16 at once (formats.cuh). A
-// product may take the columns in any order: the four weights that a lane holds of a unit's half
-// are its share of 16 columns, if x is read in the same order, eight numbers at a time for two
-// products. The first weights are requested before the wait for the previous kernel.
+// Of one token, weights pass through shared memory (weight_ring.cuh), except for file blocks. Else
+// they go from memory into registers in 16-byte chunks, several in flight per lane. The first
+// weights are requested before the wait for the previous kernel.
 //
 // The rows are cut into spans of 128 columns. Four slices of each row have a quarter of the spans
 // each; two warps compute the same slice of different rows, so that the eight warps of a block
@@ -19,7 +17,8 @@
 // the loop for several. They arrive while sums are added up and the kernels in between run.
 //
 // Where a weight has too few rows to fill the device, gridDim.z blocks divide the columns of a tile
-// among themselves, and the last one to finish adds up their sums.
+// among themselves, and the last one to finish adds up their sums. A ring has the slices of all of
+// them in one block.
 //
 // The sums of a token are added in the same order in every instance: within a slice in the order of
 // the columns, then over the slices of a block, then over blocks. They do not depend on the other
@@ -27,9 +26,10 @@
 
 #include "activation.cuh"
 #include "blocks.cuh"
-#include "ptx.cuh"
+#include "chunk_products.cuh"
 #include "rounded_rows.cuh"
 #include "row_set.cuh"
+#include "weight_ring.cuh"
 
 constexpr u32 kThreads = kRowThreads, kSlices = 4, kRowWarps = 2, kSpan = 128,
               kSpanUnits = kSpan / 8;
@@ -69,15 +69,6 @@ constexpr u32 ahead() {
   constexpr bool is_tight = Tile::kTokenTiles == 1 && Tile::kRowTiles == 2 && of_span == 4;
   constexpr u32 chunks = F::kRegisters <= 5 || has_room ? (is_tight ? 12 : 16) : 8;
   return kDecodedByLoad<F> || of_span >= chunks ? 1 : chunks / of_span;
-}
-
-// The place of a unit of eight columns among the units of a token, so that the lanes that an access
-// serves at once read different banks: they have two tokens and four chunks of a span.
-template <class F>
-DEVICE u32 unit_place(u32 token, u32 unit) {
-  constexpr u32 kUnits = F::kCols / 8;
-  const u32 of_chunk = kUnits == 4 ? (unit >> 3 & 1) * 2 : 0;
-  return unit ^ of_chunk ^ (token & 1) * (kUnits == 1 ? 4 : 1);
 }
 
 // The chunks of weights of a lane: those of its two rows of each tile.
@@ -122,37 +113,6 @@ struct WeightRing {
     }
   }
 };
-
-// sums[16 rows, 8 tokens] of each tile += the products of four chunks of each row. x: the span of
-// this lane's first token; token_units: from one token to the next.
-template <class F, class T, u32 token_units, u32 row_tiles, u32 token_tiles>
-DEVICE void multiply_step(float (&sums)[row_tiles][token_tiles][4],
-                          const typename F::Chunk (&c)[row_tiles][2], const uint4* x, u32 step) {
-  constexpr u32 kUnits = F::kCols / 8;
-  const u32 g = token_units == 0 ? 0 : lane_id() / 4, t = lane_id() % 4;
-#pragma unroll
-  for (u32 p = 0; p < kUnits; ++p) {
-    uint4 w[row_tiles][2];
-#pragma unroll
-    for (u32 m = 0; m < row_tiles; ++m) {
-#pragma unroll
-      for (u32 i = 0; i < 2; ++i) w[m][i] = F::template words<T>(c[m][i], p);
-    }
-    // Tokens g and g + 8 n have the same places.
-    const uint4* unit = x + unit_place<F>(g, (4 * step + t) * kUnits + p);
-#pragma unroll
-    for (u32 n = 0; n < token_tiles; ++n) {
-      const uint4 v = unit[8 * n * token_units];
-#pragma unroll
-      for (u32 m = 0; m < row_tiles; ++m) {
-        const u32 first[4] = {w[m][0].x, w[m][1].x, w[m][0].y, w[m][1].y};
-        const u32 second[4] = {w[m][0].z, w[m][1].z, w[m][0].w, w[m][1].w};
-        multiply_add(T{}, sums[m][n], first, v.x, v.y);
-        multiply_add(T{}, sums[m][n], second, v.z, v.w);
-      }
-    }
-  }
-}
 
 // Rounds units first .. end - 1 of a row of x to shared memory, and returns the scale of the
 // product.
@@ -248,12 +208,11 @@ struct TileSums {
   }
 };
 
-// The tile of a gated product, whose weight has `width` rows of the gate and as many of `up`: of
+// The tiles of a gated product, whose weight has `width` rows of the gate and as many of `up`: of
 // each 16 rows, eight are rows of the gate and eight the matching rows of `up`. Returns the row of
-// the weight that is row i of the tile, given its first output; rows beyond the last repeat the
-// last.
-DEVICE u32 gated_row(u32 first, u32 i, u32 width) {
-  const u32 row = min(first + i / 16 * 8 + i % 8, width - 1);
+// the weight that is row i of the tiles; rows beyond the last repeat the last.
+DEVICE u32 gated_row(u32 i, u32 width) {
+  const u32 row = min(i / 16 * 8 + i % 8, width - 1);
   return i / 8 % 2 == 0 ? row : width + row;
 }
 // The row of the tile with the gate of output i; that of `up` comes eight rows later.
@@ -399,46 +358,59 @@ struct DecodeProduct {
   }
 };
 
-// The product of a block for its tokens of a set, from blockIdx.x tiles on: calls
-// store(i, row of the token, sum_of) for i = 0 .. outputs - 1 and each token, where sum_of(r) is
-// the product with row r of the tile. Arguments as in DecodeProduct.
+// True if weights of one token pass through shared memory.
+template <class F, u32 token_tiles>
+constexpr bool kHasRing = token_tiles == 0 && !kDecodedByLoad<F>;
+
+// The products of a block for its tokens of a set: calls store(row, i, token, sum_of) for output
+// i = 0, 1, ... of the tile whose first row is `row`, and the row of each token; sum_of(r) is the
+// product with row r of the tile. row_of(i): the row of the weight that is row i of all tiles
+// together, which are n_rows. The tile has an output for each of `each` rows.
 template <class F, class T, class Tile, class RowOf, class Store>
 DEVICE void multiply_tile(void* memory, const ProductOperands& a, const ColumnSplit& split,
-                          const NextWeights& next, RowOf row_of, u32 outputs, Store store) {
-  DecodeProduct<F, T, Tile> product(a.weight, row_of);
-  if constexpr (!kDecodedByLoad<F>) product.request();
-  wait_for_previous_kernel();
-  const u32 first_token = blockIdx.x * Tile::kTokens;
-  const float* x = nullptr;
-  RowStart start;
-  if constexpr (Tile::kOne) {
-    u32 row = first_token;
-    if (a.set.list != nullptr) {
-      if (first_token >= load_now(a.set.count)) return;
-      row = a.set.list[first_token];
-    }
-    // x has room for the rows of a whole grid, so the row is requested before its number arrives.
-    x = static_cast<const float*>(a.x.data) + u64(row) * a.weight.cols;
-    start = start_row(x, a.x.norm, a.weight.cols);
-  }
-  const u32 count = *a.set.count;
-  if (first_token >= count) return;
-  if constexpr (kDecodedByLoad<F>) product.request();
-
-  const u32 n_tokens = min(count - first_token, Tile::kTokens);
-  TileSums<Tile> sums;
-  if constexpr (Tile::kOne) {
-    sums = product.multiply_row(memory, x, a.x.norm, start, next);
+                          const NextWeights& next, u32 n_rows, u32 each, RowOf row_of,
+                          Store store) {
+  if constexpr (Tile::kOne && !kDecodedByLoad<F>) {
+    const u32 tile_rows = ring_tile_rows(split.parts);
+    multiply_token<F, T>(memory, a, split.parts, (n_rows + tile_rows - 1) / tile_rows,
+                         tile_rows / each, row_of, store);
   } else {
-    sums = product.multiply_rows(memory, n_tokens, a.x.padded_cols, next, [&](u32 i) {
-      return static_cast<const T*>(a.x.data) + u64(first_token + i) * a.x.padded_cols;
-    });
-  }
-  if (!sums.complete(split, n_tokens)) return;
-  for (u32 i = threadIdx.x; i < outputs * n_tokens; i += kThreads) {
-    const u32 token = i / outputs;
-    store(i % outputs, row_of_set(a.set, first_token + token), [&](u32 row) {
-      return sums.at(row, token) * (Tile::kOne ? sums.scale : a.x.scale[first_token + token]);
-    });
+    const u32 first_row = blockIdx.y * Tile::kRows, outputs = Tile::kRows / each;
+    DecodeProduct<F, T, Tile> product(a.weight, [&](u32 i) { return row_of(first_row + i); });
+    if constexpr (!kDecodedByLoad<F>) product.request();
+    wait_for_previous_kernel();
+    const u32 first_token = blockIdx.x * Tile::kTokens;
+    const float* x = nullptr;
+    RowStart start;
+    if constexpr (Tile::kOne) {
+      u32 row = first_token;
+      if (a.set.list != nullptr) {
+        if (first_token >= load_now(a.set.count)) return;
+        row = a.set.list[first_token];
+      }
+      // x has room for the rows of a whole grid, so the row is requested before its number arrives.
+      x = static_cast<const float*>(a.x.data) + u64(row) * a.weight.cols;
+      start = start_row(x, a.x.norm, a.weight.cols);
+    }
+    const u32 count = *a.set.count;
+    if (first_token >= count) return;
+    if constexpr (kDecodedByLoad<F>) product.request();
+
+    const u32 n_tokens = min(count - first_token, Tile::kTokens);
+    TileSums<Tile> sums;
+    if constexpr (Tile::kOne) {
+      sums = product.multiply_row(memory, x, a.x.norm, start, next);
+    } else {
+      sums = product.multiply_rows(memory, n_tokens, a.x.padded_cols, next, [&](u32 i) {
+        return static_cast<const T*>(a.x.data) + u64(first_token + i) * a.x.padded_cols;
+      });
+    }
+    if (!sums.complete(split, n_tokens)) return;
+    for (u32 i = threadIdx.x; i < outputs * n_tokens; i += kThreads) {
+      const u32 token = i / outputs;
+      store(first_row, i % outputs, row_of_set(a.set, first_token + token), [&](u32 row) {
+        return sums.at(row, token) * (Tile::kOne ? sums.scale : a.x.scale[first_token + token]);
+      });
+    }
   }
 }

@@ -2,8 +2,8 @@
 // of `gate`, followed by the rows of `up`.
 //
 //   x, weight: as in decode_gemm.cu, with 2 * width rows; out [.., width] F32
-//   grid: (tokens / tile, width / half of the tile's rows, blocks that share the columns); block
-//   256; dynamic shared as in decode_gemm.cu
+//   grid: as in decode_gemm.cu, for 2 * width rows in whole tiles; block 256; dynamic shared as in
+//   decode_gemm.cu
 //   moves: the weight, once per tile of tokens; the intermediate of decode_gemm and glu, 16 bytes
 //   per output, stays in shared memory
 //
@@ -15,17 +15,16 @@ template <class F, class T, u32 token_tiles>
 __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
     gated_decode_gemm(ARGUMENT(ProductOperands) a, u32 unit, ARGUMENT(ColumnSplit) split,
                       ARGUMENT(NextWeights) next) {
-  // One token is rounded by each block; more rows would leave the last multiprocessors fewer.
-  using Tile = DecodeTile<token_tiles, token_tiles == 0 ? 1 : kWeightRowTiles<F, token_tiles>>;
-  constexpr u32 kOutputs = Tile::kRows / 2;
+  using Tile = DecodeTile<token_tiles, kWeightRowTiles<F, token_tiles>>;
   DYNAMIC_SHARED(uint4, memory);
-  const u32 first = blockIdx.y * kOutputs, width = a.weight.rows / 2;
+  const u32 width = a.weight.rows / 2;
   multiply_tile<F, T, Tile>(
-      memory, a, split, next, [&](u32 i) { return gated_row(first, i, width); }, kOutputs,
-      [&](u32 i, u32 token, auto sum_of) {
-        if (first + i >= width) return;
-        const u32 gate = gate_in_tile(i);
-        a.out[u64(token) * width + first + i] = gated_unit(unit, sum_of(gate), sum_of(gate + 8));
+      memory, a, split, next, round_up(width, 8) * 2, 2,
+      [=](u32 i) { return gated_row(i, width); },
+      [&](u32 first, u32 i, u32 token, auto sum_of) {
+        const u32 output = first / 2 + i, gate = gate_in_tile(i);
+        if (output >= width) return;
+        a.out[u64(token) * width + output] = gated_unit(unit, sum_of(gate), sum_of(gate + 8));
       });
 }
 

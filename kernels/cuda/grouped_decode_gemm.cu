@@ -51,12 +51,12 @@ struct BlockPairs<true> {
 // Experts have few rows, and enough blocks all together.
 constexpr u32 kExpertRowTiles = 1;
 
-// Calls store(i, expert, pair, product_of) for i = 0 .. outputs - 1 and each pair of the block,
-// where product_of(r) is the product with row r of the tile. row_of as in DecodeProduct, of the
-// expert.
+// Calls store(row, i, expert, pair, product_of) for output i = 0, 1, ... of the block's tile, whose
+// first row is `row`, and each pair of the block; product_of(r) is the product with row r of the
+// tile. row_of and `each` as in multiply_tile, of the expert.
 template <class F, class T, u32 token_tiles, class RowOf, class Store>
 DEVICE void multiply_pairs(void* memory, const ProductOperands& a, const ExpertPairs& e,
-                           const NextWeights& next, RowOf row_of, u32 outputs, Store store) {
+                           const NextWeights& next, u32 each, RowOf row_of, Store store) {
   using Tile = DecodeTile<token_tiles, kExpertRowTiles>;
   BlockPairs<Tile::kOne> pairs{a.set, e};
   const u32 count = pairs.begin();
@@ -65,14 +65,30 @@ DEVICE void multiply_pairs(void* memory, const ProductOperands& a, const ExpertP
   SHARED(u32, expert, [1]);
   const u32 own = pairs.expert();
   if (threadIdx.x == 0) expert[0] = own;
-  DecodeProduct<F, T, Tile> product(rows_of_expert(a.weight, own), row_of);
+  const WeightRows weight = rows_of_expert(a.weight, own);
+  const float* x = nullptr;
+  RowStart start;
+  const auto begin_row = [&] {
+    const u64 row = x_row_of_pair(a.set, e, pairs.at(0));
+    x = static_cast<const float*>(a.x.data) + row * a.weight.cols;
+    start = start_row(x, a.x.norm, a.weight.cols);
+  };
+  if constexpr (kHasRing<F, token_tiles>) {
+    RingProduct<F, T, RowOf> product(memory, weight, 1, blockIdx.x, blockIdx.x + 1, row_of);
+    product.request();
+    begin_row();
+    product.round_x(x, a.x.norm, start);
+    product.multiply(Tile::kRows / each, [&](u32 first, u32 i, auto product_of) {
+      store(first, i, own, pairs.at(0), product_of);
+    });
+    return;
+  }
+  const u32 first_row = blockIdx.x * Tile::kRows, outputs = Tile::kRows / each;
+  DecodeProduct<F, T, Tile> product(weight, [&](u32 i) { return row_of(first_row + i); });
   product.request();
-
   TileSums<Tile> sums;
   if constexpr (Tile::kOne) {
-    const u64 row = x_row_of_pair(a.set, e, pairs.at(0));
-    const float* x = static_cast<const float*>(a.x.data) + row * a.weight.cols;
-    RowStart start = start_row(x, a.x.norm, a.weight.cols);
+    begin_row();
     sums = product.multiply_row(memory, x, a.x.norm, start, next);
   } else {
     sums = product.multiply_rows(memory, count, a.x.padded_cols, next, [&](u32 i) {
@@ -83,7 +99,8 @@ DEVICE void multiply_pairs(void* memory, const ProductOperands& a, const ExpertP
   for (u32 i = threadIdx.x; i < outputs * count; i += kThreads) {
     const u32 token = i / outputs, pair = pairs.at(token);
     const float scale = Tile::kOne ? sums.scale : a.x.scale[converted_row_of_pair(e, pair)];
-    store(i % outputs, expert[0], pair, [&](u32 row) { return sums.at(row, token) * scale; });
+    store(first_row, i % outputs, expert[0], pair,
+          [&](u32 row) { return sums.at(row, token) * scale; });
   }
 }
 
@@ -91,14 +108,12 @@ template <class F, class T, u32 token_tiles>
 __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
     grouped_decode_gemm(ProductOperands a, ExpertPairs e, NextWeights next) {
   wait_for_previous_kernel();
-  constexpr u32 kRows = DecodeTile<token_tiles, kExpertRowTiles>::kRows;
   DYNAMIC_SHARED(uint4, memory);
-  const u32 first = blockIdx.x * kRows, rows = a.weight.rows;
+  const u32 rows = a.weight.rows;
   multiply_pairs<F, T, token_tiles>(
-      memory, a, e, next, [&](u32 i) { return min(first + i, rows - 1); }, kRows,
-      [&](u32 i, u32 expert, u32 pair, auto product_of) {
-        if (first + i >= rows) return;
-        store_of_pair(a, e, expert, pair, first + i, product_of(i));
+      memory, a, e, next, 1, [=](u32 i) { return min(i, rows - 1); },
+      [&](u32 first, u32 i, u32 expert, u32 pair, auto product_of) {
+        if (first + i < rows) store_of_pair(a, e, expert, pair, first + i, product_of(i));
       });
 }
 
@@ -106,21 +121,20 @@ template <class F, class T>
 __global__ void __launch_bounds__(kThreads, kResident<F, 0>)
     gated_grouped_decode_gemm(ProductOperands a, ExpertPairs e, u32 unit) {
   wait_for_previous_kernel();
-  constexpr u32 kOutputs = DecodeTile<0, kExpertRowTiles>::kRows / 2;
   DYNAMIC_SHARED(uint4, memory);
-  const u32 first = blockIdx.x * kOutputs, width = a.weight.rows / 2;
+  const u32 width = a.weight.rows / 2;
   multiply_pairs<F, T, 0>(
-      memory, a, e, NextWeights{}, [&](u32 i) { return gated_row(first, i, width); }, kOutputs,
-      [&](u32 i, u32 expert, u32 pair, auto product_of) {
-        if (first + i >= width) return;
-        const u32 at = gate_in_tile(i);
+      memory, a, e, NextWeights{}, 2, [=](u32 i) { return gated_row(i, width); },
+      [&](u32 first, u32 i, u32 expert, u32 pair, auto product_of) {
+        const u32 output = first / 2 + i, at = gate_in_tile(i);
+        if (output >= width) return;
         float gate = product_of(at), up = product_of(at + 8);
         if (e.bias != nullptr) {
-          const float* bias = e.bias + u64(expert) * 2 * width + first + i;
+          const float* bias = e.bias + u64(expert) * 2 * width + output;
           gate += bias[0];
           up += bias[width];
         }
-        a.out[out_row_of_pair(a.set, pair, e.top_k) * width + first + i] =
+        a.out[out_row_of_pair(a.set, pair, e.top_k) * width + output] =
             gated_unit(unit, gate, up);
       });
 }

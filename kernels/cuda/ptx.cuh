@@ -10,6 +10,10 @@
 DEVICE void copy_async_16(void* to, const void* from, bool valid) {
   emulator::copy_async(to, from, 16, valid);
 }
+template <u32 bytes>
+DEVICE void copy_async(void* to, const void* from) {
+  emulator::copy_async(to, from, bytes, true);
+}
 DEVICE void commit_copies() { emulator::commit_async_copies(); }
 template <int left>
 DEVICE void wait_copies() {
@@ -47,6 +51,17 @@ DEVICE void copy_async_16(void* to, const void* from, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
                "l"(from), "r"(valid ? 16 : 0)
                : "memory");
+}
+// Starts to copy 4, 8 or 16 bytes; 16 pass the L1 cache.
+template <u32 bytes>
+DEVICE void copy_async(void* to, const void* from) {
+  if constexpr (bytes == 16) {
+    copy_async_16(to, from, true);
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(to)), "l"(from),
+                 "n"(bytes)
+                 : "memory");
+  }
 }
 // Ends a group of copies; wait_copies<n> waits until at most the last n groups are in flight.
 DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }

@@ -44,7 +44,8 @@ using ColumnSplit = cuda_args::ColumnSplit<const void*>;
 // `split` blocks share its columns.
 struct DecodeTile {
   u32 token_tiles, tokens, rows, split, shared;
-  bool is_short;  // half of the rows; here of tiles that several blocks share
+  bool is_short;    // half of the rows; here of tiles that several blocks share
+  u32 ring_blocks;  // of a grid whose blocks share the tiles; 0: a block a tile
 };
 DecodeTile decode_tile(const DeviceWeight& weight, u32 at_once, u32 split = 1);
 // The tile of experts.
@@ -53,13 +54,17 @@ DecodeTile expert_tile(const DeviceWeight& weight, u32 at_once);
 // need.
 template <class Run>
 void with_split(const DecodeTile& tile, u32 tokens, u32 rows, const Run& run) {
+  if (tile.ring_blocks > 0) {
+    return run(emulator::Dim3{tokens, std::min(blocks_for(rows, tile.rows), tile.ring_blocks), 1},
+               ColumnSplit{nullptr, nullptr, tile.split});
+  }
   const emulator::Dim3 grid{blocks_for(tokens, tile.tokens), blocks_for(rows, tile.rows),
                             tile.split};
   const u64 tiles = u64(grid.x) * grid.y;
   Buffer<float> partial(tiles * tile.split * tile.tokens * (tile.rows + 4));
   Buffer<u32> arrivals(tiles);
   std::fill(arrivals.begin(), arrivals.end(), 0);
-  run(grid, ColumnSplit{partial.data(), arrivals.data()});
+  run(grid, ColumnSplit{partial.data(), arrivals.data(), tile.split});
   for (const u32 count : arrivals) EXPECT(count == 0);
 }
 // As in "decode_gemm<FormatQ8_0, f16, 1>".

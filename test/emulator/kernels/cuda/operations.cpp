@@ -112,14 +112,18 @@ double matvec_rounding(const WeightKind& kind) {
 }
 
 DecodeTile decode_tile(const DeviceWeight& weight, u32 at_once, u32 split) {
-  const u32 tiles = at_once == 1 ? 0 : at_once == 2 || weight.format[0] == 'B' ? 1 : at_once;
+  const bool is_generic = weight.format[0] == 'B';
+  if (at_once == 1 && !is_generic) {
+    const u32 shared = blocks_for(weight.cols, 128) * 256 + 8 * 9216 + 4096;
+    return {0, 1, split == 1 ? 32u : 16u, split, shared, false, 3};
+  }
+  const u32 tiles = at_once == 1 ? 0 : at_once == 2 || is_generic ? 1 : at_once;
   const u32 units = tiles == 0 ? blocks_for(blocks_for(weight.cols, 128), split) * 16
                                : tiles * 8 * 64 * (tiles > 1 ? 2 : 3);
-  const bool is_generic = weight.format[0] == 'B';
-  const bool is_short = split > 1 && (tiles == 4 || (tiles == 0 && !is_generic));
+  const bool is_short = split > 1 && tiles == 4;
   const u32 rows = is_generic ? 32 : (tiles == 4 ? 128 : 64) / (is_short ? 2 : 1);
   const u32 tokens = std::max(8 * tiles, 1u);
-  return {tiles, tokens, rows, split, std::max(units * 16, 16 * tokens * (rows + 4)), is_short};
+  return {tiles, tokens, rows, split, std::max(units * 16, 16 * tokens * (rows + 4)), is_short, 0};
 }
 
 DecodeTile expert_tile(const DeviceWeight& weight, u32 at_once) {
@@ -130,7 +134,7 @@ DecodeTile expert_tile(const DeviceWeight& weight, u32 at_once) {
 
 std::string decode_instance(const char* kernel, const DeviceWeight& w, const DecodeTile& tile) {
   return kernel + ("<" + w.format + ", " + half_of(w) + ", ") + std::to_string(tile.token_tiles) +
-         (!tile.is_short ? ">" : tile.token_tiles == 0 ? ", 1>" : ", 2>");
+         (tile.is_short ? ", 2>" : ">");
 }
 
 void launch_decode_gemm(const Matvec& op, const RowSet& set, const InputNorm& norm,

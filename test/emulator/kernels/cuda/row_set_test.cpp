@@ -41,9 +41,8 @@ void check_gated(const WeightKind& kind, u32 width, u32 cols, u32 tokens, u32 at
               {.out = expected.data(), .x = both.data(), .n_rows = count.data()},
               {.out_cols = width, .width = width, .unit = FORGE_SILU});
   DecodeTile tile = decode_tile(weight, at_once, split);
-  // Gated products of 32 tokens have no short tile; those of one token have 32 rows.
+  // Gated products of 32 tokens have no short tile.
   if (tile.token_tiles == 4) tile.rows = 128;
-  if (tile.token_tiles == 0) tile.rows = 32;
   tile.shared = std::max(tile.shared, 16 * tile.tokens * (tile.rows + 4));
   tile.is_short = false;
   const HalfRows half = convert_rows(weight, x.data(), set, tokens, 1);
