@@ -261,7 +261,7 @@ function parameter(line: LogLine | undefined, index: number): DataView {
 }
 
 /** Kernels that do the work of an operation with several launches. */
-const WORKERS = /matvec|gemm|attention|cublas|flash|chunk_maxima/i;
+const WORKERS = /matvec|gemm|attention|cublas|flash|summarize_logits/i;
 
 /** Gives the work of each operation, which its first launch has, to the launches that do it. */
 function shareWork(launches: readonly Launch[]): Launch[] {

@@ -93,7 +93,6 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   DevicePointer numbers(const StateRef& state) const override {
     return CudaStateCache::of(state).memory();
   }
-  uint32_t sampling_threads() const override { return 1024; }
   DevicePointer floats(const WeightRef& weight) const override { return floats_of(weight); }
   UniformRows<DevicePointer> uniform_rows(const WeightRef& weight) const override;
   uint64_t kept_row_bytes(uint32_t cols) const override { return cols * sizeof(float); }

@@ -42,7 +42,73 @@ void PlanBuilder::emit(const GatedDeltaRuleOp& op) {
   emit_delta_rule(op, std::max(std::bit_ceil(rows), 2u));
 }
 
-void PlanBuilder::emit(const SampleOp& op) { emit_sampling(op); }
+void PlanBuilder::emit(const SampleOp& op) {
+  using namespace cuda_args;
+  const SamplingArgs args{
+      .vocabulary = cols(op.logits), .max_top = op.max_top, .mask_words = inputs_.mask_words};
+  const uint32_t outputs = shape_.outputs, n_chunks = divide_up(args.vocabulary, kChunk);
+  const auto memory = [&](uint64_t of_output, size_t bytes) {
+    return scratch(outputs * of_output * bytes);
+  };
+  const DevicePointer logits = value(op.logits), blocks = arrivals(outputs);
+  const DevicePointer rows = memory(1, sizeof(DrawnRow));
+  const DevicePointer adjusted = memory(args.vocabulary, sizeof(float));
+  const DevicePointer maxima = memory(n_chunks, sizeof(float));
+  const DevicePointer sums = memory(n_chunks, sizeof(float));
+  const DevicePointer bests = memory(n_chunks, sizeof(uint64_t));
+  const DevicePointer histograms = memory(kBuckets, sizeof(uint64_t));
+  const Geometry by_chunk = chunk_geometry(args, outputs);
+
+  launch<SummarizeLogits>(by_chunk,
+                          {.results = memory_.results,
+                           .rows = rows,
+                           .adjusted = adjusted,
+                           .maxima = maxima,
+                           .sums = sums,
+                           .bests = bests,
+                           .histograms = histograms,
+                           .arrivals = blocks,
+                           .logits = logits,
+                           .sampling = inputs_.sampling,
+                           .history = inputs_.history,
+                           .bias_ids = inputs_.bias_ids,
+                           .bias_values = inputs_.bias_values,
+                           .masks = inputs_.masks,
+                           .n_outputs = inputs_.n_outputs},
+                          args);
+  if (shape_.draws) {
+    launch<ShareHistogram>(by_chunk,
+                           {.histograms = histograms,
+                            .rows = rows,
+                            .logits = logits,
+                            .adjusted = adjusted,
+                            .sampling = inputs_.sampling},
+                           args);
+    launch<DrawToken>(by_chunk,
+                      {.results = memory_.results,
+                       .rows = rows,
+                       .masses = memory(n_chunks, sizeof(uint64_t)),
+                       .lists = memory(kListed, sizeof(uint64_t)),
+                       .arrivals = blocks,
+                       .histograms = histograms,
+                       .bests = bests,
+                       .logits = logits,
+                       .adjusted = adjusted,
+                       .sampling = inputs_.sampling},
+                      args);
+  }
+  if (op.max_top == 0 || !shape_.reports_top) return;
+  launch<TopKCandidates>({{outputs}, {1024}},
+                         {.results = memory_.results,
+                          .logits = logits,
+                          .maxima = maxima,
+                          .sums = sums,
+                          .next_logits = memory(n_chunks, sizeof(float)),
+                          .next_ids = memory(n_chunks, sizeof(uint32_t)),
+                          .sampling = inputs_.sampling,
+                          .n_outputs = inputs_.n_outputs},
+                         args);
+}
 
 // All devices of a group have the same shape, and rows beyond those of the run are never read.
 

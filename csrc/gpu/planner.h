@@ -29,7 +29,6 @@ struct PlanMemory {
   Address values{};
   Workspace<Address> workspace;
   Address codebooks{};    // of the weight types that look values up
-  Address occurrences{};  // all 0 between runs
   Address arrivals{};     // all 0 between launches
   Address results{};
 };
@@ -89,16 +88,6 @@ struct RouteGroups {
   Address tiles{};    // MoeTile [max_tiles]
   Address n_tiles{};  // uint32_t
   Address pairs{};    // uint32_t [max_pairs]
-};
-
-// Scratch memory of sampling, which reads the logits in chunks.
-template <class Address>
-struct SamplingScratch {
-  Address adjusted;         // float [outputs, vocabulary]
-  Address maxima;           // float [outputs, chunks], like the two below
-  Address adjusted_maxima;
-  Address sums;
-  Address masses;           // uint64 [outputs, chunks]
 };
 
 template <class Address, class Entry>
@@ -242,15 +231,6 @@ class Planner {
                                       .pairs = route_memory(pairs * sizeof(uint32_t))};
     sort(groups);
     return groups_.emplace_back(groups);
-  }
-
-  SamplingScratch<Address> sampling_scratch(uint32_t vocabulary, uint32_t n_chunks) {
-    const uint64_t outputs = shape_.outputs, all_chunks = outputs * n_chunks;
-    return {.adjusted = scratch(outputs * vocabulary * sizeof(float)),
-            .maxima = scratch(all_chunks * sizeof(float)),
-            .adjusted_maxima = scratch(all_chunks * sizeof(float)),
-            .sums = scratch(all_chunks * sizeof(float)),
-            .masses = scratch(all_chunks * sizeof(uint64_t))};
   }
 
   const Program& program_;

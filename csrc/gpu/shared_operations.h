@@ -53,8 +53,6 @@ class SharedOperations : public Planner<Address, Entry> {
   // The numbers of a cache.
   virtual Address numbers(const KvRef& kv) const = 0;
   virtual Address numbers(const StateRef& state) const = 0;
-  // Threads of the kernels that sample an output.
-  virtual uint32_t sampling_threads() const = 0;
   // Bytes of shared memory in which fused_residual_rms_norm keeps a row.
   virtual uint64_t kept_row_bytes(uint32_t cols) const = 0;
 
@@ -464,74 +462,6 @@ class SharedOperations : public Planner<Address, Entry> {
                            .dt_min = op.dt_min,
                            .dt_max = op.dt_max},
                           "<" + std::to_string(std::max(fours, 2u)) + ">");
-  }
-
-  // Kernels read the logits in chunks and keep the largest logit of each.
-  void emit_sampling(const SampleOp& op) {
-    using namespace kernel_args;
-    const SamplingArgs args{
-        .vocabulary = cols(op.logits), .max_top = op.max_top, .mask_words = inputs_.mask_words};
-    const uint32_t outputs = shape_.outputs, n_chunks = divide_up(args.vocabulary, kChunk);
-    const Address logits = value(op.logits);
-    const auto [adjusted, maxima, adjusted_maxima, sums, masses] =
-        this->sampling_scratch(args.vocabulary, n_chunks);
-    const Geometry by_chunk = chunk_geometry(args, outputs);
-    const Geometry by_output{{outputs}, {sampling_threads()}};
-
-    launch<AdjustLogits>(by_output,
-                         {.adjusted = adjusted,
-                          .occurrences = memory_.occurrences,
-                          .logits = logits,
-                          .sampling = inputs_.sampling,
-                          .history = inputs_.history,
-                          .bias_ids = inputs_.bias_ids,
-                          .bias_values = inputs_.bias_values,
-                          .masks = inputs_.masks,
-                          .n_outputs = inputs_.n_outputs},
-                         args);
-    launch<ChunkMaxima>(by_chunk,
-                        {.maxima = maxima,
-                         .adjusted_maxima = adjusted_maxima,
-                         .logits = logits,
-                         .adjusted = adjusted,
-                         .sampling = inputs_.sampling,
-                         .n_outputs = inputs_.n_outputs},
-                        args);
-    launch<FusedTemperatureSoftmax>(by_chunk,
-                                    {.sums = sums,
-                                     .masses = masses,
-                                     .logits = logits,
-                                     .adjusted = adjusted,
-                                     .maxima = maxima,
-                                     .adjusted_maxima = adjusted_maxima,
-                                     .sampling = inputs_.sampling,
-                                     .n_outputs = inputs_.n_outputs},
-                                    args);
-    launch<SampleToken>(by_output,
-                        {.results = memory_.results,
-                         .logits = logits,
-                         .adjusted = adjusted,
-                         .maxima = maxima,
-                         .adjusted_maxima = adjusted_maxima,
-                         .sums = sums,
-                         .masses = masses,
-                         .sampling = inputs_.sampling,
-                         .n_outputs = inputs_.n_outputs},
-                        args);
-    if (op.max_top == 0 || !shape_.reports_top) return;
-    const uint64_t all_chunks = uint64_t{outputs} * n_chunks;
-    const Address next_logits = this->scratch(all_chunks * sizeof(float));
-    const Address next_ids = this->scratch(all_chunks * sizeof(uint32_t));
-    launch<TopKCandidates>(by_output,
-                           {.results = memory_.results,
-                            .logits = logits,
-                            .maxima = maxima,
-                            .sums = sums,
-                            .next_logits = next_logits,
-                            .next_ids = next_ids,
-                            .sampling = inputs_.sampling,
-                            .n_outputs = inputs_.n_outputs},
-                           args);
   }
 
 #define FORGE_EMIT_MAP(Name, kernel) \

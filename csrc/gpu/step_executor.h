@@ -159,12 +159,9 @@ class StepExecutor : public Executable {
     scratch_ = device_->allocate(bytes.workspace.scratch);
     arrivals_ = device_->allocate(bytes.workspace.arrivals);
     if (bytes.workspace.arrivals > 0) clear(arrivals_);
-    occurrences_ = device_->allocate(bytes.occurrences);
-    if (bytes.occurrences > 0) clear(occurrences_);
     memory_.values = arena_.at();
     memory_.workspace = {routes_.at(), scratch_.at()};
     memory_.arrivals = arrivals_.at();
-    memory_.occurrences = occurrences_.at();
     memory_.results = allocate_results(bytes.results);
   }
 
@@ -199,7 +196,7 @@ class StepExecutor : public Executable {
   }
 
   ScratchPlan values_;
-  Buffer arena_, routes_, scratch_, arrivals_, occurrences_;
+  Buffer arena_, routes_, scratch_, arrivals_;
   PlanMemory<Address> memory_;
   std::map<Shape, Plan> plans_;
   uint64_t uses_ = 0;

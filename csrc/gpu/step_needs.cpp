@@ -89,12 +89,9 @@ uint64_t result_bytes(const Program& program, uint32_t n_outputs) {
 
 StepBytes step_bytes(const Program& program, const ScratchPlan& values,
                      const WorkspaceBytes& workspace, const std::vector<StepShape>& shapes) {
-  const uint32_t max_outputs = program.limits.max_outputs;
-  const uint64_t counts = program.samples ? max_outputs * program.logits_cols : 0;
   return {.values = values.elements * sizeof(float),
           .workspace = workspace,
-          .occurrences = counts * sizeof(uint32_t),
-          .results = result_bytes(program, max_outputs),
+          .results = result_bytes(program, program.limits.max_outputs),
           .inputs = input_bytes(program, shapes)};
 }
 

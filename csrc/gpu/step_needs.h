@@ -69,13 +69,11 @@ struct WorkspaceBytes {
 struct StepBytes {
   uint64_t values = 0;  // the arena of ScratchPlan
   WorkspaceBytes workspace;
-  uint64_t occurrences = 0;  // of tokens in histories: uint32_t [max_outputs, vocabulary]
-  uint64_t results = 0;      // the result block of the ABI
+  uint64_t results = 0;  // the result block of the ABI
   uint64_t inputs = 0;
 
   uint64_t total() const {
-    return values + workspace.routes + workspace.scratch + workspace.arrivals + occurrences +
-           results + inputs;
+    return values + workspace.routes + workspace.scratch + workspace.arrivals + results + inputs;
   }
 };
 

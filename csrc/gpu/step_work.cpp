@@ -158,7 +158,10 @@ StepShape shape_of(const StepInputs& inputs, const QueryTiles& tiles, const Step
   for (const QueryTile& tile : tiles.decode) queries = std::max(queries, tile.n_queries);
   shape.decode_queries = queries == 0 ? 0 : std::bit_ceil(queries);
   shape.decode_work = round_up(tiles.work.size());
-  for (const forge_sampling& sampling : inputs.sampling) shape.reports_top |= sampling.n_top > 0;
+  for (const forge_sampling& sampling : inputs.sampling) {
+    shape.draws |= sampling.temperature > 0 && sampling.forced_token < 0;
+    shape.reports_top |= sampling.n_top > 0;
+  }
   shape.mask_kind = inputs.attention_mask.kind;
   shape.mask_heads = inputs.attention_mask.n_heads;
   shape.prefill_tiles = round_up(tiles.prefill.size());
@@ -210,6 +213,7 @@ std::vector<StepShape> typical_shapes(const Program& program, const TilingPolicy
                     .prefill_tokens = tokens > kDecodeQueries ? tokens : 0,
                     .decode_outputs = outputs,
                     .prefill_outputs = outputs > kDecodeQueries ? outputs : 0,
+                    .draws = true,
                     .reports_top = true,
                     .appends_apart = policy.page_tokens > 0 && runs == 0 && !policy.sees_ahead};
     shapes.push_back(shape);

@@ -94,6 +94,7 @@ struct StepShape {
   uint32_t prefill_tokens = 0;
   uint32_t decode_outputs = 0;
   uint32_t prefill_outputs = 0;
+  bool draws = false;        // true if the token of an output is drawn
   bool reports_top = false;  // true if an output reports its most probable tokens
   // The kind of the attention mask (FORGE_MASK_...), and its heads.
   uint32_t mask_kind = 0;

@@ -59,7 +59,6 @@ class PlanBuilder final : public SharedOperations<Place, Launch> {
   Place numbers(const StateRef& state) const override {
     return MetalStateCache::of(state).memory();
   }
-  uint32_t sampling_threads() const override { return 512; }
   Place floats(const WeightRef& weight) const override { return floats_of(weight); }
   UniformRows<Place> uniform_rows(const WeightRef& weight) const override;
   uint64_t kept_row_bytes(uint32_t) const override { return 0; }
@@ -141,6 +140,7 @@ class PlanBuilder final : public SharedOperations<Place, Launch> {
   };
   // For values in keys: decoded queries if `splits` is given, else prompts.
   void emit_latent_attention(const AttentionOp& op, const DecodeSplits* splits);
+  void emit_sampling(const SampleOp& op);
   void emit_greedy(const SampleOp& op);
 
   using SharedOperations::launch;

@@ -145,6 +145,39 @@ KERNEL_STRUCT(NewRows,
 KERNEL_STRUCT(LatentAttention,
               PART(AttentionSplits) splits; READS(QueryTile) tiles; READS(u32) n_work;)
 
+// The kernels that choose tokens (kernels/cuda/sampling.cuh), in the order in which they run.
+// maxima, sums, bests and masses are [outputs, chunks], adjusted is [outputs, vocabulary],
+// histograms is [outputs, kBuckets] and lists is [outputs, kListed]. arrivals [outputs]: all 0
+// before and after. The last two are launched only if an output draws.
+KERNEL_CONSTANT kBuckets = 1024;
+KERNEL_CONSTANT kListed = 2048;
+
+// What summarize_logits has found of each row of the grid.
+struct DrawnRow {
+  u32 is_drawn;       // 0: the result is complete, or there is no such output
+  float largest;      // of the adjusted logits
+  double normalizer;  // a log-probability is the model's logit less this
+  u32 n_listed;       // 0; counted by draw_token
+  u32 unused;
+};
+
+KERNEL_ARGUMENTS(SummarizeLogits, summarize_logits, SamplingArgs,
+                 WRITES(u8) results; WRITES(DrawnRow) rows; WRITES(float) adjusted;
+                 WRITES(float) maxima; WRITES(float) sums; WRITES(u64) bests;
+                 WRITES(u64) histograms; WRITES(u32) arrivals; READS(float) logits;
+                 READS(Sampling) sampling; READS(i32) history; READS(i32) bias_ids;
+                 READS(float) bias_values; READS(u32) masks; READS(u32) n_outputs;)
+
+KERNEL_ARGUMENTS(ShareHistogram, share_histogram, SamplingArgs,
+                 WRITES(u64) histograms; READS(DrawnRow) rows; READS(float) logits;
+                 READS(float) adjusted; READS(Sampling) sampling;)
+
+KERNEL_ARGUMENTS(DrawToken, draw_token, SamplingArgs,
+                 WRITES(u8) results; WRITES(DrawnRow) rows; WRITES(u64) masses;
+                 WRITES(u64) lists; WRITES(u32) arrivals; READS(u64) histograms;
+                 READS(u64) bests; READS(float) logits; READS(float) adjusted;
+                 READS(Sampling) sampling;)
+
 // An operation of step_kernel: a launch of a plan, with blocks of `threads` threads. kernel: its
 // place among the kernels of the source; arguments: the offset of its parameters in the table, each
 // aligned to 8 bytes.

@@ -41,7 +41,8 @@ struct Sampling {
 };
 
 // All kernels read the parameters of each output and write forge_result, followed by i32
-// ids[max_top] and float logprobs[max_top] for each output. They run in this order.
+// ids[max_top] and float logprobs[max_top] for each output. Metal's run in this order; CUDA has
+// kernels of its own (cuda_arguments.h) for all but the last.
 
 // adjusted is [outputs, vocabulary]; so is occurrences, which is zero before and after.
 KERNEL_ARGUMENTS(AdjustLogits, adjust_logits, SamplingArgs,
@@ -66,7 +67,8 @@ KERNEL_ARGUMENTS(SampleToken, sample_token, SamplingArgs,
                  READS(float) maxima; READS(float) adjusted_maxima; READS(float) sums;
                  WRITES(u64) masses; READS(Sampling) sampling; READS(u32) n_outputs;)
 
-// Launched if max_top > 0. next_logits and next_ids are [outputs, chunks].
+// Launched if max_top > 0. next_logits and next_ids are [outputs, chunks]. sums: on CUDA relative
+// to the largest logit of the chunk, on Metal to that of the row.
 KERNEL_ARGUMENTS(TopKCandidates, top_k_candidates, SamplingArgs,
                  WRITES(u8) results; READS(float) logits; READS(float) maxima; READS(float) sums;
                  WRITES(float) next_logits; WRITES(u32) next_ids; READS(Sampling) sampling;

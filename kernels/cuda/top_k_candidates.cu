@@ -1,9 +1,9 @@
 // The n_top most probable tokens of each output with their log-probabilities, by the model's own
 // logits, ties to the lowest id.
 //
-//   logits [outputs, vocabulary]; maxima, sums [outputs, chunks] of chunk_maxima and
-//   fused_temperature_softmax; next_logits, next_ids [outputs, chunks] are scratch
-//   results: as in sample_token
+//   logits [outputs, vocabulary]; maxima, sums [outputs, chunks] of summarize_logits; next_logits,
+//   next_ids [outputs, chunks] are scratch
+//   results: as in summarize_logits
 //   grid: a block per output; block 1024 (whole warps)
 //
 // Each chunk has a cursor: the logit of its best token that is not reported yet, and the lowest id
@@ -86,16 +86,11 @@ LARGE_KERNEL top_k_candidates(TopKCandidates a) {
   float* next_logit = a.next_logits + first;
   u32* next_id = a.next_ids + first;
 
-  float largest = -FORGE_INFINITY;
-  double sum = 0;
-  for (u32 c = threadIdx.x; c < n_chunks; c += blockDim.x) {
-    next_logit[c] = a.maxima[first + c];
-    next_id[c] = c * kChunk;
-    largest = fmaxf(largest, a.maxima[first + c]);
-    sum += a.sums[first + c];
-  }
-  largest = block_max(largest, max_partial);
-  const double normalizer = largest + log(block_sum(sum, sum_partial));
+  const double normalizer = log_sum_exp(a.maxima + first, a.sums + first, n_chunks, max_partial,
+                                        sum_partial, [&](u32 chunk) {
+                                          next_logit[chunk] = a.maxima[first + chunk];
+                                          next_id[chunk] = chunk * kChunk;
+                                        });
 
   i32* ids = reinterpret_cast<i32*>(result + 1);
   float* logprobs = reinterpret_cast<float*>(ids + a.max_top);

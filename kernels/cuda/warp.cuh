@@ -52,6 +52,36 @@ DEVICE float block_max(float x, float* partial) {
   return warp_max(lane_id() < n_warps ? partial[lane_id()] : -FORGE_INFINITY);
 }
 
+DEVICE u64 warp_largest(u64 x) {
+#pragma unroll
+  for (u32 bits = 16; bits > 0; bits /= 2) x = max(x, __shfl_xor_sync(kAllLanes, x, bits));
+  return x;
+}
+DEVICE u64 block_largest(u64 x, u64* partial) {
+  x = warp_largest(x);
+  if (lane_id() == 0) partial[warp_id()] = x;
+  __syncthreads();
+  const u32 n_warps = blockDim.x / kWarp;
+  return warp_largest(lane_id() < n_warps ? partial[lane_id()] : 0);
+}
+
+// Sums over the threads of a block up to this one, and over all.
+template <class T>
+struct PrefixSum {
+  T own;  // including this thread
+  T all;
+};
+template <class T>
+DEVICE PrefixSum<T> block_prefix_sum(T x, T* partial) {
+  const T sum = warp_prefix_sum(x);
+  if (lane_id() == kWarp - 1) partial[warp_id()] = sum;
+  __syncthreads();
+  const u32 n_warps = blockDim.x / kWarp;
+  const T warps = warp_prefix_sum(lane_id() < n_warps ? partial[lane_id()] : T(0));
+  const T before = __shfl_sync(kAllLanes, warps, (warp_id() + kWarp - 1) % kWarp);
+  return {warp_id() == 0 ? sum : before + sum, __shfl_sync(kAllLanes, warps, kWarp - 1)};
+}
+
 // True for all threads of the last block that calls this for a counter, of `n_blocks`; resets the
 // counter. What the other blocks stored before their calls is then visible.
 DEVICE bool is_last_arrival(u32* counter, u32 n_blocks) {

@@ -48,7 +48,7 @@ const sanitized = [
   /^rope_decode_attention_(q8|f16)/,
   /^latent_attention_of_(one_token|several_queries)/,
   /^head_groups_/,
-  /^sampling_of_(few_tokens|equal_logits)/,
+  /^sampling_of_(few_tokens|equal_logits|long_lists)/,
   /^sampling_(adjusts|reports|flags)/,
 ];
 

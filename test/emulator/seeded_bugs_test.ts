@@ -250,15 +250,9 @@ const bugs: readonly SeededBug[] = [
   },
   {
     bug: "of equal logits the highest id wins",
-    file: "sample_token.cu",
-    change: ["lowest = min(lowest, id)", "lowest = id"],
-    kernels: [
-      "sample_token.cu",
-      "adjust_logits.cu",
-      "chunk_maxima.cu",
-      "fused_temperature_softmax.cu",
-      "top_k_candidates.cu",
-    ],
+    file: "sampling.cuh",
+    change: ["<< 32 | ~id;", "<< 32 | id;"],
+    kernels: ["summarize_logits.cu", "share_histogram.cu", "draw_token.cu", "top_k_candidates.cu"],
     test: "sampling_of_equal_logits",
     mode: "plain",
     caughtAs: /not ok .*token \d+, expected \d+/,

@@ -541,8 +541,8 @@ export const CUDA_HOST: readonly Mutant[] = [
   ...group(on("matmul"), [
     "counters-of-a-step",
     "gpu/step_executor.h",
-    "    memory_.arrivals = arrivals_.at();\n    memory_.occurrences",
-    "    \n    memory_.occurrences",
+    "    memory_.arrivals = arrivals_.at();\n    memory_.results",
+    "    \n    memory_.results",
   ], [
     "rows-of-short-tiles",
     "cuda/plan_products.cpp",

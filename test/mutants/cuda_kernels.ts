@@ -144,12 +144,12 @@ const SAMPLING: KernelCheck = {
     "sampling_of_two_chunks_with_ties",
     "sampling_of_wide_rows",
     "sampling_of_equal_logits",
+    "sampling_of_long_lists",
     "sampling_adjusts_logits",
     "sampling_reports_candidates_and_forced_tokens",
   ],
   kernels: [
-    ...["sample_token.cu", "adjust_logits.cu", "chunk_maxima.cu", "fused_temperature_softmax.cu"],
-    "top_k_candidates.cu",
+    ...["summarize_logits.cu", "share_histogram.cu", "draw_token.cu", "top_k_candidates.cu"],
   ],
 };
 const STATE: KernelCheck = {
@@ -651,21 +651,21 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "b.logit == a.logit && b.chunk < a.chunk",
       "b.logit == a.logit && b.chunk > a.chunk",
     ],
-    ["lowest-of-equal-logits", "sample_token.cu", "lowest = min(lowest, id)", "lowest = id"],
+    ["lowest-of-equal-logits", "sampling.cuh", "<< 32 | ~id;", "<< 32 | id;"],
   ),
   ...group(
     SAMPLING,
     [
-      "banned-token-as-a-candidate",
-      "sampling_row.cuh",
-      "(key > kNoCandidate && key >= least ? 1u : 0u)",
-      "(key >= least ? 1u : 0u)",
+      "chunk-with-the-end-of-top-p",
+      "draw_token.cu",
+      "bucket_at(row.depth(best)) <= end.last",
+      "bucket_at(row.depth(best)) < end.last",
     ],
     [
       "tokens-that-reach-top-p",
-      "sample_token.cu",
-      "(goal - found.above + each - 1) / each, there_are",
-      "(goal - found.above) / each, there_are",
+      "draw_token.cu",
+      "return {bucket, min(bucket, kBuckets - 1), goal - before};",
+      "return {bucket, min(bucket, kBuckets - 1), goal - before / 2};",
     ],
   ),
   ...group(
@@ -736,15 +736,15 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     SAMPLING,
     [
       "penalty-of-a-banned-token",
-      "adjust_logits.cu",
-      "if (count > 0 && is_allowed(mask, id))",
-      "if (count > 0)",
+      "summarize_logits.cu",
+      "if (!is_allowed(mask, begin + i)) {",
+      "if (counts[i] == 0 && !is_allowed(mask, begin + i)) {",
     ],
     [
       "carry-of-a-weight",
       "radix_select.cuh",
-      "(before + low < before ? 1 : 0)",
-      "(low < before ? 1 : 0)",
+      "(before + own < before ? 1 : 0)",
+      "(own < before ? 1 : 0)",
     ],
   ),
   ...group(

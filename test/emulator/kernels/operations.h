@@ -110,6 +110,18 @@ struct GroupedGemm {
 };
 u32 grouped_gemm_tokens();
 
+// The kernels that choose the tokens of n outputs, in a grid for n + 1.
+struct SampleTokens {
+  u8* results;
+  const float* logits;
+  const forge_sampling* sampling;
+  const i32 *history, *bias_ids;
+  const float* bias_values;
+  const u32 *masks, *n_outputs;
+  u32 n;
+  SamplingArgs args;
+};
+
 struct AttentionArguments {
   const float* sinks;
   const u32 *mask, *mask_stride;  // for masked kernels: bits, or the bits of floats
@@ -167,6 +179,7 @@ void launch(const Gemm& op);
 void launch(const PairGroups& op);
 void launch(const GroupedMatvec& op);
 void launch(const GroupedGemm& op);
+void launch(const SampleTokens& op);
 void launch(const NaiveAttention& op);
 void launch(const PrefillAttention& op);
 void launch(const DecodeAttention& op);

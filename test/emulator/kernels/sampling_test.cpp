@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "../../../csrc/common/philox.h"
 #include "operations.h"
@@ -120,72 +121,21 @@ Results choose(const Buffer<float>& logits, std::vector<Request>& requests, u32 
   }
   Buffer<forge_sampling> sampling(n);
   for (u32 o = 0; o < n; ++o) sampling[o] = requests[o].sampling;
-  const u32 chunks = (vocabulary + 255) / 256;
-  Buffer<float> adjusted(n * vocabulary), maxima(n * chunks), adjusted_maxima(n * chunks),
-      sums(n * chunks);
-  Buffer<float> next_logits(n * chunks);
-  Buffer<u32> next_ids(n * chunks), occurrences(n * vocabulary);
-  Buffer<u64> masses(n * chunks);
-  std::fill(occurrences.begin(), occurrences.end(), 0u);
   const Buffer<u32> n_outputs = {n};
   Results results = {Buffer<u8>(n * (sizeof(forge_result) + 8 * max_top)), max_top};
   const Buffer<i32> history_buffer(history), bias_ids_buffer(bias_ids);
   const Buffer<float> bias_values_buffer(bias_values);
   const Buffer<u32> masks_buffer(masks);
-  const SamplingArgs args{.vocabulary = vocabulary, .max_top = max_top, .mask_words = words};
-  const forge::Geometry by_chunk = forge::chunk_geometry(args, n + 1);
-  const forge::Geometry by_output{{n + 1}, {512}};
-  launch<AdjustLogits>(by_output,
-                       {.adjusted = adjusted.data(),
-                        .occurrences = occurrences.data(),
-                        .logits = logits.data(),
-                        .sampling = sampling.data(),
-                        .history = history_buffer.data(),
-                        .bias_ids = bias_ids_buffer.data(),
-                        .bias_values = bias_values_buffer.data(),
-                        .masks = masks_buffer.data(),
-                        .n_outputs = n_outputs.data()},
-                       args);
-  launch<ChunkMaxima>(by_chunk,
-                      {.maxima = maxima.data(),
-                       .adjusted_maxima = adjusted_maxima.data(),
-                       .logits = logits.data(),
-                       .adjusted = adjusted.data(),
-                       .sampling = sampling.data(),
-                       .n_outputs = n_outputs.data()},
-                      args);
-  launch<FusedTemperatureSoftmax>(by_chunk,
-                                  {.sums = sums.data(),
-                                   .masses = masses.data(),
-                                   .logits = logits.data(),
-                                   .adjusted = adjusted.data(),
-                                   .maxima = maxima.data(),
-                                   .adjusted_maxima = adjusted_maxima.data(),
-                                   .sampling = sampling.data(),
-                                   .n_outputs = n_outputs.data()},
-                                  args);
-  launch<SampleToken>(by_output,
-                      {.results = results.bytes.data(),
-                       .logits = logits.data(),
-                       .adjusted = adjusted.data(),
-                       .maxima = maxima.data(),
-                       .adjusted_maxima = adjusted_maxima.data(),
-                       .sums = sums.data(),
-                       .masses = masses.data(),
-                       .sampling = sampling.data(),
-                       .n_outputs = n_outputs.data()},
-                      args);
-  launch<TopKCandidates>(by_output,
-                         {.results = results.bytes.data(),
-                          .logits = logits.data(),
-                          .maxima = maxima.data(),
-                          .sums = sums.data(),
-                          .next_logits = next_logits.data(),
-                          .next_ids = next_ids.data(),
-                          .sampling = sampling.data(),
-                          .n_outputs = n_outputs.data()},
-                         args);
-  EXPECT(std::all_of(occurrences.begin(), occurrences.end(), [](u32 count) { return count == 0; }));
+  launch(SampleTokens{.results = results.bytes.data(),
+                      .logits = logits.data(),
+                      .sampling = sampling.data(),
+                      .history = history_buffer.data(),
+                      .bias_ids = bias_ids_buffer.data(),
+                      .bias_values = bias_values_buffer.data(),
+                      .masks = masks_buffer.data(),
+                      .n_outputs = n_outputs.data(),
+                      .n = n,
+                      .args = {.vocabulary = vocabulary, .max_top = max_top, .mask_words = words}});
   return results;
 }
 
@@ -308,6 +258,36 @@ TEST(sampling_of_equal_logits) {
   Buffer<float> logits(requests.size() * vocabulary);
   for (float& x : logits) x = -0.0f;
   check(logits, requests, vocabulary, 3);
+}
+
+// More tokens share a bucket than a list of CUDA's draw_token has room for.
+TEST(sampling_of_long_lists) {
+  const u32 vocabulary = 2700;
+  std::vector<Request> requests;
+  for (const auto& [top_k, top_p, temperature] :
+       {std::tuple{0u, 0.4f, 1.0f}, {1900u, 1.0f, 1.0f}, {2300u, 0.7f, 1.0f}, {40u, 0.9f, 1e4f},
+        {2200u, 1.0f, 0.03f}}) {
+    Request r = plain_request(static_cast<u32>(requests.size()));
+    r.sampling.temperature = temperature;
+    r.sampling.top_k = top_k;
+    r.sampling.top_p = top_p;
+    requests.push_back(r);
+  }
+  Buffer<float> logits(requests.size() * vocabulary);
+  for (u32 i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i * 7 % 5) * 0x1p-9f;
+  // The rest of a row is too deep for any bucket but the last.
+  for (u32 i = 0; i < vocabulary; ++i) logits[4 * vocabulary + i] = i % 2000 == 0 ? 1.0f : 0.25f;
+  check(logits, requests, vocabulary);
+}
+
+// More chunks than threads of a block read at once.
+TEST(sampling_of_a_large_vocabulary) {
+  const u32 vocabulary = 270'001;
+  Random random(6);
+  std::vector<Request> requests = {plain_request(1), plain_request(2)};
+  requests[1].sampling.temperature = 0.9f;
+  requests[1].sampling.top_p = 0.9f;
+  check(random_logits(random, 2, vocabulary, false), requests, vocabulary);
 }
 
 TEST(sampling_adjusts_logits) {

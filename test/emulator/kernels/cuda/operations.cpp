@@ -87,6 +87,68 @@ void launch_kernel(const std::string& instance, const forge::Geometry& geometry,
              {parameter.size()}, parameters);
 }
 
+void launch(const SampleTokens& op) {
+  using namespace cuda_args;
+  const u32 n = op.n, vocabulary = op.args.vocabulary;
+  const u32 chunks = n * ((vocabulary + kChunk - 1) / kChunk);
+  // summarize_logits reads a row for each output of the grid.
+  Buffer<float> logits((n + 1) * vocabulary), adjusted(n * vocabulary);
+  std::copy_n(op.logits, n * vocabulary, logits.begin());
+  Buffer<DrawnRow> rows(n + 1);
+  Buffer<float> maxima(chunks), sums(chunks), next_logits(chunks);
+  Buffer<u64> bests(chunks), masses(chunks), histograms(n * kBuckets), lists(n * kListed);
+  Buffer<u32> next_ids(chunks), arrivals(n);
+  std::fill(arrivals.begin(), arrivals.end(), 0u);
+  const forge::Geometry by_chunk = forge::chunk_geometry(op.args, n + 1);
+  launch<SummarizeLogits>(by_chunk,
+                          {.results = op.results,
+                           .rows = rows.data(),
+                           .adjusted = adjusted.data(),
+                           .maxima = maxima.data(),
+                           .sums = sums.data(),
+                           .bests = bests.data(),
+                           .histograms = histograms.data(),
+                           .arrivals = arrivals.data(),
+                           .logits = logits.data(),
+                           .sampling = op.sampling,
+                           .history = op.history,
+                           .bias_ids = op.bias_ids,
+                           .bias_values = op.bias_values,
+                           .masks = op.masks,
+                           .n_outputs = op.n_outputs},
+                          op.args);
+  launch<ShareHistogram>(by_chunk,
+                         {.histograms = histograms.data(),
+                          .rows = rows.data(),
+                          .logits = logits.data(),
+                          .adjusted = adjusted.data(),
+                          .sampling = op.sampling},
+                         op.args);
+  launch<DrawToken>(by_chunk,
+                    {.results = op.results,
+                     .rows = rows.data(),
+                     .masses = masses.data(),
+                     .lists = lists.data(),
+                     .arrivals = arrivals.data(),
+                     .histograms = histograms.data(),
+                     .bests = bests.data(),
+                     .logits = logits.data(),
+                     .adjusted = adjusted.data(),
+                     .sampling = op.sampling},
+                    op.args);
+  launch<TopKCandidates>({{n + 1}, {512}},
+                         {.results = op.results,
+                          .logits = logits.data(),
+                          .maxima = maxima.data(),
+                          .sums = sums.data(),
+                          .next_logits = next_logits.data(),
+                          .next_ids = next_ids.data(),
+                          .sampling = op.sampling,
+                          .n_outputs = op.n_outputs},
+                         op.args);
+  EXPECT(std::all_of(arrivals.begin(), arrivals.end(), [](u32 count) { return count == 0; }));
+}
+
 u32 delta_rows(u32 k_dim) {
   u32 rows = 2;
   while (rows * kDeltaLanes < k_dim) rows *= 2;

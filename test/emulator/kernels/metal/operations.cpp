@@ -61,6 +61,68 @@ void launch_kernel(const std::string& instance, const forge::Geometry& geometry,
                scalars, scalar_bytes);
 }
 
+void launch(const SampleTokens& op) {
+  const u32 vocabulary = op.args.vocabulary, chunks = op.n * ((vocabulary + kChunk - 1) / kChunk);
+  Buffer<float> adjusted(op.n * vocabulary), maxima(chunks), adjusted_maxima(chunks), sums(chunks);
+  Buffer<float> next_logits(chunks);
+  Buffer<u32> next_ids(chunks), occurrences(op.n * vocabulary);
+  Buffer<u64> masses(chunks);
+  std::fill(occurrences.begin(), occurrences.end(), 0u);
+  const forge::Geometry by_chunk = forge::chunk_geometry(op.args, op.n + 1);
+  const forge::Geometry by_output{{op.n + 1}, {512}};
+  launch<AdjustLogits>(by_output,
+                       {.adjusted = adjusted.data(),
+                        .occurrences = occurrences.data(),
+                        .logits = op.logits,
+                        .sampling = op.sampling,
+                        .history = op.history,
+                        .bias_ids = op.bias_ids,
+                        .bias_values = op.bias_values,
+                        .masks = op.masks,
+                        .n_outputs = op.n_outputs},
+                       op.args);
+  launch<ChunkMaxima>(by_chunk,
+                      {.maxima = maxima.data(),
+                       .adjusted_maxima = adjusted_maxima.data(),
+                       .logits = op.logits,
+                       .adjusted = adjusted.data(),
+                       .sampling = op.sampling,
+                       .n_outputs = op.n_outputs},
+                      op.args);
+  launch<FusedTemperatureSoftmax>(by_chunk,
+                                  {.sums = sums.data(),
+                                   .masses = masses.data(),
+                                   .logits = op.logits,
+                                   .adjusted = adjusted.data(),
+                                   .maxima = maxima.data(),
+                                   .adjusted_maxima = adjusted_maxima.data(),
+                                   .sampling = op.sampling,
+                                   .n_outputs = op.n_outputs},
+                                  op.args);
+  launch<SampleToken>(by_output,
+                      {.results = op.results,
+                       .logits = op.logits,
+                       .adjusted = adjusted.data(),
+                       .maxima = maxima.data(),
+                       .adjusted_maxima = adjusted_maxima.data(),
+                       .sums = sums.data(),
+                       .masses = masses.data(),
+                       .sampling = op.sampling,
+                       .n_outputs = op.n_outputs},
+                      op.args);
+  launch<TopKCandidates>(by_output,
+                         {.results = op.results,
+                          .logits = op.logits,
+                          .maxima = maxima.data(),
+                          .sums = sums.data(),
+                          .next_logits = next_logits.data(),
+                          .next_ids = next_ids.data(),
+                          .sampling = op.sampling,
+                          .n_outputs = op.n_outputs},
+                         op.args);
+  EXPECT(std::all_of(occurrences.begin(), occurrences.end(), [](u32 count) { return count == 0; }));
+}
+
 // Lanes hold numbers in fours.
 u32 delta_rows(u32 k_dim) {
   u32 fours = 1;
