@@ -2,7 +2,8 @@
  * Sampling of tokens from a vocabulary of 128k, and a step with almost no other work:
  * `sampling.ts [--emulated]`. Prints the lines of `lines.ts`.
  */
-import type { Backend, OutputRequest, SamplingParams, Step } from "../../src/backend.ts";
+import type { Backend, OutputRequest, SamplingParams, Step, Value } from "../../src/backend.ts";
+import { Random } from "../../src/bench/random.ts";
 import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { UNSAMPLED } from "../../src/engine/runner.ts";
 import { say } from "./lines.ts";
@@ -43,7 +44,9 @@ async function main(args: readonly string[]): Promise<void> {
   try {
     sayCopyLimit(backend);
     for (const batch of emulated ? [2] : [1, 64]) {
-      await measureSampling(backend, vocabulary, batch);
+      for (const shape of ["flat", "peaked"] as const) {
+        await measureSampling(backend, vocabulary, batch, shape);
+      }
     }
     await measureHost(backend);
   } finally {
@@ -51,14 +54,34 @@ async function main(args: readonly string[]): Promise<void> {
   }
 }
 
-async function measureSampling(backend: Backend, vocabulary: number, batch: number) {
+/** Flat logits, of which top_p keeps a third of the vocabulary, or peaked ones, as of a model. */
+type Shape = "flat" | "peaked";
+
+/** Returns rows of logits: normal numbers, and in peaked rows eight that stand out. */
+function logitRows(shape: Shape, rows: number, cols: number): Float32Array<ArrayBuffer> {
+  const random = new Random(cols);
+  const deviation = shape === "flat" ? 1 : 3;
+  // A prime period, so that rows differ.
+  const pool = Float32Array.from({ length: 65_521 }, () => random.normal(deviation));
+  const logits = Float32Array.from({ length: rows * cols }, (_, i) => pool[i % pool.length]!);
+  if (shape === "flat") return logits;
+  for (let row = 0; row < rows; row++) {
+    for (let i = 0; i < 8; i++) logits[row * cols + random.below(cols)] = 16 + i / 2;
+  }
+  return logits;
+}
+
+async function measureSampling(backend: Backend, vocabulary: number, batch: number, shape: Shape) {
   const limits = tokenLimits(batch);
-  const base = await randomStep(backend, limits, vocabulary, batch, (recorder, x) => {
-    recorder.keep(recorder.gatherOutputs(x));
-  });
-  const step = await randomStep(backend, limits, vocabulary, batch, (recorder, x) => {
-    recorder.sample(recorder.gatherOutputs(x), 0);
-  });
+  const rows = new Uint8Array(logitRows(shape, batch, vocabulary).buffer);
+  const record = async (use: (recorder: ReturnType<Backend["record"]>, logits: Value) => void) => {
+    const recorder = backend.record(limits);
+    const table = backend.uploadWeight("F32", batch, vocabulary, rows);
+    use(recorder, recorder.gatherOutputs(recorder.embed(table)));
+    return await recorder.finish();
+  };
+  const base = await record((recorder, logits) => recorder.keep(logits));
+  const step = await record((recorder, logits) => void recorder.sample(logits, 0));
   for (const [name, chain] of Object.entries(CHAINS)) {
     const inputs = { ...tokenInputs(batch), outputs: requests(batch, chain, vocabulary) };
     const rest = await timeRuns(base, inputs);
@@ -66,7 +89,7 @@ async function measureSampling(backend: Backend, vocabulary: number, batch: numb
     saySpeed({
       kind: "speed",
       group: "sampling",
-      name: `${name}, ${batch} x ${vocabulary}`,
+      name: `${name}, ${shape === "flat" ? "" : "peaked, "}${batch} x ${vocabulary}`,
       by: "forge",
       microseconds,
       gbPerSecond: gigabytes(batch * vocabulary * 4, microseconds),
