@@ -128,6 +128,10 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   ProductTile product_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
                            const WeightFormat& format) const;
   ProductTile expert_tile(uint32_t tokens, uint64_t cols, const WeightFormat& format) const;
+  // Tile with weights in rings; nothing for many tokens, file blocks, and rows of x without room.
+  std::optional<ProductTile> ring_tile(uint32_t tokens, uint64_t cols, uint32_t splits,
+                                       const WeightFormat& format) const;
+  bool fits(uint64_t shared_bytes, uint32_t blocks = 1) const;
   ColumnSplit column_split(const ProductTile& tile, const Grid& grid);
   // x as a decode product with this tile reads it: as it is for one token, else as half_rows.
   ProductRows decode_rows(WeightType type, const ProductRows& x, uint32_t cols,

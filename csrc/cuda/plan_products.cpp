@@ -14,9 +14,9 @@ constexpr uint32_t kMostMatvecTokens = 8;
 constexpr uint32_t kMostColumnSplits = 8;
 // Fewest elements of a row per warp when warps of matvec share it.
 constexpr uint32_t kSplitCols = 512;
-// Shared memory of a block with rings of weights, besides its row of x: the rings and the sums of
-// kernels/cuda/weight_ring.cuh.
-constexpr uint32_t kRingShared = 8 * 9216 + 4096;
+// Most tokens of a block with rings of weights, and the bytes of its rings for one token and for
+// more (kernels/cuda/weight_ring.cuh).
+constexpr uint32_t kRingTokens = 8, kOneTokenRings = 8 * 9216, kTokenRings = 8 * 18432;
 // What a block takes besides its dynamic shared memory: arrays of fixed size, and what the device
 // keeps for itself.
 constexpr uint32_t kStaticShared = 2048;
@@ -70,22 +70,15 @@ static uint32_t column_splits(uint64_t rows, uint64_t cols, const WeightFormat& 
 //
 //   1    x is rounded by the kernel itself, which saves a launch. Weights pass through rings in
 //        shared memory, 16 or 32 rows at a time, but those of file blocks do not
-//   8    one tile of the tensor cores; file blocks, whose decoded weights fill the registers, use
-//        no larger one
+//   8    one tile of the tensor cores; rings, if the rows of x fit next to them. File blocks, whose
+//        decoded weights fill the registers, use no larger one
 //   32   128 rows of the weight share x in shared memory, which smaller devices have for 32 tokens;
 //        or 64
 //   64   and others for twice as many
 ProductTile PlanBuilder::weight_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
                                      const WeightFormat& format) const {
   const uint32_t splits = column_splits(rows, cols, format, gpu_.multiprocessors);
-  if (tokens <= 1 && !format.is_generic) {
-    ProductTile tile = expert_tile(tokens, cols, format);
-    if (tile.ring_blocks > 0) {
-      tile.splits = splits;
-      if (splits > 1) tile.rows = 16;
-      return tile;
-    }
-  }
+  if (const auto tile = ring_tile(tokens, cols, splits, format)) return *tile;
   // The largest part of a row.
   ProductTile tile = expert_tile(tokens, divide_up(divide_up(cols, 128), splits) * 128, format);
   tile.splits = splits;
@@ -105,22 +98,35 @@ ProductTile PlanBuilder::product_tile(uint32_t tokens, uint64_t rows, uint64_t c
   return tile;
 }
 
+// True if a block may have this much dynamic shared memory, or blocks as much together.
+bool PlanBuilder::fits(uint64_t shared_bytes, uint32_t blocks) const {
+  return blocks * (shared_bytes + kStaticShared) <= gpu_.max_shared_bytes + 1024;
+}
+
+std::optional<ProductTile> PlanBuilder::ring_tile(uint32_t tokens, uint64_t cols, uint32_t splits,
+                                                  const WeightFormat& format) const {
+  if (tokens > kRingTokens || format.is_generic) return std::nullopt;
+  const bool is_one = tokens <= 1;
+  const uint32_t rows = splits == 1 ? 32 : 16, tile_tokens = is_one ? 1 : kRingTokens;
+  const uint64_t sums = 2 * 4 * splits * rows * tile_tokens * sizeof(float);
+  const uint64_t x = std::max(tokens, 1u) * padded_to(cols, 128) * 2;
+  const uint64_t shared_bytes = (is_one ? kOneTokenRings : kTokenRings) + sums + x;
+  if (!fits(shared_bytes)) return std::nullopt;
+  const uint32_t resident = fits(shared_bytes, 2) ? 2 : 1;
+  return ProductTile{.token_tiles = is_one ? 0u : 1u,
+                     .tokens = tile_tokens,
+                     .rows = rows,
+                     .splits = splits,
+                     .resident = resident,
+                     .shared_bytes = static_cast<uint32_t>(shared_bytes),
+                     .ring_blocks = resident * gpu_.multiprocessors};
+}
+
 ProductTile PlanBuilder::expert_tile(uint32_t tokens, uint64_t cols,
                                      const WeightFormat& format) const {
-  const auto fits = [&](uint64_t bytes) {
-    return bytes + kStaticShared <= gpu_.max_shared_bytes + 1024;
-  };
   const uint64_t row_bytes = padded_to(cols, 128) * 2;
-  const uint64_t ring_bytes = row_bytes + kRingShared;
-  if (tokens <= 1 && !format.is_generic && fits(ring_bytes)) {
-    const uint32_t resident = fits(2 * ring_bytes + kStaticShared) ? 2 : 1;
-    return {.token_tiles = 0,
-            .tokens = 1,
-            .rows = 32,
-            .splits = 1,
-            .resident = resident,
-            .shared_bytes = static_cast<uint32_t>(ring_bytes),
-            .ring_blocks = resident * gpu_.multiprocessors};
+  if (tokens <= 1) {
+    if (const auto tile = ring_tile(tokens, cols, 1, format)) return *tile;
   }
   if (tokens <= 1 && format.is_generic && fits(row_bytes)) {
     return {.token_tiles = 0,
@@ -163,8 +169,9 @@ ColumnSplit PlanBuilder::column_split(const ProductTile& tile, const Grid& grid)
 }
 
 std::string decode_instance(const char* kernel, WeightType type, const ProductTile& tile) {
+  const bool has_ring = tile.ring_blocks > 0 && tile.token_tiles > 0;
   return std::string(kernel) + "<" + weight_format(type).name + ", " + half_of(type) + ", " +
-         std::to_string(tile.token_tiles) + (tile.is_short ? ", 2>" : ">");
+         std::to_string(tile.token_tiles) + (tile.is_short ? ", 2>" : has_ring ? ", 0>" : ">");
 }
 
 std::string half_instance(const char* kernel, WeightType type) {

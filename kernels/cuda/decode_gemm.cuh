@@ -3,9 +3,10 @@
 // The product of few tokens with a weight on tensor cores, bound by memory: the body of
 // decode_gemm.cu, gated_decode_gemm.cu and grouped_decode_gemm.cu.
 //
-// Of one token, weights pass through shared memory (weight_ring.cuh), except for file blocks. Else
-// they go from memory into registers in 16-byte chunks, several in flight per lane. The first
-// weights are requested before the wait for the previous kernel.
+// Of one token, and of up to eight if a multiprocessor has memory for their rows of x, weights pass
+// through shared memory (weight_ring.cuh), except for file blocks. Else they go from memory into
+// registers in 16-byte chunks, several in flight per lane. The first weights are requested before
+// the wait for the previous kernel.
 //
 // The rows are cut into spans of 128 columns. Four slices of each row have a quarter of the spans
 // each; two warps compute the same slice of different rows, so that the eight warps of a block
@@ -35,9 +36,11 @@ constexpr u32 kThreads = kRowThreads, kSlices = 4, kRowWarps = 2, kSpan = 128,
               kSpanUnits = kSpan / 8;
 
 // The tile of a block: 8 * token_tiles tokens, or a single one if token_tiles is 0, and row_tiles
-// times 16 rows for each of the warps that share a slice.
+// times 16 rows for each of the warps that share a slice. No row tiles: weights pass through rings.
+constexpr u32 kRing = 0;
 template <u32 token_tiles, u32 row_tiles>
 struct DecodeTile {
+  static constexpr bool kHasRing = row_tiles == kRing;
   static constexpr bool kOne = token_tiles == 0;
   static constexpr u32 kTokenTiles = kOne ? 1 : token_tiles;
   static constexpr u32 kTokens = kOne ? 1 : 8 * token_tiles;
@@ -51,7 +54,8 @@ struct DecodeTile {
 // The row tiles of a weight. Each block reads all of its columns of x, so more rows read x less
 // often: 32 tokens take as many rows as the registers hold. File blocks fill them with 32 rows.
 template <class F, u32 token_tiles>
-constexpr u32 kWeightRowTiles = kDecodedByLoad<F> ? 1 : token_tiles == 4 ? 4 : 2;
+constexpr u32 kWeightRowTiles =
+    kDecodedByLoad<F> ? 1 : token_tiles == 0 ? kRing : token_tiles == 4 ? 4 : 2;
 
 // Steps of a span: in one, four lanes have a chunk of each row.
 template <class F>
@@ -358,10 +362,6 @@ struct DecodeProduct {
   }
 };
 
-// True if weights of one token pass through shared memory.
-template <class F, u32 token_tiles>
-constexpr bool kHasRing = token_tiles == 0 && !kDecodedByLoad<F>;
-
 // The products of a block for its tokens of a set: calls store(row, i, token, sum_of) for output
 // i = 0, 1, ... of the tile whose first row is `row`, and the row of each token; sum_of(r) is the
 // product with row r of the tile. row_of(i): the row of the weight that is row i of all tiles
@@ -370,10 +370,11 @@ template <class F, class T, class Tile, class RowOf, class Store>
 DEVICE void multiply_tile(void* memory, const ProductOperands& a, const ColumnSplit& split,
                           const NextWeights& next, u32 n_rows, u32 each, RowOf row_of,
                           Store store) {
-  if constexpr (Tile::kOne && !kDecodedByLoad<F>) {
+  if constexpr (Tile::kHasRing) {
     const u32 tile_rows = ring_tile_rows(split.parts);
-    multiply_token<F, T>(memory, a, split.parts, (n_rows + tile_rows - 1) / tile_rows,
-                         tile_rows / each, row_of, store);
+    multiply_by_ring<F, T, Tile::kTokens>(memory, a, split.parts,
+                                          (n_rows + tile_rows - 1) / tile_rows,
+                                          tile_rows / each, row_of, store);
   } else {
     const u32 first_row = blockIdx.y * Tile::kRows, outputs = Tile::kRows / each;
     DecodeProduct<F, T, Tile> product(a.weight, [&](u32 i) { return row_of(first_row + i); });

@@ -11,11 +11,11 @@
 
 #include "decode_gemm.cuh"
 
-template <class F, class T, u32 token_tiles>
+template <class F, class T, u32 token_tiles, u32 row_tiles = kWeightRowTiles<F, token_tiles>>
 __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
     gated_decode_gemm(ARGUMENT(ProductOperands) a, u32 unit, ARGUMENT(ColumnSplit) split,
                       ARGUMENT(NextWeights) next) {
-  using Tile = DecodeTile<token_tiles, kWeightRowTiles<F, token_tiles>>;
+  using Tile = DecodeTile<token_tiles, row_tiles>;
   DYNAMIC_SHARED(uint4, memory);
   const u32 width = a.weight.rows / 2;
   multiply_tile<F, T, Tile>(
@@ -30,29 +30,36 @@ __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
 
 INSTANCE(gated_decode_gemm<FormatF16, f16, 0>)
 INSTANCE(gated_decode_gemm<FormatF16, f16, 1>)
+INSTANCE(gated_decode_gemm<FormatF16, f16, 1, 0>)
 INSTANCE(gated_decode_gemm<FormatF16, f16, 4>)
 INSTANCE(gated_decode_gemm<FormatF16, f16, 8>)
 INSTANCE(gated_decode_gemm<FormatBF16, bf16, 0>)
 INSTANCE(gated_decode_gemm<FormatBF16, bf16, 1>)
+INSTANCE(gated_decode_gemm<FormatBF16, bf16, 1, 0>)
 INSTANCE(gated_decode_gemm<FormatBF16, bf16, 4>)
 INSTANCE(gated_decode_gemm<FormatBF16, bf16, 8>)
 INSTANCE(gated_decode_gemm<FormatQ8_0, f16, 0>)
 INSTANCE(gated_decode_gemm<FormatQ8_0, f16, 1>)
+INSTANCE(gated_decode_gemm<FormatQ8_0, f16, 1, 0>)
 INSTANCE(gated_decode_gemm<FormatQ8_0, f16, 4>)
 INSTANCE(gated_decode_gemm<FormatQ8_0, f16, 8>)
 INSTANCE(gated_decode_gemm<FormatFP8, f16, 0>)
 INSTANCE(gated_decode_gemm<FormatFP8, f16, 1>)
+INSTANCE(gated_decode_gemm<FormatFP8, f16, 1, 0>)
 INSTANCE(gated_decode_gemm<FormatFP8, f16, 4>)
 INSTANCE(gated_decode_gemm<FormatFP8, f16, 8>)
 INSTANCE(gated_decode_gemm<FormatQ4_0, f16, 0>)
 INSTANCE(gated_decode_gemm<FormatQ4_0, f16, 1>)
+INSTANCE(gated_decode_gemm<FormatQ4_0, f16, 1, 0>)
 INSTANCE(gated_decode_gemm<FormatQ4_0, f16, 4>)
 INSTANCE(gated_decode_gemm<FormatQ4_0, f16, 8>)
 INSTANCE(gated_decode_gemm<FormatQ4_K, f16, 0>)
 INSTANCE(gated_decode_gemm<FormatQ4_K, f16, 1>)
+INSTANCE(gated_decode_gemm<FormatQ4_K, f16, 1, 0>)
 INSTANCE(gated_decode_gemm<FormatQ4_K, f16, 4>)
 INSTANCE(gated_decode_gemm<FormatQ4_K, f16, 8>)
 INSTANCE(gated_decode_gemm<FormatQ6_K, f16, 0>)
 INSTANCE(gated_decode_gemm<FormatQ6_K, f16, 1>)
+INSTANCE(gated_decode_gemm<FormatQ6_K, f16, 1, 0>)
 INSTANCE(gated_decode_gemm<FormatQ6_K, f16, 4>)
 INSTANCE(gated_decode_gemm<FormatQ6_K, f16, 8>)

@@ -73,12 +73,12 @@ DEVICE void multiply_pairs(void* memory, const ProductOperands& a, const ExpertP
     x = static_cast<const float*>(a.x.data) + row * a.weight.cols;
     start = start_row(x, a.x.norm, a.weight.cols);
   };
-  if constexpr (kHasRing<F, token_tiles>) {
+  if constexpr (Tile::kOne && !kDecodedByLoad<F>) {
     RingProduct<F, T, RowOf> product(memory, weight, 1, blockIdx.x, blockIdx.x + 1, row_of);
     product.request();
     begin_row();
     product.round_x(x, a.x.norm, start);
-    product.multiply(Tile::kRows / each, [&](u32 first, u32 i, auto product_of) {
+    product.multiply(Tile::kRows / each, [&](u32 first, u32 i, u32, auto product_of) {
       store(first, i, own, pairs.at(0), product_of);
     });
     return;

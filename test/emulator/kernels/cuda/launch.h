@@ -40,8 +40,8 @@ bool launch_wgmma_gemm(const Gemm& op, const RowSet& set, u32 products, u32 bloc
 
 using NextWeights = cuda_args::NextWeights<const void*>;
 using ColumnSplit = cuda_args::ColumnSplit<const void*>;
-// The tile of decode products, for one token if at_once is 1, else for 8 (2), 32 (4) or 64 (8);
-// `split` blocks share its columns.
+// The tile of decode products, for one token if at_once is 1, else for 8 (2; 3: with rings), 32 (4)
+// or 64 (8); its columns have `split` parts.
 struct DecodeTile {
   u32 token_tiles, tokens, rows, split, shared;
   bool is_short;    // half of the rows; here of tiles that several blocks share
@@ -55,7 +55,7 @@ DecodeTile expert_tile(const DeviceWeight& weight, u32 at_once);
 template <class Run>
 void with_split(const DecodeTile& tile, u32 tokens, u32 rows, const Run& run) {
   if (tile.ring_blocks > 0) {
-    return run(emulator::Dim3{tokens, std::min(blocks_for(rows, tile.rows), tile.ring_blocks), 1},
+    return run(emulator::Dim3{blocks_for(tokens, tile.tokens), std::min(blocks_for(rows, tile.rows), tile.ring_blocks), 1},
                ColumnSplit{nullptr, nullptr, tile.split});
   }
   const emulator::Dim3 grid{blocks_for(tokens, tile.tokens), blocks_for(rows, tile.rows),

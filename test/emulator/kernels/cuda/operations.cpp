@@ -155,6 +155,10 @@ u32 delta_rows(u32 k_dim) {
   return rows;
 }
 
+forge::Geometry append_geometry(const RopeAppendArgs& args, u32 tokens) {
+  return forge::warp_geometry(args, tokens);
+}
+
 u64 kept_row_bytes(u32 cols) { return cols * sizeof(float); }
 
 void launch(const Matvec& op) {
@@ -175,11 +179,13 @@ double matvec_rounding(const WeightKind& kind) {
 
 DecodeTile decode_tile(const DeviceWeight& weight, u32 at_once, u32 split) {
   const bool is_generic = weight.format[0] == 'B';
-  if (at_once == 1 && !is_generic) {
-    const u32 shared = blocks_for(weight.cols, 128) * 256 + 8 * 9216 + 4096;
-    return {0, 1, split == 1 ? 32u : 16u, split, shared, false, 3};
+  if ((at_once == 1 || at_once == 3) && !is_generic) {
+    const u32 tokens = at_once == 1 ? 1 : 8, rows = split == 1 ? 32 : 16;
+    const u32 shared = 8 * (tokens == 1 ? 9216 : 18432) + 2 * 4 * split * rows * tokens * 4 +
+                       tokens * blocks_for(weight.cols, 128) * 256;
+    return {at_once / 2, tokens, rows, split, shared, false, 3};
   }
-  const u32 tiles = at_once == 1 ? 0 : at_once == 2 || is_generic ? 1 : at_once;
+  const u32 tiles = at_once == 1 ? 0 : at_once <= 3 || is_generic ? 1 : at_once;
   const u32 units = tiles == 0 ? blocks_for(blocks_for(weight.cols, 128), split) * 16
                                : tiles * 8 * 64 * (tiles > 1 ? 2 : 3);
   const bool is_short = split > 1 && tiles == 4;
@@ -196,7 +202,7 @@ DecodeTile expert_tile(const DeviceWeight& weight, u32 at_once) {
 
 std::string decode_instance(const char* kernel, const DeviceWeight& w, const DecodeTile& tile) {
   return kernel + ("<" + w.format + ", " + half_of(w) + ", ") + std::to_string(tile.token_tiles) +
-         (tile.is_short ? ", 2>" : ">");
+         (tile.is_short ? ", 2>" : tile.ring_blocks > 0 && tile.token_tiles > 0 ? ", 0>" : ">");
 }
 
 void launch_decode_gemm(const Matvec& op, const RowSet& set, const InputNorm& norm,

@@ -119,6 +119,8 @@ TEST(gated_decode_gemm_is_decode_gemm_and_glu) {
     check_gated(half_kinds[k], 21, 768, 1, 1, 2);
     check_gated(half_kinds[k], 5, 256, 9, 2, 1);
     check_gated(half_kinds[k], 5, 1536, 9, 2, 2);
+    check_gated(half_kinds[k], 21, 768, 9, 3, 1);
+    check_gated(half_kinds[k], 5, 1536, 9, 3, 2);
     check_gated(half_kinds[k], 67, 512, 33, 4, 1);
     check_gated(half_kinds[k], 5, 1536, 9, 4, 2);
     check_gated(half_kinds[k], 35, 256, 65, 8, 1);
