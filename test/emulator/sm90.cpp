@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "block.h"
+#include "e4m3_sum.h"
 #include "fiber.h"
 
 namespace emulator::sm90 {
@@ -249,23 +250,35 @@ void perform_product(const std::vector<const Product*>& lanes, int first_row) {
       for (int e = 0; e < each; ++e) b[k * each + e][n] = first.value_of(bits, e);
     }
   }
+  // Sets each element of C by its row, its column, and its value before.
+  const auto update = [&](auto&& sum_of) {
+    for (int lane = 0; lane < 32; ++lane) {
+      const Product& own = *lanes[static_cast<size_t>(lane)];
+      for (int i = 0; i < first.columns / 2; ++i) {
+        const int row = lane / 4 + 8 * (i % 4 / 2), n = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        own.c[i] = sum_of(row, n, own.accumulate ? own.c[i] : 0);
+      }
+    }
+  };
+  if (each == 2) {
+    update([&](int row, int n, float before) {
+      float column[kE4m3Depth];
+      for (int k = 0; k < kE4m3Depth; ++k) column[k] = b[k][n];
+      return add_e4m3_products(before, a[row], column);
+    });
+    return;
+  }
   for (int row = 0; row < 16; ++row) {
     for (int n = 0; n < first.columns; n += 8) {
       Columns sum = {}, factors;
-      for (int k = 0; k < 16 * each; ++k) {
+      for (int k = 0; k < 16; ++k) {
         std::memcpy(&factors, &b[k][n], sizeof factors);
         sum += a[row][k] * factors;
       }
       std::memcpy(&sums[row][n], &sum, sizeof sum);
     }
   }
-  for (int lane = 0; lane < 32; ++lane) {
-    const Product& own = *lanes[static_cast<size_t>(lane)];
-    for (int i = 0; i < first.columns / 2; ++i) {
-      const float sum = sums[lane / 4 + 8 * (i % 4 / 2)][i / 4 * 8 + lane % 4 * 2 + i % 2];
-      own.c[i] = own.accumulate ? own.c[i] + sum : sum;
-    }
-  }
+  update([&](int row, int n, float before) { return before + sums[row][n]; });
 }
 
 struct WaitArgument {

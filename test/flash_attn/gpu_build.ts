@@ -26,8 +26,10 @@ export async function buildGpuCases(): Promise<string> {
   const folder = join(ROOT, "build", "emulator", "flash_attn_gpu");
   await Deno.mkdir(folder, { recursive: true });
   const headers = text([
-    ...["csrc/flash_attn", "test/flash_attn/emulated", "csrc/common", "csrc/cuda", "csrc/gpu"]
-      .flatMap((place) => list(place, ".h")),
+    ...[
+      ...["csrc/flash_attn", "test/flash_attn/emulated", "test/emulator"],
+      ...["csrc/common", "csrc/cuda", "csrc/gpu"],
+    ].flatMap((place) => list(place, ".h")),
     "csrc/forge.h",
     ...list("csrc/abi", ".h"),
   ]);

@@ -178,11 +178,8 @@ std::vector<float> AttentionCase::stored_row(const Tensor &t, int32_t sequence, 
       numbers[d] = forge::f16_to_f32(scales[d / 32]) * static_cast<float>(bytes[d]);
     }
   } else if (is_e4m3()) {
-    const float factor = descale(&t == &v_ ? v_descale_ : k_descale_, sequence, kv_head);
     const auto *const bytes = reinterpret_cast<const uint8_t *>(row);
-    for (size_t d = 0; d < numbers.size(); d++) {
-      numbers[d] = flash_attn::e4m3_to_float(bytes[d]) * factor;
-    }
+    std::transform(bytes, bytes + numbers.size(), numbers.begin(), flash_attn::e4m3_to_float);
   } else {
     std::transform(row, row + numbers.size(), numbers.begin(),
                    [&](uint16_t bits) { return value(bits); });
@@ -200,9 +197,8 @@ float AttentionCase::descale(const std::vector<float> &factors, int32_t sequence
 std::vector<float> AttentionCase::query_row(int32_t sequence, int32_t query, int32_t head) const {
   std::vector<float> numbers(static_cast<size_t>(shape_.head_dim));
   const uint16_t *const row = q_.data.get() + query_at(q_, sequence, query, head);
-  const float factor = descale(q_descale_, sequence, head / (shape_.heads / shape_.kv_heads));
   for (size_t d = 0; d < numbers.size(); d++) {
-    numbers[d] = is_e4m3() ? flash_attn::e4m3_of(row[d / 2], static_cast<int>(d % 2)) * factor
+    numbers[d] = is_e4m3() ? flash_attn::e4m3_of(row[d / 2], static_cast<int>(d % 2))
                            : value(row[d]);
   }
   return numbers;

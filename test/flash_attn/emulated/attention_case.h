@@ -89,12 +89,13 @@ class AttentionCase {
   Tensor make_stored(int64_t batches, int64_t rows) const;
   bool is_q8() const { return shape_.kv == "q8"; }
   bool is_e4m3() const { return shape_.kv == "e4m3"; }
-  // The product of numbers of E4M3 with this is what they stand for.
+  // What numbers of E4M3 are multiplied by; 1 for other types.
   float descale(const std::vector<float> &factors, int32_t sequence, int32_t kv_head) const;
+  // Numbers of a row of queries; those of E4M3 without their factor.
   std::vector<float> query_row(int32_t sequence, int32_t query, int32_t head) const;
   // The factor of a row's first 32 numbers.
   int64_t scale_at(const Tensor &tensor, int32_t sequence, int32_t key, int32_t kv_head) const;
-  // Numbers of a row of keys or values.
+  // Numbers of a row of keys or values; those of E4M3 without their factor.
   std::vector<float> stored_row(const Tensor &tensor, int32_t sequence, int32_t key,
                                 int32_t kv_head) const;
   bool has_mask() const { return shape_.mask != "none"; }
@@ -108,6 +109,9 @@ class AttentionCase {
   void make_pages();
   // Pages of a sparse mapping, zeros until written.
   Tensor make_far_pages(int64_t pages) const;
+  // The product of a query and a key, without factors of E4M3, which are added as by a GPU.
+  template <class Real>
+  Real product_of(const std::vector<float> &q, const std::vector<float> &k) const;
   template <class Real>
   Real reference_row(int32_t sequence, int32_t query, int32_t head, std::vector<Real> &out,
                      std::vector<Real> &magnitude) const;

@@ -1,8 +1,10 @@
-// Attention in plain loops: in double, and in float to measure the error of rounding alone.
+// Attention in plain loops: in double, and in float to measure the error of rounding alone. A GPU
+// adds scores of E4M3 with few bits, so both take the scores that its instructions give.
 #include <cmath>
 #include <cstdio>
 #include <limits>
 
+#include "../../emulator/e4m3_sum.h"
 #include "attention_case.h"
 
 namespace flash_attn_test {
@@ -22,6 +24,20 @@ double difference(double a, double b) { return a == b ? 0 : std::fabs(a - b); }
 
 }  // namespace
 
+template <class Real>
+Real AttentionCase::product_of(const std::vector<float> &q, const std::vector<float> &k) const {
+  if (is_e4m3()) {
+    float sum = 0;
+    for (size_t d = 0; d < q.size(); d += emulator::sm90::kE4m3Depth) {
+      sum = emulator::sm90::add_e4m3_products(sum, &q[d], &k[d]);
+    }
+    return sum;
+  }
+  Real sum = 0;
+  for (size_t d = 0; d < q.size(); d++) sum += Real{q[d]} * Real{k[d]};
+  return sum;
+}
+
 // One row of the output, and the same sum over the values' magnitudes; returns its log-sum-exp.
 template <class Real>
 Real AttentionCase::reference_row(int32_t sequence, int32_t query, int32_t head,
@@ -33,6 +49,9 @@ Real AttentionCase::reference_row(int32_t sequence, int32_t query, int32_t head,
   const int64_t right = shape_.causal != 0 ? 0 : shape_.right;
   const auto dims = static_cast<size_t>(shape_.head_dim);
   const std::vector<float> q = query_row(sequence, query, head);
+  const Real score_scale = Real{params_.scale} * descale(q_descale_, sequence, kv_head) *
+                           descale(k_descale_, sequence, kv_head);
+  const Real v_scale = descale(v_descale_, sequence, kv_head);
   out.assign(dims, 0);
   magnitude.assign(dims, 0);
 
@@ -43,10 +62,7 @@ Real AttentionCase::reference_row(int32_t sequence, int32_t query, int32_t head,
   for (int32_t key = 0; key < n_k; key++) {
     if (shape_.left >= 0 && key < position - shape_.left) continue;
     if (right >= 0 && key > position + right) continue;
-    const std::vector<float> k = stored_row(k_, sequence, key, kv_head);
-    Real score = 0;
-    for (size_t d = 0; d < dims; d++) score += Real{q[d]} * Real{k[d]};
-    score *= static_cast<Real>(params_.scale);
+    Real score = product_of<Real>(q, stored_row(k_, sequence, key, kv_head)) * score_scale;
     if (shape_.softcap > 0) {
       const Real cap = shape_.softcap;
       score = cap * std::tanh(score / cap);
@@ -73,10 +89,10 @@ Real AttentionCase::reference_row(int32_t sequence, int32_t query, int32_t head,
       if (is_e4m3()) values[d] += std::fabs(Real{v[d]});
     }
   }
-  for (Real &x : out) x /= total;
-  for (Real &x : magnitude) x /= total;
+  for (Real &x : out) x *= v_scale / total;
+  for (Real &x : magnitude) x *= v_scale / total;
   // Weights are multiples of 2^-15 of the largest one, which is at most the total.
-  for (size_t d = 0; d < values.size(); d++) magnitude[d] += values[d] * static_cast<Real>(0x1p-12);
+  for (size_t d = 0; d < values.size(); d++) magnitude[d] += values[d] * v_scale * Real{0x1p-12f};
   return top + std::log(total);
 }
 
