@@ -54,7 +54,7 @@ void PlanBuilder::emit(const RopeAppendOp& op) {
   if (!attention || attention->q != op.out || attention->kv != op.kv ||
       !program_.is_read_once(op.out) || !is_apart(op.qkv) || !is_apart(op.rope) ||
       !attention_.appends_rows(op, *attention, shape_)) {
-    return SharedOperations::emit(op);
+    return emit_rope_append(op, warp_geometry(rope_append_args(op), shape_.tokens));
   }
   compute_with_next();
   emit_decode_attention(*attention, &op);

@@ -82,6 +82,17 @@ inline Geometry geometry(const kernel_args::RopeAppendArgs& a, uint32_t tokens) 
   return {{tokens, a.n_heads + kept_heads},
           {128, std::max(a.kv.k_dim, a.kv.v_dim) * sizeof(float)}};
 }
+// On CUDA, where a warp computes a group of heads: as many warps a block as 48 KiB of shared memory
+// take.
+inline Geometry warp_geometry(const kernel_args::RopeAppendArgs& a, uint32_t tokens) {
+  const uint32_t heads = kernel_args::kAppendHeads;
+  const uint32_t groups = divide_up(a.n_heads, heads) +
+                          (a.kv.values_in_keys ? 1 : 2) * divide_up(a.kv.n_kv_heads, heads);
+  const uint64_t bytes = heads * padded_to(std::max(a.kv.k_dim, a.kv.v_dim), 4) * sizeof(float);
+  const auto warps = static_cast<uint32_t>(
+      std::clamp<uint64_t>(48 * 1024 / bytes, 1, kernel_args::kAppendWarps));
+  return {{tokens, divide_up(groups, warps)}, {32 * warps, warps * bytes}};
+}
 inline Geometry geometry(const kernel_args::PreviousRowsArgs& a, uint32_t tokens) {
   return {{tokens, a.kv.n_kv_heads}, {128}};
 }

@@ -308,8 +308,11 @@ class SharedOperations : public Planner<Address, Entry> {
   }
 
   void emit(const RopeAppendOp& op) {
+    emit_rope_append(op, geometry(rope_append_args(op), shape_.tokens));
+  }
+  void emit_rope_append(const RopeAppendOp& op, const Geometry& geometry) {
     launch<kernel_args::RopeAppend>(
-        shape_.tokens,
+        geometry,
         {.q = value(op.out),
          .qkv = value(op.qkv),
          .pages = numbers(op.kv),

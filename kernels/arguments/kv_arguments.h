@@ -29,8 +29,12 @@ struct RowCopy {
   u32 sequence;
 };
 
-// Instances are for the element type of the cache: float, f16, bf16, q8. q_norm, k_norm: if their
-// width is not 0. rope: if n_freqs is not 0.
+// Of rope_append on CUDA: heads of a warp, and the most warps of a block.
+KERNEL_CONSTANT kAppendHeads = 4;
+KERNEL_CONSTANT kAppendWarps = 4;
+
+// Instances are for the element type of the cache: float, f16, bf16, q8, q4. q_norm, k_norm: if
+// their width is not 0. rope: if n_freqs is not 0.
 struct RopeAppendArgs {
   KvPages kv;
   u32 page_stride;  // entries between page tables

@@ -10,14 +10,20 @@ struct Angle {
   float cosine, sine;
 };
 
-// Rotates pair i of the n of a head. The order of rounding is the same in every kernel.
-DEVICE void rotate_pair(float* values, u32 i, u32 n, u32 interleaved, Angle angle) {
-  float& a = values[interleaved ? 2 * i : i];
-  float& b = values[interleaved ? 2 * i + 1 : i + n];
+// Rotates a pair of numbers. The order of rounding is the same in every kernel.
+DEVICE void rotate(float& a, float& b, Angle angle) {
   const float rotated = fmaf(a, angle.cosine, -(b * angle.sine));
   b = fmaf(a, angle.sine, b * angle.cosine);
   a = rotated;
 }
+
+// The numbers of pair i of the n of a head.
+struct PairPlace {
+  u32 first, second;
+
+  DEVICE_MEMBER PairPlace(u32 i, u32 n, u32 interleaved)
+      : first(interleaved ? 2 * i : i), second(interleaved ? 2 * i + 1 : i + n) {}
+};
 
 // The cosines and sines of a token, n_freqs each: this lane's are lane + 32 n.
 template <int D>
@@ -75,7 +81,8 @@ DEVICE void rotate_head(float* values, const HeadNumbers<D>& numbers, const Head
 #pragma unroll
   for (u32 n = 0; n < HeadAngles<D>::kOwn; ++n) {
     const u32 i = lane_id() + n * kWarp;
-    if (i < n_freqs) rotate_pair(values, i, n_freqs, interleaved, angles.own[n]);
+    const PairPlace at(i, n_freqs, interleaved);
+    if (i < n_freqs) rotate(values[at.first], values[at.second], angles.own[n]);
   }
   __syncwarp();
 }

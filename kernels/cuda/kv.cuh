@@ -93,10 +93,44 @@ DEVICE u32 page_of(const Args& a, i32 sequence, u32 position) {
   return u32(a.page_tables[u64(sequence) * a.page_stride + position / a.kv.page_tokens]);
 }
 
-// Stores a row of numbers. Called by all threads of the block.
+// Numbers i .. i + 3 of a row of n; zeros beyond the last. in_fours: the row begins at a multiple
+// of 16 bytes, and n is a multiple of 4.
+DEVICE float4 four_of(const float* row, u32 i, u32 n, bool in_fours) {
+  if (in_fours) {
+    return i < n ? *reinterpret_cast<const float4*>(row + i) : make_float4(0, 0, 0, 0);
+  }
+  return make_float4(i < n ? row[i] : 0.0f, i + 1 < n ? row[i + 1] : 0.0f,
+                     i + 2 < n ? row[i + 2] : 0.0f, i + 3 < n ? row[i + 3] : 0.0f);
+}
+
+DEVICE void store_four(float* to, float4 v) { *reinterpret_cast<float4*>(to) = v; }
 template <class T>
-DEVICE void store_row(const KvRows<T>& to, u32 slot, const float* values) {
-  for (u32 i = threadIdx.x; i < to.dim; i += blockDim.x) convert(values[i], to.row(slot)[i]);
+DEVICE void store_four(T* to, float4 v) {
+  *reinterpret_cast<uint2*>(to) = make_uint2(pack_as(T{}, v.x, v.y), pack_as(T{}, v.z, v.w));
+}
+
+// The numbers that a warp takes at a time, four neighbours a lane.
+constexpr u32 kWarpNumbers = 4 * kWarp;
+
+// Stores n numbers. Called by a warp.
+template <class T>
+DEVICE void store_numbers(T* to, const float* values, u32 n, bool in_fours) {
+  if (in_fours) {
+#pragma unroll 1
+    for (u32 i = 4 * lane_id(); i < n; i += kWarpNumbers) {
+      store_four(to + i, *reinterpret_cast<const float4*>(values + i));
+    }
+  } else {
+#pragma unroll 1
+    for (u32 i = lane_id(); i < n; i += kWarp) convert(values[i], to[i]);
+  }
+}
+
+// Stores a row of a page. in_fours: `values` begins at a multiple of 16 bytes, and the numbers of
+// all rows of the cache are multiples of 4. Called by a warp.
+template <class T>
+DEVICE void store_row(const KvRows<T>& to, u32 slot, const float* values, bool in_fours) {
+  store_numbers(to.row(slot), values, to.dim, in_fours);
 }
 
 // A number of a group as a multiple of the group's scale.
@@ -105,46 +139,94 @@ struct ScaledNumber {
   i32 multiple;
 };
 
-// Rounds a number of each lane to the nearest multiple of `unit`, which is rounded to F16 first.
-// A NaN or infinity makes the scale NaN, and so the whole group. Called by a warp.
-DEVICE ScaledNumber scale_number(float value, float unit, float lowest, float highest) {
-  const bool finite = warp_max(value - value == 0.0f ? 0.0f : 1.0f) == 0.0f;
-  if (!finite) return {to_f16(FORGE_INFINITY - FORGE_INFINITY), 0};
-  const f16 rounded = to_f16(unit);
-  const float scale = to_float(rounded);
-  const float inverse = scale != 0 ? 1.0f / scale : 0.0f;
-  return {rounded, i32(fminf(fmaxf(rintf(value * inverse), lowest), highest))};
-}
+// The scale of a group of numbers and its inverse: `unit` rounded to F16, or NaN if a number of the
+// group is a NaN or infinite.
+struct GroupScale {
+  f16 scale;
+  float inverse;
+  bool finite;
 
-// The number of the largest magnitude in a warp becomes 127 or -127.
+  DEVICE_MEMBER GroupScale(float unit, bool is_finite)
+      : scale(to_f16(is_finite ? unit : FORGE_INFINITY - FORGE_INFINITY)),
+        inverse(to_float(scale) != 0 ? 1.0f / to_float(scale) : 0.0f),
+        finite(is_finite) {}
+  // The nearest multiple of the scale; 0 of a NaN.
+  DEVICE_MEMBER i32 multiple(float value, float lowest, float highest) const {
+    return finite ? i32(fminf(fmaxf(rintf(value * inverse), lowest), highest)) : 0;
+  }
+};
+// 0 for a finite number, 1 for others.
+DEVICE float not_finite(float x) { return x - x == 0.0f ? 0.0f : 1.0f; }
+
+// Rounds a number of each lane to a multiple of the scale of the warp: the number of the largest
+// magnitude becomes 127 or -127.
 DEVICE ScaledNumber round_to_q8(float value) {
-  return scale_number(value, warp_max(fabsf(value)) / 127.0f, -127.0f, 127.0f);
+  const bool finite = warp_max(not_finite(value)) == 0.0f;
+  const GroupScale group(warp_max(fabsf(value)) / 127.0f, finite);
+  return {group.scale, group.multiple(value, -127.0f, 127.0f)};
 }
 
-// A warp per group.
-DEVICE void store_row(const KvRows<q8>& to, u32 slot, const float* values) {
-  for (u32 group = warp_id(); group * kScaleGroup < to.dim; group += blockDim.x / kWarp) {
-    const u32 i = group * kScaleGroup + lane_id();
-    const float value = i < to.dim ? values[i] : 0.0f;
-    const ScaledNumber number = round_to_q8(value);
-    if (i < to.dim) to.row(slot)[i].bits = i8(number.multiple);
-    if (lane_id() == 0) to.row_scales(slot)[group] = number.scale;
+// Four numbers of each lane, of which eight lanes have a group.
+constexpr u32 kGroupLanes = kScaleGroup / 4;
+DEVICE float max_of_four(float4 v) { return fmaxf(fmaxf(v.x, v.y), fmaxf(v.z, v.w)); }
+// The largest number of each group; NaN is ignored.
+DEVICE float group_max(float4 v) {
+  float x = max_of_four(v);
+#pragma unroll
+  for (u32 lanes = kGroupLanes / 2; lanes > 0; lanes /= 2) {
+    x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, lanes));
+  }
+  return x;
+}
+DEVICE bool is_group_finite(float4 v) {
+  return group_max(make_float4(not_finite(v.x), not_finite(v.y), not_finite(v.z),
+                               not_finite(v.w))) == 0.0f;
+}
+
+DEVICE void store_row(const KvRows<q8>& to, u32 slot, const float* values, bool in_fours) {
+#pragma unroll 1
+  for (u32 first = 0; first < to.dim; first += kWarpNumbers) {
+    const u32 i = first + 4 * lane_id();
+    const float4 v = four_of(values, i, to.dim, in_fours);
+    const float4 sizes = make_float4(fabsf(v.x), fabsf(v.y), fabsf(v.z), fabsf(v.w));
+    const GroupScale group(group_max(sizes) / 127.0f, is_group_finite(v));
+    const float numbers[4] = {v.x, v.y, v.z, v.w};
+    u32 word = 0;
+#pragma unroll
+    for (u32 n = 0; n < 4; ++n) {
+      word |= u32(u8(group.multiple(numbers[n], -127.0f, 127.0f))) << 8 * n;
+    }
+    q8* row = to.row(slot) + i;
+    if (in_fours) {
+      if (i < to.dim) *reinterpret_cast<u32*>(row) = word;
+    } else {
+#pragma unroll
+      for (u32 n = 0; n < 4; ++n) {
+        if (i + n < to.dim) row[n].bits = i8(word >> 8 * n);
+      }
+    }
+    if (i % kScaleGroup == 0 && i < to.dim) to.row_scales(slot)[i / kScaleGroup] = group.scale;
   }
 }
 
-// A warp per group: the number of the largest magnitude becomes -8.
-DEVICE void store_row(const KvRows<q4>& to, u32 slot, const float* values) {
-  for (u32 group = warp_id(); group * kScaleGroup < to.dim; group += blockDim.x / kWarp) {
-    const u32 i = group * kScaleGroup + lane_id();
-    const float value = i < to.dim ? values[i] : 0.0f;
-    const float high = warp_max(value), low = warp_max(-value);
-    const ScaledNumber number =
-        scale_number(value, (high >= low ? high : -low) / -8.0f, -8.0f, 7.0f);
-    u32 word = u32(number.multiple + 8) << shift_of_four(i);
-    for (u32 distance = 1; distance < 8; distance *= 2) {
-      word |= __shfl_xor_sync(kAllLanes, word, distance);
+// The number of the largest magnitude in a group becomes -8.
+DEVICE void store_row(const KvRows<q4>& to, u32 slot, const float* values, bool in_fours) {
+#pragma unroll 1
+  for (u32 first = 0; first < to.dim; first += kWarpNumbers) {
+    const u32 i = first + 4 * lane_id();
+    const float4 v = four_of(values, i, to.dim, in_fours);
+    const float high = group_max(v), low = group_max(make_float4(-v.x, -v.y, -v.z, -v.w));
+    const GroupScale group((high >= low ? high : -low) / -8.0f, is_group_finite(v));
+    const float numbers[4] = {v.x, v.y, v.z, v.w};
+    u32 word = 0;
+#pragma unroll
+    for (u32 n = 0; n < 4; ++n) {
+      word |= u32(group.multiple(numbers[n], -8.0f, 7.0f) + 8) << shift_of_four(i + n);
     }
-    if (lane_id() % 8 == 0) reinterpret_cast<u32*>(to.row(slot))[i / 8] = word;
-    if (lane_id() == 0) to.row_scales(slot)[group] = number.scale;
+    word |= __shfl_xor_sync(kAllLanes, word, 1);
+    // Of the last group too, all words exist.
+    if (i / kScaleGroup * kScaleGroup >= to.dim) continue;
+    if (i % 8 == 0) reinterpret_cast<u32*>(to.row(slot))[i / 8] = word;
+    if (i % kScaleGroup == 0) to.row_scales(slot)[i / kScaleGroup] = group.scale;
   }
 }

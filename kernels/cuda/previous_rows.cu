@@ -20,7 +20,8 @@ KERNEL previous_rows(PreviousRows a) {
     const i32 sequence = keeping_sequence(a, token, i);
     if (sequence < 0) continue;
     const KvRows<T> rows = keys_of<T>(kv, page_of(a, sequence, position), head);
-    store_row(rows, position % kv.page_tokens, a.x + row);
+    T* to = rows.row(position % kv.page_tokens);
+    for (u32 i = threadIdx.x; i < dim; i += blockDim.x) convert(a.x[row + i], to[i]);
   }
   float* out = a.out + row;
   if (position == 0) {

@@ -79,10 +79,15 @@ Deno.test({
 
 /**
  * Kernels whose rows exist before their number is known, and the loads that then precede the exit
- * of a block without a row: of a row its first columns and the number of rows, or all numbers of a
- * head.
+ * of a block without a row: of a row its first columns and the number of rows. Those of
+ * `rope_append` precede the first wait: the loop that copies the numbers of heads, four angles and
+ * four numbers of the token.
  */
-const FIRST_LOADS: readonly (KernelName & { readonly row: RegExp; readonly least: number })[] = [
+const FIRST_LOADS: readonly (KernelName & {
+  readonly row: RegExp;
+  readonly least: number;
+  readonly wait?: RegExp;
+})[] = [
   ...["decode_gemm<FormatBF16, bf16, 0>", "decode_gemm<FormatQ4_0, f16, 0, 1>"].map((instance) => ({
     ...{ file: "decode_gemm.cu", instance, row: /\bLDG\.E\.128 /, least: 2 },
   })),
@@ -92,7 +97,7 @@ const FIRST_LOADS: readonly (KernelName & { readonly row: RegExp; readonly least
   },
   {
     ...{ file: "rope_append.cu", instance: "rope_append<f16>" },
-    ...{ row: /\bLDG\.E\.STRONG\.SYS\b/, least: 7 },
+    ...{ row: /\bLDGSTS\b|\bLDG\.E\.STRONG\.SYS\b/, least: 9, wait: /\bDEPBAR\b/ },
   },
 ];
 
@@ -103,11 +108,13 @@ Deno.test({
     using compiler = await opened();
     for (const gpu of [H100, A100]) {
       const compiled = await compiler.compile(FIRST_LOADS, gpu.architecture.name);
-      for (const { instance, row, least } of FIRST_LOADS) {
+      for (const { instance, row, least, wait } of FIRST_LOADS) {
         const { code } = compiled.get(instance)!;
         const begin = gpu === H100 ? code.indexOf("ACQBULK") : 0;
         const start = code.slice(begin, code.indexOf("BAR.SYNC", begin)).split("\n");
-        const exit = start.findLastIndex((line) => /\bEXIT\b/.test(line));
+        const exit = wait === undefined
+          ? start.findLastIndex((line) => /\bEXIT\b/.test(line))
+          : start.findIndex((line) => wait.test(line));
         const loads = start.slice(0, exit).filter((line) => row.test(line)).length;
         assert(exit > 0 && loads >= least, `${instance} on ${gpu.name}: ${loads} loads`);
       }

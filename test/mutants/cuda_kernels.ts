@@ -290,8 +290,8 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     [
       "largest-of-q8",
       "kv.cuh",
-      "scale_number(value, warp_max(fabsf(value)) / 127.0f, -127.0f, 127.0f);",
-      "scale_number(value, warp_max(value) / 127.0f, -127.0f, 127.0f);",
+      "make_float4(fabsf(v.x), fabsf(v.y), fabsf(v.z), fabsf(v.w))",
+      "make_float4(v.x, v.y, v.z, v.w)",
     ],
   ),
   ...group(
@@ -519,20 +519,26 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     [
       "interleaved-rotation",
       "appended_rows.cuh",
-      "float& b = values[interleaved ? 2 * i + 1 : i + n];",
-      "float& b = values[interleaved ? 2 * i : i + n];",
+      "second(interleaved ? 2 * i + 1 : i + n)",
+      "second(interleaved ? 2 * i : i + n)",
     ],
     [
       "norm-of-all-heads",
       "rope_append.cu",
-      "const float w = weight[per_head ? i : head * dim + i];",
+      "const float w = weight[(per_head ? 0 : heads.at(h)) + i];",
       "const float w = weight[i];",
+    ],
+    [
+      "squares-of-all-heads",
+      "rope_append.cu",
+      "squares.add_head(heads.kind, width);",
+      "squares.add_head(heads.begin(), width - heads.first * heads.dim);",
     ],
     [
       "values-of-a-head",
       "rope_append.cu",
-      "row + q_cols + k_cols + own * kv.v_dim",
-      "row + q_cols + k_cols",
+      "values + h * heads.dim, in_fours);",
+      "values, in_fours);",
     ],
     [
       "keys-kept-by-branches",
@@ -541,14 +547,20 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "i <= 0 * n_copies",
     ],
     [
-      "numbers-after-the-first-of-a-thread",
+      "angles-after-the-second-of-a-lane",
       "rope_append.cu",
-      "i == threadIdx.x ? own : from[head * dim + i]",
-      "i % blockDim.x == threadIdx.x ? own : from[head * dim + i]",
+      "k == 0 ? own[0] : k == 1",
+      "k == 0 ? own[0] : k >= 1",
     ],
   ),
   ...group(
     NEW_ROWS,
+    [
+      "order-of-squares",
+      "rope_append.cu",
+      "of_warp[k * kAppendHeads + h] += x * x;",
+      "of_warp[(k / 2 + k % 2 * 2) * kAppendHeads + h] += x * x;",
+    ],
     [
       "append-by-the-wrong-split",
       "batched_decode_attention.cu",
@@ -576,8 +588,8 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     [
       "heads-without-rotation",
       "appended_rows.cuh",
-      "if (i < n_freqs) rotate_pair(",
-      "if (i < n_freqs && n > 0) rotate_pair(",
+      "if (i < n_freqs) rotate(",
+      "if (i < n_freqs && n > 0) rotate(",
     ],
     [
       "norm-of-a-new-head",
@@ -673,8 +685,8 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     [
       "first-rotated-number",
       "rope_append.cu",
-      "rotate(values + a.first_rotated, angles",
-      "rotate(values, angles",
+      "rotate_heads(values + a.first_rotated, heads",
+      "rotate_heads(values, heads",
     ],
   ),
   ...group(

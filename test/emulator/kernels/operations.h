@@ -41,6 +41,8 @@ void launch(u32 rows, const typename K::template Buffers<const void*>& buffers,
 
 // The template argument of gated_delta_rule.
 u32 delta_rows(u32 k_dim);
+// The geometry of rope_append.
+forge::Geometry append_geometry(const RopeAppendArgs& args, u32 tokens);
 // Bytes of shared memory in which fused_residual_rms_norm keeps a row.
 u64 kept_row_bytes(u32 cols);
 

@@ -84,7 +84,17 @@ void check(const KvType& type, const Case& c) {
       EXPECT(std::abs(rope[(t * 2 + 1) * c.n_freqs + i] - 1.25 * std::sin(angle)) < 1e-6);
     }
   }
-  launch<RopeAppend>(most,
+  const RopeAppendArgs append = {.kv = pages.kernel_pages(),
+                                 .page_stride = sequences.page_stride,
+                                 .n_heads = c.n_heads,
+                                 .q_norm_width = c.q_norm_width,
+                                 .k_norm_width = c.k_norm_width,
+                                 .eps = 1e-6f,
+                                 .offset = 1.0f,
+                                 .n_freqs = c.n_freqs,
+                                 .first_rotated = c.values_in_keys ? c.k_dim - 2 * c.n_freqs : 0,
+                                 .interleaved = c.interleaved};
+  launch<RopeAppend>(append_geometry(append, most),
                      {.q = q.data(),
                       .qkv = qkv.data(),
                       .pages = pages.data.data(),
@@ -97,17 +107,7 @@ void check(const KvType& type, const Case& c) {
                       .q_norm = c.q_norm_width ? q_norm.data() : nullptr,
                       .k_norm = c.k_norm_width ? k_norm.data() : nullptr,
                       .rope = c.n_freqs ? rope.data() : nullptr},
-                     {.kv = pages.kernel_pages(),
-                      .page_stride = sequences.page_stride,
-                      .n_heads = c.n_heads,
-                      .q_norm_width = c.q_norm_width,
-                      .k_norm_width = c.k_norm_width,
-                      .eps = 1e-6f,
-                      .offset = 1.0f,
-                      .n_freqs = c.n_freqs,
-                      .first_rotated = c.values_in_keys ? c.k_dim - 2 * c.n_freqs : 0,
-                      .interleaved = c.interleaved},
-                     std::string("<") + type.name + ">");
+                     append, std::string("<") + type.name + ">");
 
   for (u32 t = 0; t < tokens; ++t) {
     const float* row = qkv.data() + t * cols;
@@ -248,7 +248,11 @@ TEST(rope_append_norm_a_head_f16) {
   // More numbers and angles than threads.
   check(kv_types[1], {3, 1, 288, 288, 4, 288, 288, 144, 0});
 }
-TEST(rope_append_norm_all_heads_bf16) { check(kv_types[2], {4, 4, 96, 96, 8, 384, 384, 16, 1}); }
+TEST(rope_append_norm_all_heads_bf16) {
+  check(kv_types[2], {4, 4, 96, 96, 8, 384, 384, 16, 1});
+  // More heads than a warp computes together, at any multiple of 4 bytes.
+  check(kv_types[2], {9, 5, 66, 66, 8, 594, 330, 33, 0});
+}
 TEST(rope_append_q8) { check(kv_types[3], {2, 1, 80, 48, 4, 0, 80, 8, 1}); }
 TEST(rope_append_q4) { check(kv_types[4], {2, 1, 80, 48, 4, 0, 80, 8, 1}); }
 TEST(rope_append_of_values_in_keys) {

@@ -46,7 +46,17 @@ void check(const Case& c) {
   const Buffer<u32> n_tokens = {tokens}, n_copies = {0};
   Buffer<RowCopy> copies(1);
   Buffer<float> q(tokens * q_cols);
-  launch<RopeAppend>(tokens,
+  const RopeAppendArgs append = {.kv = appended.kernel_pages(),
+                                 .page_stride = sequences.page_stride,
+                                 .n_heads = c.n_heads,
+                                 .q_norm_width = c.q_norm ? c.dim : 0,
+                                 .k_norm_width = c.k_norm ? c.dim : 0,
+                                 .eps = eps,
+                                 .offset = offset,
+                                 .n_freqs = c.n_freqs,
+                                 .first_rotated = 0,
+                                 .interleaved = c.interleaved};
+  launch<RopeAppend>(append_geometry(append, tokens),
                      {.q = q.data(),
                       .qkv = qkv.data(),
                       .pages = appended.data.data(),
@@ -59,17 +69,7 @@ void check(const Case& c) {
                       .q_norm = c.q_norm ? q_norm.data() : nullptr,
                       .k_norm = c.k_norm ? k_norm.data() : nullptr,
                       .rope = c.n_freqs ? rope.data() : nullptr},
-                     {.kv = appended.kernel_pages(),
-                      .page_stride = sequences.page_stride,
-                      .n_heads = c.n_heads,
-                      .q_norm_width = c.q_norm ? c.dim : 0,
-                      .k_norm_width = c.k_norm ? c.dim : 0,
-                      .eps = eps,
-                      .offset = offset,
-                      .n_freqs = c.n_freqs,
-                      .first_rotated = 0,
-                      .interleaved = c.interleaved},
-                     std::string("<") + type.name + ">");
+                     append, std::string("<") + type.name + ">");
 
   const AttentionArguments args = {.sinks = c.sinks ? sinks.data() : nullptr,
                                    .mask = nullptr,

@@ -130,6 +130,10 @@ u32 delta_rows(u32 k_dim) {
   return fours;
 }
 
+forge::Geometry append_geometry(const RopeAppendArgs& args, u32 tokens) {
+  return forge::geometry(args, tokens);
+}
+
 u64 kept_row_bytes(u32) { return 0; }
 
 u32 simdgroup_rows(const DeviceWeight& weight) {
