@@ -12,11 +12,6 @@ DEVICE float4 load_four(const T* p) {
   const uint2 v = *reinterpret_cast<const uint2*>(p);
   return make_float4(low_as(T{}, v.x), high_as(T{}, v.x), low_as(T{}, v.y), high_as(T{}, v.y));
 }
-DEVICE void store_four(float* p, float4 v) { *reinterpret_cast<float4*>(p) = v; }
-template <class T>
-DEVICE void store_four(T* p, float4 v) {
-  *reinterpret_cast<uint2*>(p) = make_uint2(pack_as(T{}, v.x, v.y), pack_as(T{}, v.z, v.w));
-}
 
 template <class From, class To>
 KERNEL cast_rows(CastRows a) {
