@@ -286,7 +286,7 @@ export const CUDA_KERNELS: readonly Mutant[] = [
   ),
   ...group(
     ROPE,
-    ["rounding-of-q8", "kv.cuh", "rintf(value * inverse)", "truncf(value * inverse)"],
+    ["rounding-of-q8", "kv.cuh", "rintf(value * inverse)", "float(i32(value * inverse))"],
     [
       "largest-of-q8",
       "kv.cuh",
