@@ -3,7 +3,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { forge } from "../cli/forge.ts";
-import { assertRunFails, type InjectedFailure, OUT_OF_MEMORY } from "../support/failing_run.ts";
+import { assertRunFails, type InjectedFailure, outOfMemory } from "../support/failing_run.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { emulatedGpu, emulatedGpuUnavailable, runOnEmulatedGpu } from "./emulated_gpu.ts";
@@ -27,7 +27,7 @@ const injected: readonly InjectedFailure[] = [
   ["a driver that does not start", { fail_init: 999 }, ["does not start", "CUDA_ERROR_UNKNOWN"]],
   ["a driver that is too old", { version: 11000 }, ["implements CUDA 11.0", "CUDA 11.4 or newer"]],
   ["a device that is too old", { architecture: 75 }, ["sm_75", "forge needs sm_80 or newer"]],
-  ...OUT_OF_MEMORY,
+  ...outOfMemory(26),
   ["a launch that is refused", { fail_launch: 3 }, [
     "launching ",
     "CUDA_ERROR_LAUNCH_FAILED",
@@ -114,8 +114,8 @@ Deno.test({
   name: "CUDA: a context that an error suggests fits, whatever loading the weights took",
   ignore: ignore || !sharedAvailable("models", "quant256"),
   fn: async () => {
-    // 9 MiB: the model with a reduced context in F32, and little more.
-    const env = await emulatedGpu({ memory_mib: 9 });
+    // 20 MiB: the model with a reduced context in F32, and little more.
+    const env = await emulatedGpu({ memory_mib: 20 });
     const model = sharedPath("models", "quant256", "tiny256-Q8_0.gguf");
     const oneToken = ["--raw", "-p", "1", "-n", "1"];
     const args = ["run", "--device", "cuda", "-m", model, "--kv-type", "f32", ...oneToken];

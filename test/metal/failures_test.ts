@@ -1,5 +1,5 @@
 /** Injected failures of Metal end in one clear line. */
-import { assertRunFails, type InjectedFailure, OUT_OF_MEMORY } from "../support/failing_run.ts";
+import { assertRunFails, type InjectedFailure, outOfMemory } from "../support/failing_run.ts";
 import {
   emulatedMetal,
   emulatedMetalUnavailable,
@@ -15,7 +15,7 @@ const injected: readonly InjectedFailure[] = [
   ["a source that does not compile", { fail_compile: 2 }, ["kernels/metal/", "error: injected"]],
   ["a kernel without a pipeline", { fail_pipeline: 2 }, ["compiling ", "internal error"]],
   ["a threadgroup that is too large", { max_threads: 128 }, ["threads a threadgroup", "runs 128"]],
-  ...OUT_OF_MEMORY,
+  ...outOfMemory(18),
   ["a command buffer that fails at once", { fail_commands: 1 }, [
     "looking where SIMD groups hold matrices on the GPU failed",
     "GPU Address Fault",

@@ -24,8 +24,11 @@ export type InjectedFailure = readonly [
   parts: readonly string[],
 ];
 
-/** Resources that any GPU can run out of. */
-export const OUT_OF_MEMORY: readonly InjectedFailure[] = [
+/**
+ * Resources that any GPU can run out of. `mebibytes`: memory that is enough for the demo model with a
+ * smaller context only.
+ */
+export const outOfMemory = (mebibytes: number): readonly InjectedFailure[] => [
   ["too little memory for the weights", { memory_mib: 4 }, [
     "the model needs",
     "weights",
@@ -33,6 +36,9 @@ export const OUT_OF_MEMORY: readonly InjectedFailure[] = [
     "of 4.0 MiB are free",
     "smaller quantisation",
   ]],
-  ["too little memory for the context", { memory_mib: 18 }, ["a context of ", "tokens would fit"]],
+  ["too little memory for the context", { memory_mib: mebibytes }, [
+    "a context of ",
+    "tokens would fit",
+  ]],
   ["an allocation that is refused", { fail_allocation: 9 }, ["do not fit", "forge holds"]],
 ];
