@@ -65,8 +65,9 @@ async function writeKernels(request: DryRunRequest, env: Record<string, string>)
   }
 }
 
+/** Splits the sources that the stand-in for NVRTC writes, each after a line with its name. */
 function sourcesOf(text: string): string[] {
-  return text.split(/^(?=#define FORGE_STEP$)/m);
+  return text.split(/^(?=\/\/! )/m);
 }
 
 function operationsOf(text: string): Set<string> {
@@ -84,7 +85,12 @@ function parseSource(text: string): StepKernel {
   const [, threads, blocks] = /launch_bounds\((\d+), (\d+)\)/.exec(text) ?? [];
   if (operations.size === 0 || blocks === undefined) throw new Error(`no step kernel:\n${text}`);
   return {
-    sources: sourcesOf(text).map((one) => ({ name: "step_kernel.cu", text: one, headers })),
+    // By the name that the library gives NVRTC, which no file that they include may have.
+    sources: sourcesOf(text).map((one) => ({
+      name: /^\/\/! (.*)/.exec(one)?.[1] ?? "",
+      text: one,
+      headers,
+    })),
     operations,
     threads: Number(threads),
     blocks: Number(blocks),

@@ -13,7 +13,7 @@ namespace forge::cuda {
 
 // A kernel that plans launch; `function` is null until it is loaded.
 struct Kernel {
-  std::string file;      // in kernels/cuda
+  std::string file;      // in kernels/cuda, or the name of `source`
   std::string instance;  // its name expression, as in "matvec<FormatQ8_0, 1>"
   std::string source;    // that includes such files; empty: the file itself
   Function function = nullptr;
@@ -31,7 +31,7 @@ class Kernels {
 
   // Returns the kernel of a name; a new one is not loaded until `load`. The address stays valid.
   const Kernel& get(const std::string& file, const std::string& instance);
-  // Returns the kernel of a source that the library writes.
+  // Returns the kernel of a source that the library writes, under a name that no file has.
   const Kernel& get(const std::string& file, const std::string& instance,
                     const std::string& source);
   // Loads all new kernels. Throws as Nvrtc does.

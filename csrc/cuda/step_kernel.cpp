@@ -26,6 +26,9 @@ constexpr uint32_t kMostStepTokens = 8;
 constexpr size_t kFewestOperations = 4;
 // The first CUDA whose kernels take parameters of more than 4 KB.
 constexpr int kLargeParameters = 12010;
+// The name of the source that the library writes, which no file that it includes has: NVRTC takes
+// an include of a source's own name for a mistake.
+constexpr char kSourceName[] = "step_kernel.cu";
 
 // Files of kernels whose parameters are ARGUMENTs, and which a block of few registers computes.
 constexpr std::array kFiles = {
@@ -154,7 +157,7 @@ const Kernel* step_kernel_of(const LaunchPlan& plan, CudaDevice& device) {
   }
   const std::vector<const Kernel*> kernels = kernels_of(plan);
   if (kernels.empty()) return nullptr;
-  return &device.kernels.get("step_kernel.cuh", "step_kernel", source_of(kernels));
+  return &device.kernels.get(kSourceName, "step_kernel", source_of(kernels));
 }
 
 uint64_t step_kernel_counters(const LaunchPlan& plan) {

@@ -2,7 +2,8 @@
 // the name of a kernel to the stand-in for the driver, which runs the emulated kernel. As NVRTC, it
 // makes code for an architecture that it knows, or PTX, and finds includes among the headers.
 //
-// FORGE_FAKE_NVRTC_STEP=FILE: sources of step_kernel, which the library writes, are added to it.
+// FORGE_FAKE_NVRTC_STEP=FILE: sources of step_kernel, which the library writes, are added to it,
+// each after a line "//! " with its name.
 
 #include <algorithm>
 #include <cstddef>
@@ -19,6 +20,7 @@ namespace {
 
 struct Program {
   std::string source;
+  std::string file;  // that the source is said to be
   std::map<std::string, std::string> headers;
   std::string name;
   std::string target;  // sm_80, sm_90a, or compute_80 for PTX
@@ -80,13 +82,14 @@ std::string target_of(int n_options, const char* const* options) {
   return target;
 }
 
-// Returns an included file that is not among the headers, or "".
-std::string missing_header(const Program& program) {
+// Returns what is wrong with the files that a program includes, or "".
+std::string include_problem(const Program& program) {
   const std::string include = "#include \"";
   for (size_t at = 0; (at = program.source.find(include, at)) != std::string::npos;) {
     at += include.size();
     const std::string name = program.source.substr(at, program.source.find('"', at) - at);
-    if (program.headers.count(name) == 0) return name;
+    if (name == program.file) return "#include file \"" + name + "\" includes itself";
+    if (program.headers.count(name) == 0) return "cannot open source file \"" + name + "\"";
   }
   return "";
 }
@@ -117,9 +120,9 @@ EXPORT int nvrtcGetSupportedArchs(int* list) {
   return kOk;
 }
 
-EXPORT int nvrtcCreateProgram(Program** program, const char* source, const char*, int n_headers,
-                              const char* const* texts, const char* const* names) {
-  *program = new Program{source, {}, "", "", ""};
+EXPORT int nvrtcCreateProgram(Program** program, const char* source, const char* file,
+                              int n_headers, const char* const* texts, const char* const* names) {
+  *program = new Program{source, file, {}, "", "", ""};
   for (int i = 0; i < n_headers; ++i) (*program)->headers.emplace(names[i], texts[i]);
   return kOk;
 }
@@ -140,17 +143,15 @@ void keep_source(const Program& program) {
   const char* path = std::getenv("FORGE_FAKE_NVRTC_STEP");
   std::FILE* const file = path && *path ? std::fopen(path, "a") : nullptr;
   if (!file) return;
-  std::fwrite(program.source.data(), 1, program.source.size(), file);
+  std::fprintf(file, "//! %s\n%s", program.file.c_str(), program.source.c_str());
   std::fclose(file);
 }
 
 EXPORT int nvrtcCompileProgram(Program* program, int n_options, const char* const* options) {
   program->target = target_of(n_options, options);
   if (program->target.empty()) return kInvalidOption;
-  if (const std::string missing = missing_header(*program); !missing.empty()) {
-    program->log = "cannot open source file \"" + missing + "\"";
-    return kCompilation;
-  }
+  program->log = include_problem(*program);
+  if (!program->log.empty()) return kCompilation;
   const std::vector<std::string> operations = program->operations();
   if (!operations.empty()) keep_source(*program);
   const auto has_instance = [](const std::string& text, const std::string& name) {
