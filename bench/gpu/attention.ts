@@ -16,7 +16,7 @@ import { PAGE_TOKENS } from "../../src/engine/runner.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { continuedSequences } from "../step_inputs.ts";
 import { say, type SpeedLine } from "./lines.ts";
-import { gigabytes, randomStep, sayCopyLimit, saySpeed, teraflops, timeBeyond } from "./timing.ts";
+import { gigabytes, randomStep, sayReadLimit, saySpeed, teraflops, timeBeyond } from "./timing.ts";
 
 /** Tokens of each sequence per run, at the end of its cache. */
 interface Case {
@@ -72,7 +72,7 @@ async function main(args: readonly string[]): Promise<void> {
   const emulated = args.includes("--emulated");
   {
     const backend = NativeBackend.open({ kind: "cuda" });
-    sayCopyLimit(backend);
+    sayReadLimit(backend);
     backend.close();
   }
   for (const test of emulated ? EMULATED : FULL) {

@@ -11,7 +11,7 @@ import { type ModelShape, SHAPES } from "../../src/bench/synthetic/shapes.ts";
 import { parseSyntheticSpec, type SyntheticSpec } from "../../src/bench/synthetic/spec.ts";
 import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { say } from "./lines.ts";
-import { gigabytes, teraflops } from "./timing.ts";
+import { gigabytes, MEASURED_MS, teraflops, WARM_UP_MS } from "./timing.ts";
 
 /** The measurements of a model. */
 interface Plan {
@@ -98,7 +98,7 @@ async function measureModel(
     measuresLimits: true,
   });
   const { readBandwidth } = model;
-  if (readBandwidth > 0) say({ kind: "limit", name: "copy GB/s", value: readBandwidth / 1e9 });
+  if (readBandwidth > 0) say({ kind: "limit", name: "read GB/s", value: readBandwidth / 1e9 });
   const shape = SHAPES[name.replace(/:.*/, "")];
   for (const batch of batches) {
     const workload = { nPrompt: 0, nGen: steps, nDepth: depth, nParallel: batch };
@@ -142,6 +142,10 @@ export function promptName(model: string, tokens: number): string {
   return `${model}, ${tokens} tokens`;
 }
 
+/**
+ * Returns the microseconds of repetitions, at least as many as told and MEASURED_MS in all, after
+ * the clocks of an idle GPU have risen.
+ */
 async function samples(
   model: BenchModel,
   workload: Parameters<typeof measure>[1],
@@ -149,8 +153,14 @@ async function samples(
   part: "prefill" | "decode",
 ): Promise<number[]> {
   const times: number[] = [];
-  for await (const sample of measure(model.runner, workload, repetitions)) {
+  let sum = 0;
+  const warmUntil = performance.now() + WARM_UP_MS;
+  for await (const sample of measure(model.runner, workload, Infinity)) {
+    const start = performance.now() - (sample.prefill + sample.decode) / 1e6;
+    if (start < warmUntil) continue;
     times.push(sample[part] / 1e3);
+    sum += sample[part] / 1e6;
+    if (times.length >= repetitions && sum >= MEASURED_MS) break;
   }
   return times;
 }

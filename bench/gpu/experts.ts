@@ -10,7 +10,7 @@ import { repeatedWeight, weightPool } from "./products.ts";
 import {
   gigabytes,
   randomStep,
-  sayCopyLimit,
+  sayReadLimit,
   saySpeed,
   teraflops,
   timeBeyond,
@@ -60,7 +60,7 @@ async function main(args: readonly string[]): Promise<void> {
     // Closing the device frees its weights.
     const backend = openBackend("cuda");
     try {
-      if (type === sizes.types[0]) sayCopyLimit(backend);
+      if (type === sizes.types[0]) sayReadLimit(backend);
       await measure(backend, type, sizes);
     } finally {
       backend.close();

@@ -4,9 +4,11 @@
  */
 import { buildLibraries } from "../../build.ts";
 import { findNvcc, howToInstallNvcc } from "../../ffi/build/nvcc.ts";
+import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { isAccurate, race, type RaceLine } from "../flash_attn.ts";
 import { type Line, say, type SpeedLine } from "./lines.ts";
 import { SKIPPED } from "./parts.ts";
+import { sayReadLimit } from "./timing.ts";
 
 /** The contenders of the race by their names. */
 const CONTENDERS: Readonly<Record<string, SpeedLine["by"]>> = {
@@ -38,6 +40,9 @@ async function main(args: readonly string[]): Promise<number> {
     console.log("the comparison needs python3 with PyTorch, and a GPU");
     return SKIPPED;
   }
+  const backend = openBackend("cuda");
+  sayReadLimit(backend);
+  backend.close();
   return succeeded && passed ? 0 : 1;
 }
 

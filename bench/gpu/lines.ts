@@ -54,10 +54,10 @@ export interface SpeedLine {
   readonly of?: Readonly<Record<string, number>>;
 }
 
-/** A measured maximum of the device. */
+/** A measured maximum of the device: reads by forge, and copies and large products by PyTorch. */
 export interface LimitLine {
   readonly kind: "limit";
-  readonly name: "copy GB/s" | "matrix TFLOP/s";
+  readonly name: "read GB/s" | "copy GB/s" | "matrix TFLOP/s";
   readonly value: number;
 }
 

@@ -31,7 +31,7 @@ function describeSpeeds(lines: readonly Line[]): string {
     if (line.kind !== "speed") continue;
     groups.set(line.group, [...groups.get(line.group) ?? [], line]);
   }
-  const copy = limitOf(lines, "copy GB/s"), matrix = limitOf(lines, "matrix TFLOP/s");
+  const read = limitOf(lines, "read GB/s"), matrix = limitOf(lines, "matrix TFLOP/s");
   return [...groups].map(([group, speeds]) => {
     const names = [...new Set(speeds.map(({ name }) => name))];
     const rows = names.map((name) => {
@@ -41,7 +41,7 @@ function describeSpeeds(lines: readonly Line[]): string {
       return row([
         name,
         number(own?.microseconds),
-        gbPerSecond === undefined ? "" : `${number(gbPerSecond)} GB/s${share(gbPerSecond, copy)}`,
+        gbPerSecond === undefined ? "" : `${number(gbPerSecond)} GB/s${share(gbPerSecond, read)}`,
         teraflops === undefined ? "" : `${number(teraflops)} TFLOP/s${share(teraflops, matrix)}`,
         peers.map(({ by, microseconds }) => `${by} ${number(microseconds)}`).join(", "),
       ]);
@@ -49,7 +49,7 @@ function describeSpeeds(lines: readonly Line[]): string {
     return [
       `### ${group}`,
       "",
-      row(["", "us", "moved (of a copy)", "computed (of a product)", "others, us"]),
+      row(["", "us", "moved (of reads)", "computed (of a product)", "others, us"]),
       row(["---", "---:", "---:", "---:", "---"]),
       ...rows,
       "",
@@ -64,7 +64,7 @@ export function describeCheck(
   verdicts: readonly Verdict[],
 ): string {
   const lines = parts.flatMap((part) => part.lines);
-  const limits = (["copy GB/s", "matrix TFLOP/s"] as const).flatMap((name) => {
+  const limits = (["read GB/s", "copy GB/s", "matrix TFLOP/s"] as const).flatMap((name) => {
     const most = limitOf(lines, name);
     return most === 0 ? [] : [`- ${name}, at most: ${number(most)}`];
   });

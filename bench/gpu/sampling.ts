@@ -10,8 +10,9 @@ import { say } from "./lines.ts";
 import {
   gigabytes,
   randomStep,
-  sayCopyLimit,
+  sayReadLimit,
   saySpeed,
+  timeBeyond,
   timeRuns,
   tokenInputs,
   tokenLimits,
@@ -42,7 +43,7 @@ async function main(args: readonly string[]): Promise<void> {
   const vocabulary = emulated ? 600 : 128_256;
   const backend = openBackend("cuda");
   try {
-    sayCopyLimit(backend);
+    sayReadLimit(backend);
     for (const batch of emulated ? [2] : [1, 64]) {
       for (const shape of ["flat", "peaked"] as const) {
         await measureSampling(backend, vocabulary, batch, shape);
@@ -84,8 +85,7 @@ async function measureSampling(backend: Backend, vocabulary: number, batch: numb
   const step = await record((recorder, logits) => void recorder.sample(logits, 0));
   for (const [name, chain] of Object.entries(CHAINS)) {
     const inputs = { ...tokenInputs(batch), outputs: requests(batch, chain, vocabulary) };
-    const rest = await timeRuns(base, inputs);
-    const microseconds = await timeRuns(step, inputs) - rest;
+    const microseconds = await timeBeyond(step, base, inputs);
     saySpeed({
       kind: "speed",
       group: "sampling",
@@ -122,7 +122,7 @@ async function measureHost(backend: Backend): Promise<void> {
     recorder.sample(recorder.gatherOutputs(x), 0);
   });
   const inputs = { ...tokenInputs(1), outputs: requests(1, {}, 64) };
-  const microseconds = await timeRuns(step, inputs, { most: 200 });
+  const microseconds = await timeRuns(step, inputs);
   const inside = step.nativeTime() / 1e3;
   say({ kind: "speed", group: "host", name: "a step of 64 logits", by: "forge", microseconds });
   say({

@@ -6,40 +6,37 @@ import { say, type SpeedLine } from "./lines.ts";
 
 /** Untimed runs: the first makes the plan, the second captures the graph, the third replays it. */
 const WARM_UPS = 3;
+/** Milliseconds of work after which an idle GPU has raised its clocks, from 345 MHz on an H200. */
+export const WARM_UP_MS = 150;
+/** Milliseconds after which an idle GPU may have lowered them. */
+const IDLE_MS = 100;
+/** Milliseconds of a measurement, in which short steps run hundreds of times. */
+export const MEASURED_MS = 60;
+/** Fewest runs of a measurement. */
+const FEWEST = 5;
 
-/** Limits on the number of runs. */
-export interface TimingOptions {
-  /** @default 20 */
-  readonly most?: number;
-  /** After this many milliseconds, five runs are enough. @default 250 */
-  readonly enough?: number;
-}
+/** When the last measurement ended. */
+let lastEnd = -Infinity;
 
 /** Median of a step's runs, in microseconds, as measured by the caller. */
-export async function timeRuns(
-  step: Step,
-  inputs: StepInputs,
-  { most = 20, enough = 250 }: TimingOptions = {},
-): Promise<number> {
-  for (let i = 0; i < WARM_UPS; i++) await step.run(inputs);
+export async function timeRuns(step: Step, inputs: StepInputs): Promise<number> {
+  const wasIdle = performance.now() - lastEnd > IDLE_MS;
+  const warmUntil = performance.now() + (wasIdle ? WARM_UP_MS : 0);
+  for (let i = 0; i < WARM_UPS || performance.now() < warmUntil; i++) await step.run(inputs);
   const times: number[] = [];
-  const begin = performance.now();
-  while (times.length < most && (times.length < 5 || performance.now() - begin < enough)) {
+  const end = performance.now() + MEASURED_MS;
+  while (times.length < FEWEST || performance.now() < end) {
     const start = performance.now();
     await step.run(inputs);
     times.push((performance.now() - start) * 1e3);
   }
+  lastEnd = performance.now();
   return median(times);
 }
 
 /** Returns the time of one step minus the time of another step that lacks some work. */
-export async function timeBeyond(
-  step: Step,
-  base: Step,
-  inputs: StepInputs,
-  options: TimingOptions = {},
-): Promise<number> {
-  return await timeRuns(step, inputs, options) - await timeRuns(base, inputs, options);
+export async function timeBeyond(step: Step, base: Step, inputs: StepInputs): Promise<number> {
+  return await timeRuns(step, inputs) - await timeRuns(base, inputs);
 }
 
 /** Inputs of `tokens` tokens of one sequence, without outputs. */
@@ -88,10 +85,10 @@ export function saySpeed(line: SpeedLine): void {
   else say({ kind: "note", text: `${line.group}, ${line.name}: too short to be timed` });
 }
 
-/** Measures and reports copy bandwidth. */
-export function sayCopyLimit(device: Meter): void {
+/** Measures and reports the bandwidth of reads. */
+export function sayReadLimit(device: Meter): void {
   const bytes = device.readBandwidth();
-  if (bytes > 0) say({ kind: "limit", name: "copy GB/s", value: bytes / 1e9 });
+  if (bytes > 0) say({ kind: "limit", name: "read GB/s", value: bytes / 1e9 });
 }
 
 /** Returns 10^9 bytes per second. */

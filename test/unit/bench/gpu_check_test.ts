@@ -4,9 +4,11 @@ import { type Line, readLines, type SpeedLine } from "../../../bench/gpu/lines.t
 import { testCases, testFile } from "../../../bench/gpu/operations.ts";
 import { describeCheck } from "../../../bench/gpu/report.ts";
 import { judge, TARGETS } from "../../../bench/gpu/targets.ts";
+import { MEASURED_MS, timeRuns, WARM_UP_MS } from "../../../bench/gpu/timing.ts";
+import type { Step, StepInputs } from "../../../src/backend.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
 
-const copy: Line = { kind: "limit", name: "copy GB/s", value: 3000 };
+const read: Line = { kind: "limit", name: "read GB/s", value: 3000 };
 
 function product(name: string, gbPerSecond: number): SpeedLine {
   return {
@@ -21,19 +23,19 @@ function product(name: string, gbPerSecond: number): SpeedLine {
 }
 
 Deno.test("GPU check: incomplete and foreign lines are ignored", () => {
-  const output = `Compiling\n${JSON.stringify(copy)}\n{"kind":"speed","name":"a\n{"kind":1\n`;
-  assertEquals(readLines(output), [copy]);
+  const output = `Compiling\n${JSON.stringify(read)}\n{"kind":"speed","name":"a\n{"kind":1\n`;
+  assertEquals(readLines(output), [read]);
 });
 
 Deno.test("GPU check: a target is judged by the worst of its lines", () => {
   const verdicts = (...speeds: number[]) =>
-    judge([copy, ...speeds.map((speed, i) => product(`${i}`, speed))]);
+    judge([read, ...speeds.map((speed, i) => product(`${i}`, speed))]);
   assertEquals(verdicts(2900, 2760)[0]?.met, true);
   assertEquals(verdicts(2900, 2760)[0]?.worst, 92);
   assertEquals(verdicts(2900, 2600)[0]?.met, false);
   assertEquals(verdicts(2900, NaN)[0]?.met, false);
   assertEquals(verdicts()[0], { target: TARGETS[0]!, worst: undefined, met: undefined });
-  // Without a measured copy there are no shares.
+  // Without measured reads there are no shares.
   assertEquals(judge([product("a", 2900)])[0]?.met, undefined);
 });
 
@@ -56,23 +58,39 @@ Deno.test("GPU check: the report compares speeds with peers, and lists failures,
   const passing: Line = { kind: "check", name: "glu", passed: true };
   const peer: SpeedLine = { ...product("BF16 x 1", 0), by: "PyTorch", microseconds: 12 };
   const part = { seconds: 1.25, reason: "", output: "" };
-  const lines = [copy, product("BF16 x 1", 2400), peer];
+  const lines = [read, product("BF16 x 1", 2400), peer];
   const text = describeCheck({ name: "NVIDIA H100", details: ["sm_90"] }, [
     { ...part, name: "operations", outcome: "failed", lines: [passing, failing] },
     { ...part, name: "products", outcome: "passed", lines },
   ], judge(lines));
   for (
     const piece of [
-      "# NVIDIA H100\n\n- sm_90\n- copy GB/s, at most: 3000\n",
+      "# NVIDIA H100\n\n- sm_90\n- read GB/s, at most: 3000\n",
       "| BF16 x 1 | 10.0 | 2400 GB/s (80%) |  | PyTorch 12.0 |",
       "- operations: softcap: 3 is not 4",
       "| operations | failed | 1 of 2 | 1.3 |  |",
-      "| products of one token, of the bandwidth of a copy | ≥ 90 % | 80.0 % | **missed** |",
+      "| products of one token, of the read bandwidth | ≥ 90 % | 80.0 % | **missed** |",
     ]
   ) {
     assertStringIncludes(text, piece);
   }
   assert(text.lastIndexOf("###") === text.indexOf("### Targets"));
+});
+
+Deno.test("GPU check: a step is timed once the clocks of an idle GPU have risen", async () => {
+  const timed = async (run: () => Promise<void>) => {
+    let runs = 0;
+    const step = { run: async () => (runs++, await run()) } as unknown as Step;
+    const start = performance.now();
+    const microseconds = await timeRuns(step, {} as StepInputs);
+    return { microseconds, runs, elapsed: performance.now() - start };
+  };
+  const short = await timed(() => Promise.resolve());
+  assert(short.elapsed >= WARM_UP_MS + MEASURED_MS, `${short.elapsed} ms`);
+  const long = await timed(() => new Promise((end) => setTimeout(end, 50)));
+  // Three runs are not timed. The GPU was busy until now.
+  assertEquals(long.runs, 3 + 5);
+  assert(long.microseconds >= 49_000, `${long.microseconds} us`);
 });
 
 Deno.test("GPU check: cases of a test report, with what failed", () => {
