@@ -21,7 +21,7 @@ export interface KernelMeasures {
   readonly blocks: number;
   readonly warps: number;
   readonly loops: readonly LoopMeasures[];
-  /** The loop that streams the most bytes. */
+  /** The loop that streams the most bytes; of a ring, the one over its stages. */
   readonly stream?: LoopMeasures;
   readonly start?: StartMeasures;
 }
@@ -74,7 +74,7 @@ export function measureKernel(
   );
   const loops = code.loops.map((loop) => measureLoop(code, loop, gpu.architecture, gpu.latencies));
   const stream = streamingLoop(code.loops, loops);
-  const start = measureStart(code, gpu.latencies);
+  const start = withRing(measureStart(code, gpu.latencies), stream);
   return {
     ...{ instance, registers, spillBytes, threads, sharedBytes, blocks },
     warps: blocks * Math.ceil(threads / 32),
@@ -84,14 +84,26 @@ export function measureKernel(
   };
 }
 
+/** Returns a start with all stages of a ring that a loop fills before the wait. */
+function withRing(
+  start: StartMeasures | undefined,
+  stream: LoopMeasures | undefined,
+): StartMeasures | undefined {
+  if (start === undefined || start.early === 0 || !stream?.ring) return start;
+  return { ...start, early: stream.ring * stream.streamed };
+}
+
 /**
  * Returns the loop that streams the most: of loops inside each other the outermost, and of variants
- * of a loop, such as for rows of any length, the shortest.
+ * of a loop, such as for rows of any length, the shortest. Of a ring, the loop over its stages
+ * without those around it, which add up tiles, and not the one that fills it at first.
  */
 function streamingLoop(
   loops: readonly Loop[],
   measures: readonly LoopMeasures[],
 ): LoopMeasures | undefined {
+  const rings = measures.filter(({ ring, products }) => ring > 0 && products > 0);
+  if (rings.length > 0) return rings.toSorted((a, b) => b.depth - a.depth)[0];
   const streams = loops.filter((_, i) => measures[i]!.streamed > 0);
   const isOuter = (loop: Loop) =>
     streams.every((other) => other === loop || !other.blocks.has(loop.header));
@@ -112,18 +124,28 @@ export interface StreamCaps {
   readonly inFlight: number;
 }
 
+/**
+ * Clocks of an iteration of a warp that has its multiprocessor to itself. Copies of a ring arrive
+ * while others are multiplied.
+ */
+export function iterationClocks(loop: LoopMeasures, memory: number): number {
+  const work = CLOCKS_PER_INSTRUCTION * loop.instructions;
+  return loop.ring > 0 ? Math.max(memory / loop.ring, work) : loop.latency + work;
+}
+
 /** Returns the bounds of a loop with `warps` resident warps per multiprocessor. */
 export function streamCaps(loop: LoopMeasures, warps: number, gpu: NvidiaGpu): StreamCaps {
   const perClock = (bytes: number, clocks: number) =>
     clocks === 0 ? Infinity : gpu.multiprocessors * gpu.clock * bytes / clocks;
   const [busiest, clocks] = Object.entries(loop.pipes)
     .reduce((a, b) => b[1] > a[1] ? b : a) as [Pipe, number];
-  const wait = loop.latency + CLOCKS_PER_INSTRUCTION * loop.instructions;
+  const wait = iterationClocks(loop, gpu.latencies.memory);
   return {
     issue: perClock(loop.streamed, loop.pipes.issue),
     pipe: perClock(loop.streamed, clocks),
     busiest,
     latency: perClock(warps * loop.streamed, wait),
-    inFlight: warps * loop.streamed * gpu.latencies.memory / wait,
+    inFlight: warps * loop.streamed *
+      (loop.ring > 0 ? loop.ring : gpu.latencies.memory / wait),
   };
 }

@@ -111,7 +111,7 @@ export class LoadClock {
 
   step(instruction: Instruction): void {
     for (const register of instruction.reads) this.#await(this.#ready.get(register));
-    const { name, operands } = instruction;
+    const { name } = instruction;
     const kind = loadKind(instruction);
     if (kind === "memory" && name === "LDGSTS") {
       this.#group = this.now + latencyOf(kind, this.latencies, this.inLoop);
@@ -120,7 +120,7 @@ export class LoadClock {
       this.#group = 0;
     } else if (name === "DEPBAR") {
       // `DEPBAR.LE SB0, N` waits until at most N groups are in flight.
-      const left = Number(/SB0, 0x([0-9a-f]+)/.exec(operands)?.[1] ?? 0);
+      const left = groupsLeft(instruction);
       while (this.#groups.length > left) this.#await(this.#groups.shift());
     }
     for (const register of instruction.writes) {
@@ -157,6 +157,12 @@ export interface LoopMeasures {
   readonly latencyFromL2: number;
   /** Waits for global loads in turn: each exposes a latency if no other warp has work. */
   readonly roundTrips: number;
+  /**
+   * Iterations whose asynchronous copies are in flight together, in a loop that streams by one
+   * group of them an iteration: a ring of stages in shared memory, of which one is free. 0 in other
+   * loops.
+   */
+  readonly ring: number;
   /** Opcode names and their counts, most frequent first. */
   readonly mix: readonly (readonly [string, number])[];
 }
@@ -199,8 +205,22 @@ export function measureLoop(
     loads: path.filter(isGlobal).length,
     ...measureWaits(path, latencies),
     latencyFromL2: measureWaits(path, { ...latencies, memory: latencies.l2 }).latency,
+    ring: ringOf(path),
     mix: [...counts].sort((a, b) => b[1] - a[1]),
   };
+}
+
+/** Groups of copies that `DEPBAR.LE SB0, N` leaves in flight. */
+function groupsLeft({ operands }: Instruction): number {
+  return Number(/SB0, 0x([0-9a-f]+)/.exec(operands)?.[1] ?? 0);
+}
+
+function ringOf(path: readonly Instruction[]): number {
+  const waits = path.filter(({ name }) => name === "DEPBAR");
+  const groups = path.filter(({ name }) => name === "LDGDEPBAR");
+  const isCopied = path.every((one) => one.name === "LDGSTS" || streamedBytes(one) === 0);
+  if (waits.length !== 1 || groups.length !== 1 || !isCopied) return 0;
+  return groupsLeft(waits[0]!) + 1;
 }
 
 /** Returns the waits of an iteration. */

@@ -101,6 +101,8 @@ function parseSource(text: string): StepKernel {
 export interface Wait {
   /** Loads of 16 bytes of weights, the only memory that is read as constant. */
   readonly weights: number;
+  /** Asynchronous copies to shared memory: of weights in products of one token. */
+  readonly copies: number;
   /** Other accesses to global memory. */
   readonly early: readonly string[];
 }
@@ -108,7 +110,7 @@ export interface Wait {
 /** The waits of a step kernel, one an operation, and what its machine code does without them. */
 export interface Waits {
   readonly waits: readonly Wait[];
-  /** Accesses to global memory that a thread reaches without a wait of their operation. */
+  /** Other accesses to global memory that a thread reaches without a wait of their operation. */
   readonly unordered: readonly string[];
   /** Waits after which a block may find old values in L1, or read before others stored. */
   readonly unfenced: number;
@@ -116,6 +118,7 @@ export interface Waits {
 
 const ACCESS = /^(LD|LDG|LDGSTS|ST|STG|ATOM|ATOMG|RED|REDG|UBLKCP|UTMALDG)$/;
 const CONSTANT = /^LDG\S*\.CONSTANT\b/;
+const COPY = /^LDGSTS\b/;
 /** The counters of arrivals: the arrival, the last one to leave, and the zeros that it stores. */
 const COUNTERS = /^(REDG?|ATOMG)\.E\.ADD\.STRONG\.GPU\b|^STG\.E .*, RZ$/;
 
@@ -150,10 +153,12 @@ export function measureWaits(code: string): Waits {
     waits: spins.map((spin) => {
       const all = accesses(instructionsBefore(blocks, spin).filter((one) => !isSpin(one)));
       const weights = all.filter((one) => CONSTANT.test(one) && one.includes(".128")).length;
-      return { weights, early: all.filter((one) => !CONSTANT.test(one)) };
+      const copies = all.filter((one) => COPY.test(one)).length;
+      const early = all.filter((one) => !CONSTANT.test(one) && !COPY.test(one));
+      return { weights, copies, early };
     }),
     unordered: accesses(instructionsWithout(blocks, asks))
-      .filter((one) => !CONSTANT.test(one) && !COUNTERS.test(one)),
+      .filter((one) => ![CONSTANT, COPY, COUNTERS].some((pattern) => pattern.test(one))),
     unfenced: spins.filter((spin) => !isFenced(blocks, spin)).length,
   };
 }

@@ -19,7 +19,7 @@ Deno.test({
 const instances = new RegExp(
   [
     "^(grouped_)?matvec<[18]>$",
-    "^(grouped_)?decode_gemm<Format\\w+, \\w+, 0(, 1)?>$",
+    "^(grouped_)?decode_gemm<Format\\w+, \\w+, 0>$",
     "^decode_gemm<Format(F16|BF16), \\w+, [14](, 2)?>$",
     "^(grouped_)?gemm<Format(F16|BF16)",
     "^wgmma_(grouped_)?gemm<",
@@ -41,6 +41,7 @@ const sanitized = [
   /^(sigmoid_gate|causal_conv1d|selective_scan_of_o)/,
   /^grouped_matvec_of_one_token/,
   /^(decode_|grouped_|wgmma_)?gemm_of_odd_columns/,
+  /^decode_gemm_of_several_tiles/,
   /^wgmma_(gemm_of_(several_tiles|quantised_weights_and)|grouped_gemm_of_one_expert)/,
   /^decode_gemm_requests_the_next_weights/,
   /^naive_attention_(f32|sinks_q[84])/,

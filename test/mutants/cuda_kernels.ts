@@ -69,6 +69,7 @@ const DECODE_GEMM: KernelCheck = {
     "decode_gemm_of_every_fast_format",
     "decode_gemm_with_a_norm",
     "decode_gemm_of_odd_columns",
+    "decode_gemm_of_several_tiles_a_block",
     "decode_gemm_of_a_token_is_the_same_in_any_company",
     "gated_decode_gemm_is_decode_gemm_and_glu",
   ],
@@ -76,6 +77,23 @@ const DECODE_GEMM: KernelCheck = {
     ...["decode_gemm.cu", "gated_decode_gemm.cu", "glu.cu", "convert_rows.cu", "repack_rows.cu"],
   ],
   instances: "decode_gemm<Format|glu|rows<",
+};
+const RING: KernelCheck = {
+  ...DECODE_GEMM,
+  kernelTests: [
+    "decode_gemm_of_odd_columns",
+    "decode_gemm_of_several_tiles_a_block",
+    "products_of_listed_rows",
+  ],
+  kernels: ["decode_gemm.cu", "gemm.cu", "convert_rows.cu", "repack_rows.cu"],
+  instances: "decode_gemm<Format\\w+, \\w+, [0124]|^gemm<|rows<",
+};
+const RACES: KernelCheck = {
+  ...RING,
+  kernelTests: ["decode_gemm_of_several_tiles_a_block"],
+  kernels: ["decode_gemm.cu", "convert_rows.cu", "repack_rows.cu"],
+  instances: "decode_gemm<Format\\w+, \\w+, 0>|rows<",
+  mode: "tsan",
 };
 const GATED: KernelCheck = {
   ...DECODE_GEMM,
@@ -308,6 +326,12 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "w.data + u64(first) * w.row_stride",
       "w.data + u32(first * w.row_stride)",
     ],
+    [
+      "rows-of-a-ring-beyond-4-gib",
+      "weight_ring.cuh",
+      "u64(row_of_(first + i)) * w_.row_stride",
+      "u32(row_of_(first + i) * w_.row_stride)",
+    ],
   ),
   ...group(
     ODD_COLUMNS,
@@ -333,8 +357,80 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     [
       "pairs-of-a-gated-unit",
       "decode_gemm.cuh",
-      "const u32 row = min(first + i / 16 * 8 + i % 8, width - 1);",
-      "const u32 row = min(first + i / 16 * 8 + i % 8, width);",
+      "const u32 row = min(i / 16 * 8 + i % 8, width - 1);",
+      "const u32 row = min(i / 16 * 8 + i % 8, width);",
+    ],
+  ),
+  ...group(
+    RING,
+    [
+      "second-half-of-a-tile",
+      "weight_ring.cuh",
+      "Spans::chunk(from, row + 8, chunk, stage)",
+      "Spans::chunk(from, row + 7, chunk, stage)",
+    ],
+    [
+      "first-stage-of-a-slice",
+      "weight_ring.cuh",
+      "min(span * Spans::kStagesOfSpan,",
+      "min(span,",
+    ],
+    [
+      "chunks-after-the-last",
+      "weight_ring.cuh",
+      "min(4 * step + lane_id() % 4, last)",
+      "min(4 * step + lane_id() % 4, last + 1)",
+    ],
+    [
+      "rows-of-the-next-tile",
+      "weight_ring.cuh",
+      "if (++tile_ < end_tile_) place_rows();",
+      "++tile_;",
+    ],
+    [
+      "divisor-of-one-token",
+      "weight_ring.cuh",
+      "scale_ = scale.product;",
+      "scale_ = scale.product > 1 ? 1.0f : scale.product;",
+    ],
+    [
+      "copies-of-a-block-without-a-token",
+      "weight_ring.cuh",
+      "    wait_copies<0>();\n    return;",
+      "    return;",
+    ],
+    [
+      "swapped-halves-of-a-row",
+      "weight_spans.cuh",
+      "copy_async<width>(to + place(row(i), piece),",
+      "copy_async<width>(to + row(i) * row_bytes + piece * width,",
+    ],
+    [
+      "scales-of-two-blocks",
+      "weight_spans.cuh",
+      "stage / 2 % 2 * 2)",
+      "stage % 2 * 2)",
+    ],
+    [
+      "pieces-after-the-last",
+      "weight_spans.cuh",
+      "(cols - stage * kStageCols + 7) / 8",
+      "(cols - stage * kStageCols) / 8",
+    ],
+  ),
+  ...group(
+    RACES,
+    [
+      "stage-still-read",
+      "weight_ring.cuh",
+      "    __syncwarp();\n    copy_stage();",
+      "    copy_stage();",
+    ],
+    [
+      "sums-of-the-next-tile",
+      "weight_ring.cuh",
+      "(tile - first_tile_) % 2 *",
+      "(tile - first_tile_) % 1 *",
     ],
   ),
   ...group(
@@ -362,12 +458,6 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "rounded_rows.cuh",
       "apply_norm(norm, start.weight, start.x, squares);",
       "apply_norm(norm, start.weight, start.x, largest);",
-    ],
-    [
-      "divisor-of-one-token",
-      "decode_gemm.cuh",
-      "return leave(memory, sums, scale);",
-      "return leave(memory, sums, scale > 1 ? 1.0f : scale);",
     ],
     ["last-block-of-a-tile", "decode_gemm.cuh", "z < gridDim.z ?", "z + 1 < gridDim.z ?"],
     [
@@ -450,8 +540,8 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     [
       "rows-past-an-expert",
       "grouped_decode_gemm.cu",
-      "if (first + i >= rows) return;",
-      "",
+      "if (first + i < rows) store_of_pair(",
+      "store_of_pair(",
     ],
     [
       "bias-of-up",

@@ -99,7 +99,8 @@ void check_far_rows(const WeightKind& kind) {
     const Epilogue epilogue = {nullptr, nullptr, 1, 0};
     Buffer<float> out(tokens * std::max(rows, cols));
     std::fill(out.begin(), out.end(), 0.0f);
-    if (operation == 0) {
+    // Matvec of several tokens, and of one.
+    if (operation == 0 || operation == 3) {
       launch(Matvec{.out = out.data(),
                     .x = x.data(),
                     .weight = &w,
@@ -107,7 +108,7 @@ void check_far_rows(const WeightKind& kind) {
                     .max_rows = tokens,
                     .out_stride = rows,
                     .epilogue = epilogue,
-                    .at_once = 4,
+                    .at_once = operation == 0 ? 4u : 1u,
                     .split = 1});
     } else if (operation == 1) {
       launch(Gemm{.out = out.data(),
@@ -122,7 +123,7 @@ void check_far_rows(const WeightKind& kind) {
     }
     return out;
   };
-  for (int operation = 0; operation < 3; ++operation) {
+  for (int operation = 0; operation < 4; ++operation) {
     if (operation == 1 && kind.type == 0) continue;  // not supported by matrix units
     const auto expected = products(weight, operation), actual = products(far, operation);
     for (size_t i = 0; i < actual.size(); ++i) EXPECT(actual[i] == expected[i]);
