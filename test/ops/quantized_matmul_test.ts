@@ -1,11 +1,13 @@
 /**
- * Products with quantised weights, for which devices may round activations to signed bytes under
- * one scale for every 32 columns: the bound of the error, and the cases that must be exact.
+ * Products with quantised weights, for which processors may round activations to signed bytes under
+ * one scale for every 32 columns, and GPUs to 16 bits under one for each row: the bound of the
+ * error, and the cases that must be exact.
  */
 import { assert } from "@std/assert";
 import type { Backend } from "../../src/backend.ts";
 import { TENSOR_TYPES, type TensorType } from "../../src/formats/tensor_info.ts";
-import { deviceTest } from "../support/devices.ts";
+import type { NativeBackend } from "../../ffi/native_backend.ts";
+import { deviceTest, isEmulated, isGpu } from "../support/devices.ts";
 import {
   assertSameBits,
   HALF_PRODUCTS,
@@ -39,25 +41,38 @@ function valuesOf(device: Backend, { type, rows, cols, bytes }: TestWeight): Mat
 
 /**
  * Returns the largest rounding error of each activation of a row: half a step, if the largest of 32
- * becomes 124 or more.
+ * becomes 124 or more. In F16, under one power of two for a row, steps are also at least 2^-24 of
+ * the largest number of the row.
  */
-function roundingErrors(x: Float32Array): Float64Array {
+function roundingErrors(device: NativeBackend, x: Float32Array): Float64Array {
+  const sizes = x.map(Math.abs);
+  const least = isGpu(device) ? Math.max(...sizes) * 2 ** -24 : 0;
   return Float64Array.from(x, (_, col) => {
-    const block = x.subarray(col - col % 32, col - col % 32 + 32);
-    return Math.max(...block.map(Math.abs)) / 124 / 2;
+    const block = sizes.subarray(col - col % 32, col - col % 32 + 32);
+    return Math.max(Math.max(...block) / 124 / 2, least);
   });
 }
 
-/** Asserts that the error of a product is within the rounding of its activations. */
-function assertRounded(actual: Matrix, x: Matrix, values: Matrix, what: string): void {
+/**
+ * Asserts that the error of a product is within the rounding of its activations, and on GPUs of
+ * weights to F16, whose smallest steps are 2^-24.
+ */
+function assertRounded(
+  device: NativeBackend,
+  actual: Matrix,
+  x: Matrix,
+  values: Matrix,
+  what: string,
+): void {
   const magnitudes = { ...values, data: values.data.map(Math.abs) };
   for (let token = 0; token < x.rows; token++) {
     const row = rowOf(x, token);
-    const allowed = products(roundingErrors(row), magnitudes);
+    const allowed = products(roundingErrors(device, row), magnitudes);
     const sizes = products(row.map(Math.abs), magnitudes);
+    const ofWeights = isGpu(device) ? row.reduce((sum, x) => sum + Math.abs(x), 0) * 2 ** -25 : 0;
     products(row, values).forEach((expected, i) => {
       const off = Math.abs(rowOf(actual, token)[i]! - expected);
-      const limit = 1.001 * allowed[i]! + 1e-5 * sizes[i]!;
+      const limit = 1.001 * allowed[i]! + 1e-5 * sizes[i]! + ofWeights;
       assert(off <= limit, `${what}: [${token}, ${i}] is off by ${off}, at most ${limit}`);
     });
   }
@@ -75,7 +90,8 @@ deviceTest("activations are rounded to at least 8 bits", async (device, random) 
       const x = randomMatrix(random, tokens, cols);
       const weight = randomWeight(random, type, rows, cols);
       const what = `${tokens} tokens, ${type} [${rows}, ${cols}]`;
-      assertRounded(await multiply(device, x, weight), x, valuesOf(device, weight), what);
+      const actual = await multiply(device, x, weight);
+      assertRounded(device, actual, x, valuesOf(device, weight), what);
     }
   }
 });
@@ -89,7 +105,8 @@ deviceTest("activations of all sizes in one row", async (device, random) => {
       const scale = row % 3 === 0 && col < 32 ? 0 : 10 ** (7.5 * ((row + (col >> 5)) % 9 - 4));
       return scale * random.normal();
     });
-    assertRounded(await multiply(device, x, weight), x, valuesOf(device, weight), type);
+    const actual = await multiply(device, x, weight);
+    assertRounded(device, actual, x, valuesOf(device, weight), type);
     const zeros = matrixOf(1, cols, () => 0);
     assert((await multiply(device, zeros, weight)).data.every((value) => value === 0), type);
   }
@@ -108,13 +125,16 @@ deviceTest(
       const values = valuesOf(device, weight);
       const magnitudes = { ...values, data: values.data.map(Math.abs) };
       const actual = await multiply(device, x, weight);
+      // GPUs round both factors to 11 bits. Of MXFP4, whose weights are exact in BF16, CUDA rounds
+      // activations to 8 bits. A wrong number of steps rounds to fewer.
+      const rounding = device.kind === "cuda" && type === "MXFP4" ? 2.1e-3 : 6e-4;
       for (let token = 0; token < x.rows; token++) {
         const row = rowOf(x, token);
         const sizes = products(row.map(Math.abs), magnitudes);
         products(row, values).forEach((expected, i) => {
           const off = Math.abs(rowOf(actual, token)[i]! - expected);
-          // Units of GPUs round to 11 bits, a wrong number of steps to less than 8.
-          assert(off <= 6e-4 * sizes[i]!, `${type}: [${token}, ${i}] is off by ${off}`);
+          const limit = rounding * sizes[i]!;
+          assert(off <= limit, `${type}: [${token}, ${i}] is off by ${off}, at most ${limit}`);
         });
       }
     }
@@ -163,7 +183,8 @@ deviceTest("the largest fields by the largest activations", async (device, rando
       for (const byte of [0x00, 0x77, 0x7f, 0x80, 0x81, 0x88, 0xff]) {
         const largest = fieldsOf(weight, byte);
         const what = `${tokens} tokens, ${type} of ${byte}`;
-        assertRounded(await multiply(device, x, largest), x, valuesOf(device, largest), what);
+        const actual = await multiply(device, x, largest);
+        assertRounded(device, actual, x, valuesOf(device, largest), what);
       }
     }
   }
@@ -224,23 +245,30 @@ async function multiplyTwice(device: Backend, x: Matrix, weight: TestWeight): Pr
  * are a single panel; tokens are few, one more than few, and fill tiles.
  */
 const WIDE: readonly (readonly [tokens: number, rows: number, cols: number])[] = [
-  [9, 83, 2048],
   [8, 16, 2048],
-  [13, 64, 2304],
   [3, 48, 2304],
-  [10, 17, 4096],
-  [9, 19, 14336],
+  // An emulated GPU takes seconds for the others.
+  ...(isEmulated ? [] : [
+    [9, 83, 2048],
+    [13, 64, 2304],
+    [10, 17, 4096],
+    [9, 19, 14336],
+  ] as const),
 ];
 
 /** More tokens than one task takes, over several tasks of rows. */
 const MANY_TOKENS = [260, 70, 2304] as const;
+
+function hasManyTokens(type: TensorType): boolean {
+  return !isEmulated && (type === "Q4_K" || type === "F16");
+}
 
 opTest<{ readonly x: Matrix; readonly weight: TestWeight }>(
   "products as wide as those of published models",
   {
     cases: (random) =>
       computableTypes.flatMap((type) =>
-        [...WIDE, ...(type === "Q4_K" || type === "F16" ? [MANY_TOKENS] : [])].map((shape) => {
+        [...WIDE, ...(hasManyTokens(type) ? [MANY_TOKENS] : [])].map((shape) => {
           const [tokens, rows, cols] = shape;
           const x = randomByteMatrix(random, tokens, cols, 1 / Math.sqrt(cols));
           const weight = randomWeight(random, type, rows, cols);

@@ -9,7 +9,6 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
   first_run: "tests the packing of weights on the CPU",
   latent_invariance: "tests the kernels of the CPU",
   numa: "tests the threads of the CPU",
-  quantized_matmul: "tests products with rounded activations, which GPUs lack",
   recording_fuzz: "tests the recording of steps, which all devices share",
 };
 
