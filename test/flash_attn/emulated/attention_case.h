@@ -89,7 +89,7 @@ class AttentionCase {
   Tensor make_stored(int64_t batches, int64_t rows) const;
   bool is_q8() const { return shape_.kv == "q8"; }
   bool is_e4m3() const { return shape_.kv == "e4m3"; }
-  // What numbers of E4M3 are multiplied by; 1 for other types.
+  // Returns the factor of numbers of E4M3; 1 for other types.
   float descale(const std::vector<float> &factors, int32_t sequence, int32_t kv_head) const;
   // Numbers of a row of queries; those of E4M3 without their factor.
   std::vector<float> query_row(int32_t sequence, int32_t query, int32_t head) const;
