@@ -212,7 +212,7 @@ export function measureLoop(
 
 /** Groups of copies that `DEPBAR.LE SB0, N` leaves in flight. */
 function groupsLeft({ operands }: Instruction): number {
-  return Number(/SB0, 0x([0-9a-f]+)/.exec(operands)?.[1] ?? 0);
+  return parseInt(/SB0, 0x([0-9a-f]+)/.exec(operands)?.[1] ?? "0", 16);
 }
 
 function ringOf(path: readonly Instruction[]): number {

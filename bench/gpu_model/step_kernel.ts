@@ -101,7 +101,7 @@ function parseSource(text: string): StepKernel {
 export interface Wait {
   /** Loads of 16 bytes of weights, the only memory that is read as constant. */
   readonly weights: number;
-  /** Asynchronous copies to shared memory: of weights in products of one token. */
+  /** Asynchronous copies to shared memory: of weights in products with rings. */
   readonly copies: number;
   /** Other accesses to global memory. */
   readonly early: readonly string[];

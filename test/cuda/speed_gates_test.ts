@@ -46,8 +46,8 @@ Deno.test({
   },
 });
 
-/** Products of one token, whose weights pass through rings in shared memory. */
-const ONE_TOKEN = /decode_gemm<Format\w+, \w+, 0>/;
+/** Products of up to eight tokens, whose weights pass through rings in shared memory. */
+const RING = /decode_gemm<Format\w+, \w+, (0|1, 0)>/;
 
 /**
  * Products of decoded tokens, and whether their weights are known before the previous kernel ends.
@@ -56,6 +56,7 @@ const FIRST_REQUESTS: readonly (KernelName & { readonly early: boolean })[] = [
   { file: "decode_gemm.cu", instance: "decode_gemm<FormatBF16, bf16, 0>", early: true },
   { file: "decode_gemm.cu", instance: "decode_gemm<FormatQ6_K, f16, 0>", early: true },
   { file: "gated_decode_gemm.cu", instance: "gated_decode_gemm<FormatQ4_K, f16, 0>", early: true },
+  { file: "decode_gemm.cu", instance: "decode_gemm<FormatQ4_0, f16, 1, 0>", early: true },
   { file: "decode_gemm.cu", instance: "decode_gemm<FormatQ4_K, f16, 1>", early: true },
   { file: "decode_gemm.cu", instance: "decode_gemm<FormatQ4_0, f16, 8>", early: true },
   { file: "gated_decode_gemm.cu", instance: "gated_decode_gemm<FormatQ4_0, f16, 4>", early: true },
@@ -78,7 +79,7 @@ Deno.test({
       const requested = start!.early * threads / 32;
       // Little's law (GOALS): 14 KB a multiprocessor keep memory busy. A ring is filled, but for
       // one stage of two to four.
-      const least = ONE_TOKEN.test(instance) ? 36 * 1024 : 14 * 1024;
+      const least = RING.test(instance) ? 36 * 1024 : 14 * 1024;
       assert(early ? requested >= least : requested === 0, `${instance}: ${requested} bytes`);
     }
   },
@@ -142,7 +143,7 @@ Deno.test({
       const compiled = await compiler.compile(FIRST_REQUESTS, name);
       for (const { instance } of FIRST_REQUESTS) {
         // A ring requests the first weights of its own as early.
-        if (ONE_TOKEN.test(instance)) continue;
+        if (RING.test(instance)) continue;
         const kernel = compiled.get(instance)!;
         const requests = kernel.code.match(PREFETCH[name]) ?? [];
         // One instruction for a piece, or for each of its lines, which a loop requests.
@@ -183,13 +184,14 @@ Deno.test({
         assertEquals(waits.flatMap(({ early }) => early), []);
         assertEquals(unordered, []);
         assertEquals(unfenced, 0);
-        // Products request weights before they wait, as many as keep memory busy (GOALS). Those of
-        // one token copy them by a loop; those of several copy only x, after the wait.
+        // Products request weights before they wait, as many as keep memory busy (GOALS). Those
+        // with rings copy them by a loop; others copy only x, after the wait.
         const products = [...operations].filter((one) => /decode_gemm</.test(one));
         const early = waits.filter(({ weights, copies }) =>
-          batch === 1 ? copies > 0 : 16 * weights * threads >= 14 * 1024
+          copies > 0 || 16 * weights * threads >= 14 * 1024
         );
-        if (batch > 1) assertEquals(waits.filter(({ copies }) => copies > 0), []);
+        const rings = waits.filter(({ copies }) => copies > 0);
+        assertEquals(rings.length, products.filter((one) => RING.test(one)).length);
         assert(products.length >= 2);
         assertEquals(early.length, products.length);
         // Activations are F32: such loads of constants are only of a table of the sine.

@@ -197,8 +197,8 @@ const expectations: readonly Expectation[] = [
   ...["decode_gemm.cu", "gated_decode_gemm.cu", "grouped_decode_gemm.cu"].flatMap((file) => [
     { file, instance: /Format/, has: [tensorCores, asynchronous] },
     { file, instance: /Format\w+, \w+, [148]\b/, has: [loads128] },
-    // Weights of one token pass through shared memory.
-    { file, instance: /Format\w+, \w+(, 0)?>/, has: [/\bLDS\.128/] },
+    // Weights of up to eight tokens pass through shared memory.
+    { file, instance: /Format\w+, \w+(, 0|, 1, 0)?>/, has: [/\bLDS\.128/] },
   ]),
   ...["gemm.cu", "grouped_gemm.cu"].map((file) => ({
     file,
@@ -258,7 +258,7 @@ Deno.test({
 const requestsEarly = /^(gated_)?decode_gemm<Format/;
 
 /** Those of them that copy weights to shared memory, by a loop over the stages of a ring. */
-const fillsRing = /^(gated_)?decode_gemm<Format\w+, \w+, 0>/;
+const fillsRing = /^(gated_)?decode_gemm<Format\w+, \w+, (0|1, 0)>/;
 
 /**
  * Returns the first instruction that accesses global memory before the wait for the previous

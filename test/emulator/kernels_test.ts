@@ -19,7 +19,7 @@ Deno.test({
 const instances = new RegExp(
   [
     "^(grouped_)?matvec<[18]>$",
-    "^(grouped_)?decode_gemm<Format\\w+, \\w+, 0>$",
+    "^(grouped_)?decode_gemm<Format\\w+, \\w+, (0|1, 0)>$",
     "^decode_gemm<Format(F16|BF16), \\w+, [14](, 2)?>$",
     "^(grouped_)?gemm<Format(F16|BF16)",
     "^wgmma_(grouped_)?gemm<",

@@ -92,7 +92,7 @@ const RACES: KernelCheck = {
   ...RING,
   kernelTests: ["decode_gemm_of_several_tiles_a_block"],
   kernels: ["decode_gemm.cu", "convert_rows.cu", "repack_rows.cu"],
-  instances: "decode_gemm<Format\\w+, \\w+, 0>|rows<",
+  instances: "decode_gemm<Format\\w+, \\w+, (0|1, 0)>|rows<",
   mode: "tsan",
 };
 const GATED: KernelCheck = {
@@ -394,10 +394,22 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "scale_ = scale.product > 1 ? 1.0f : scale.product;",
     ],
     [
+      "scale-of-a-token-of-several",
+      "weight_ring.cuh",
+      "const float scale = a.x.scale[first_token + token];",
+      "const float scale = a.x.scale[first_token];",
+    ],
+    [
+      "place-of-a-unit-of-several-tokens",
+      "weight_ring.cuh",
+      "x_[token * row_units() + unit_place<F>(token, unit)] =",
+      "x_[token * row_units() + unit_place<F>(0, unit)] =",
+    ],
+    [
       "copies-of-a-block-without-a-token",
       "weight_ring.cuh",
-      "    wait_copies<0>();\n    return;",
-      "    return;",
+      "    if (first_token >= *a.set.count) {\n      wait_copies<0>();\n",
+      "    if (first_token >= *a.set.count) {\n",
     ],
     [
       "swapped-halves-of-a-row",

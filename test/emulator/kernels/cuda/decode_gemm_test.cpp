@@ -70,11 +70,12 @@ TEST(decode_gemm_of_odd_columns) {
   check_gemm(half_kinds[1], 17, 1031, 19, multiply<4, 2>);
   check_gemm(half_kinds[1], 17, 1031, 19, multiply<4>);
 }
-// Blocks that share the tiles of a product of one token have two or more each.
+// Blocks with rings of weights, which share the tiles, have two or more each.
 TEST(decode_gemm_of_several_tiles_a_block) {
   for (int k = 0; k < kHalfKinds; ++k) {
     check_gemm(half_kinds[k], 150, 1280, 2, multiply<1>);
     check_gemm(half_kinds[k], 150, 1280, 1, multiply<1, 3>);
+    check_gemm(half_kinds[k], 150, 512, 7, multiply<3>);
   }
 }
 TEST(decode_gemm_of_other_types) {
