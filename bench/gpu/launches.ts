@@ -1,8 +1,8 @@
 /**
- * Launches and time of a decoded token: operation by operation, fused, captured into graphs, with
- * weights requested for L2 before their product runs, and by one kernel for the step, whose tokens
- * are compared with those of the launches: `launches.ts [--emulated]`. Prints the lines of
- * `lines.ts`; `model.ts` prints the expected times of the last two.
+ * Launches and time of a decoded token: operation by operation, fused, captured into graphs, and by
+ * one kernel for the step, whose tokens are compared with those of the launches: `launches.ts
+ * [--emulated]`. Prints the lines of `lines.ts`; `model.ts` prints the expected times of the last
+ * two.
  */
 import { join } from "@std/path";
 import { SyntheticModel } from "../../src/bench/synthetic/model.ts";
@@ -20,7 +20,7 @@ export const MODEL = "llama-3.2-1b:BF16";
 const ROUNDS = 10;
 
 /** Names of the ways to compute a step by launches, and by one kernel (csrc/cuda/step_kernel.h). */
-export const LAUNCHED = "captured, weights prefetched";
+export const LAUNCHED = "captured";
 export const RESIDENT = "one kernel for the step";
 const RESIDENT_ENV = { FORGE_CUDA_PERSISTENT: "1" };
 
@@ -28,7 +28,6 @@ const RESIDENT_ENV = { FORGE_CUDA_PERSISTENT: "1" };
 const WAYS: readonly (readonly [string, Readonly<Record<string, string>>])[] = [
   ["operation by operation", { FORGE_CUDA_FUSION: "0", FORGE_CUDA_GRAPHS: "0" }],
   ["fused", { FORGE_CUDA_GRAPHS: "0" }],
-  ["captured, no weights prefetched", { FORGE_CUDA_PREFETCH: "0" }],
   [LAUNCHED, { FORGE_CUDA_PERSISTENT: "0" }],
   [RESIDENT, RESIDENT_ENV],
 ];

@@ -1,7 +1,9 @@
 /** Static measures of a compiled kernel: occupancy, loops, and the bandwidth that they allow. */
 import type { CompiledKernel } from "./compiled_kernels.ts";
 import {
+  type EndMeasures,
   type LoopMeasures,
+  measureEnd,
   measureLoop,
   measureStart,
   type StartMeasures,
@@ -24,6 +26,7 @@ export interface KernelMeasures {
   /** The loop that streams the most bytes; of a ring, the one over its stages. */
   readonly stream?: LoopMeasures;
   readonly start?: StartMeasures;
+  readonly end?: EndMeasures;
 }
 
 /** Registers are allocated to warps in units of this size. */
@@ -74,6 +77,7 @@ export function measureKernel(
   );
   const loops = code.loops.map((loop) => measureLoop(code, loop, gpu.architecture, gpu.latencies));
   const stream = streamingLoop(code.loops, loops);
+  const end = measureEnd(code, gpu.latencies);
   const start = withRing(measureStart(code, gpu.latencies), stream);
   return {
     ...{ instance, registers, spillBytes, threads, sharedBytes, blocks },
@@ -81,6 +85,7 @@ export function measureKernel(
     loops,
     ...(stream && { stream }),
     ...(start && { start }),
+    ...(end && { end }),
   };
 }
 

@@ -2,9 +2,9 @@
  * Expected time of a launch: the work that the library plans, at the rates that the kernel's
  * machine code and the GPU allow.
  */
-import type { KernelMeasures } from "./kernel_measures.ts";
+import { iterationClocks, type KernelMeasures } from "./kernel_measures.ts";
 import type { Launch } from "./launches.ts";
-import type { LoopMeasures } from "./loop_measures.ts";
+import type { EndMeasures, LoopMeasures } from "./loop_measures.ts";
 import { CLOCKS_PER_INSTRUCTION, COSTS, type NvidiaGpu, type Pipe } from "./nvidia.ts";
 
 /** The parts of a launch's time in microseconds, and the part that bounds it. */
@@ -24,6 +24,7 @@ export interface LaunchTime {
 const TOKEN_TILES: readonly (readonly [RegExp, number])[] = [
   [/decode_gemm<.*, 8>$/, 64],
   [/decode_gemm<.*, 4(, 2)?>$/, 32],
+  // One token takes as many products as eight.
   [/decode_gemm</, 8],
   [/gemm</, 64],
 ];
@@ -73,19 +74,12 @@ export function launchBoundary(gpu: NvidiaGpu): Boundary {
   return { gap, isCrossed: false };
 }
 
-/** Returns the bytes of weights that a warp of a product requests before the boundary. */
-function requestedEarly({ instance, start, stream }: KernelMeasures, boundary: Boundary): number {
-  const early = start?.early ?? 0;
-  const isCrossed = boundary.isCrossed && /decode_gemm</.test(instance);
-  return early === 0 && isCrossed ? stream?.streamed ?? 0 : early;
-}
-
 /**
  * Returns the time of one launch.
  *
  * @param measures of its kernel; none for a library
  * @param flash share of the peak that libflash_attn reaches
- * @param between microseconds of the launches after the product that requests its weights
+ * @param waited microseconds of the launch before, if it leaves room for blocks of this one
  * @param boundary the way from the operation before
  */
 export function launchTime(
@@ -93,86 +87,159 @@ export function launchTime(
   measures: KernelMeasures | undefined,
   gpu: NvidiaGpu,
   flash: number = COSTS.flash,
-  between = 0,
+  waited = 0,
   boundary: Boundary = launchBoundary(gpu),
 ): LaunchTime {
   const launch = withPass(planned);
-  const { bytes, flops } = launch;
+  const { bytes, flops, kernel } = launch;
   // Operations without products could be parts of others.
   const limit = flops === 0 && launch.operation !== "sample"
     ? 0
     : Math.max(bytes / gpu.bandwidth / 1e3, flops / gpu.teraflops / 1e6);
-  const isTiled = /^wgmma_/.test(launch.kernel);
-  const parts = measures === undefined ? libraryParts(launch, gpu, flash) : {
-    ...(isTiled ? tileParts : kernelParts)(launch, measures, gpu),
-    memory: memoryTime(bytes - earlyBytes(launch, measures, gpu, between, boundary), gpu),
-  };
+  const { parts, overhead, work } = measures === undefined
+    ? libraryTime(launch, gpu, flash, boundary)
+    : /^(gated_)?decode_gemm</.test(kernel) && measures.stream?.ring
+    ? ringTime(launch, measures, gpu, waited, boundary)
+    : /decode_gemm</.test(kernel)
+    ? tileTime(launch, measures, gpu, boundary)
+    : kernelTime(launch, measures, gpu, boundary);
   const [bound, most] = Object.entries(parts).reduce((a, b) => b[1] > a[1] ? b : a);
-  const work = Object.values(parts)
-    .reduce((sum, time) => sum + time ** COSTS.norm, 0) ** (1 / COSTS.norm);
-  const start = measures === undefined ? COSTS.smallKernel : startTime(measures, gpu, boundary);
   return {
-    microseconds: boundary.gap + start + work + mergeTime(launch, gpu) +
-      (isTiled && measures !== undefined ? storeTime(launch, measures, gpu) : 0),
+    microseconds: overhead + work,
     limit,
-    bound: (most < boundary.gap + start ? "launch" : bound) as LaunchTime["bound"],
+    bound: (most < overhead ? "launch" : bound) as LaunchTime["bound"],
     intensity: bytes === 0 ? 0 : flops / bytes,
   };
+}
+
+type Parts = Partial<Record<Pipe | "L2" | "latency" | "memory" | "peak", number>>;
+
+/** Microseconds of a launch: those of what bounds it, and of nothing that it could overlap. */
+interface TimeParts {
+  readonly parts: Parts;
+  readonly work: number;
+  readonly overhead: number;
+}
+
+/** Returns the time of parts that overlap imperfectly. */
+function joined(parts: Parts): number {
+  return Object.values(parts).reduce((sum, time) => sum + time ** COSTS.norm, 0) **
+    (1 / COSTS.norm);
 }
 
 function memoryTime(bytes: number, gpu: NvidiaGpu): number {
   return bytes / (gpu.bandwidth * gpu.readable) / 1e3;
 }
 
-/**
- * Bytes that arrive before the first product of a kernel: those that the product before it has
- * requested for L2, and those that it requests itself before it waits for the previous kernel. Its
- * blocks take the places of those that end, so that memory works from then on.
- *
- * Requested bytes follow the last weights of the product before, or, of products of several tokens,
- * begin to arrive a latency later. They share memory with what the launches in between read, and
- * stay in L2: the plan keeps both together below 3/8 of it. That L2 drops no line earlier is an
- * assumption; PRESERVE (Yüzügüler et al. 2025) prefetches weights during all-reduces in this way on
- * another accelerator. From L2 they are streamed like all others.
- */
-function earlyBytes(
-  { kernel, blocks, bytes, requested, between: others }: Launch,
-  measures: KernelMeasures,
+function libraryTime(
+  { kernel, bytes, flops }: Launch,
   gpu: NvidiaGpu,
-  between: number,
-  boundary: Boundary,
-): number {
-  const early = requestedEarly(measures, boundary);
-  const resident = Math.min(blocks, gpu.multiprocessors * measures.blocks);
-  // Of the rows of the blocks that run first.
-  const prefetched = requested === 0 ? 0 : Math.min(1, requested * blocks / (bytes * resident));
-  const own = (1 - prefetched) * early * resident * measures.warps / measures.blocks;
-  const start = early > 0 || requested === 0
-    ? inputsTime(kernel)
-    : startTime(measures, gpu, boundary);
-  const follows = requested > 0 && ONE_TOKEN.test(kernel);
-  const latency = follows ? 0 : gpu.latencies.memory / gpu.clock / 1e3;
-  const rate = gpu.bandwidth * gpu.readable * 1e3;
-  const read = others.reduce((sum, other) => sum + other.bytes, 0);
-  const most = Math.max(0, (between + boundary.gap + start - latency) * rate - read);
-  return Math.min(requested + own, bytes, most);
+  flash: number,
+  { gap }: Boundary,
+): TimeParts {
+  const share = /cublas/i.test(kernel) ? COSTS.library : flash;
+  const parts = {
+    peak: flops / (gpu.teraflops * share) / 1e6,
+    memory: memoryTime(bytes, gpu),
+  };
+  return { parts, work: joined(parts), overhead: gap + COSTS.smallKernel };
 }
 
-function libraryParts({ kernel, bytes, flops }: Launch, gpu: NvidiaGpu, flash: number) {
-  const share = /cublas/i.test(kernel) ? COSTS.library : flash;
-  return { peak: flops / (gpu.teraflops * share) / 1e6, memory: memoryTime(bytes, gpu) };
+function kernelTime(
+  launch: Launch,
+  measures: KernelMeasures,
+  gpu: NvidiaGpu,
+  { gap }: Boundary,
+): TimeParts {
+  const isTiled = /^wgmma_/.test(launch.kernel);
+  const parts = {
+    ...(isTiled ? tileParts : kernelParts)(launch, measures, gpu),
+    memory: memoryTime(launch.bytes, gpu),
+  };
+  const stored = isTiled ? storeTime(launch, measures, gpu) : 0;
+  const overhead = gap + startTime(measures, gpu) + stored + roundTime(launch);
+  return { parts, work: joined(parts), overhead };
+}
+
+/** Microseconds in which a block of convert_rows rounds the columns of a row after the first. */
+function roundTime({ kernel, matrix }: Launch): number {
+  if (!/^convert_rows</.test(kernel)) return 0;
+  return COSTS.roundedColumns * Math.max(0, columnsOf(matrix) / 2048 - 1);
+}
+
+/**
+ * The time of a product whose blocks stay on the device and stream weights through rings. They
+ * request weights in the places of blocks that end, or, after a launch that leaves room for them,
+ * while it runs: until the rings are full. From the last weights of the product before, memory is
+ * idle for one turn of blocks.
+ */
+function ringTime(
+  launch: Launch,
+  measures: KernelMeasures,
+  gpu: NvidiaGpu,
+  waited: number,
+  { gap, isCrossed }: Boundary,
+): TimeParts {
+  const { kernel, bytes, blocks } = launch;
+  const early = measures.start?.early ?? 0;
+  const latency = gpu.latencies.memory / gpu.clock / 1e3;
+  const warps = Math.min(blocks, gpu.multiprocessors * measures.blocks) * measures.warps /
+    measures.blocks;
+  const most = memoryTime(Math.min(bytes, early * warps), gpu);
+  const filled = Math.min(most, Math.max(0, waited - COSTS.launchAhead));
+  const others = kernelParts(launch, measures, gpu);
+  const parts = { ...others, memory: memoryTime(bytes, gpu) - filled };
+  const inputs = ONE_TOKEN.test(kernel) ? COSTS.rowInputs : COSTS.inputs;
+  // Blocks of one kernel for the step do not end between two products.
+  const idle = isCrossed ? gap + latency : early > 0 ? COSTS.turn : gap + latency + COSTS.turn;
+  // With all weights in the rings, x and the products remain.
+  const least = gap + inputs + (others.latency ?? 0);
+  const work = joined(parts);
+  return { parts, work, overhead: Math.max(idle, least - work) };
+}
+
+/**
+ * The time of a product whose blocks compute a tile each. All warps of a block wait for weights and
+ * then multiply: these times add up. Between the blocks of a multiprocessor, memory is idle, and
+ * so it is before the first and after the last. Loads before the wait gain nothing that can be
+ * measured.
+ */
+function tileTime(
+  launch: Launch,
+  measures: KernelMeasures,
+  gpu: NvidiaGpu,
+  { gap }: Boundary,
+): TimeParts {
+  const { stream } = measures;
+  if (stream === undefined || stream.products === 0) {
+    throw new Error(`the main loop of ${measures.instance} has no products of tensor cores`);
+  }
+  const blocks = Math.max(1, launch.blocks);
+  const waves = Math.ceil(blocks / gpu.multiprocessors / measures.blocks);
+  const memory = memoryTime(launch.bytes, gpu);
+  const overhead = gap + (waves + 1) * COSTS.turn + waves * mergeTime(launch);
+  if (stream.ring > 0) {
+    const parts = { ...kernelParts(launch, measures, gpu), memory };
+    return { parts, work: joined(parts), overhead };
+  }
+  const warps = measures.warps / measures.blocks;
+  const iterations = waves * warpIterations(launch, stream) / blocks / warps;
+  const clocks = CLOCKS_PER_INSTRUCTION * iterations * stream.instructions;
+  const parts = { memory, latency: clocks / gpu.clock / 1e3 };
+  return { parts, work: parts.memory + parts.latency, overhead };
 }
 
 /**
  * Microseconds in which the last block of a tile adds up the sums of blocks that share its columns:
  * partial sums go to L2, the count of arrivals follows, and the sums come back.
  */
-function mergeTime(launch: Launch, gpu: NvidiaGpu): number {
+function mergeTime(launch: Launch): number {
   const tokens = productTokens(launch), rows = rowsOf(launch.matrix);
   const tile = decodeTile(launch.kernel);
   if (tokens === undefined || tile === undefined) return 0;
   const tiles = Math.ceil(tokens / tile.tokens) * Math.ceil(rows / tile.rows);
-  return launch.blocks > tiles ? 3 * gpu.latencies.l2 / gpu.clock / 1e3 : 0;
+  if (launch.blocks <= tiles) return 0;
+  return COSTS.mergedSum * tile.rows * Math.min(tokens, tile.tokens) / launch.threads;
 }
 
 /**
@@ -180,29 +247,31 @@ function mergeTime(launch: Launch, gpu: NvidiaGpu): number {
  * undefined for other kernels.
  */
 function decodeTile(kernel: string): { tokens: number; rows: number } | undefined {
-  const [, gated, format, tiles, short] =
-    /^(gated_)?decode_gemm<(\w+).*?, (\d)(, \d)?>$/.exec(kernel) ?? [];
+  const [, format, tiles, short] = /^(?:gated_)?decode_gemm<(\w+).*?, (\d)(, 2)?>$/.exec(kernel) ??
+    [];
   if (tiles === undefined) return undefined;
-  const halves = short !== undefined || (gated !== undefined && tiles === "0");
-  const rows = format === "Blocks" ? 32 : (tiles === "4" ? 128 : 64) / (halves ? 2 : 1);
+  const rows = format === "Blocks"
+    ? 32
+    : (tiles === "4" ? 128 : 64) / (short === undefined ? 1 : 2);
   return { tokens: Math.max(1, 8 * Number(tiles)), rows };
 }
 
 /** Products of a single token. */
-const ONE_TOKEN = /decode_gemm<.*, 0(, 1)?>$/;
+const ONE_TOKEN = /decode_gemm<\w+, \w+, 0>$/;
 
-function inputsTime(kernel: string): number {
-  return ONE_TOKEN.test(kernel) ? COSTS.rowInputs : COSTS.inputs;
-}
-
-/** Microseconds from the wait for the previous kernel until the first streamed bytes arrive. */
-function startTime(measures: KernelMeasures, gpu: NvidiaGpu, boundary: Boundary): number {
-  const { start } = measures;
-  if (start === undefined) return COSTS.smallKernel;
-  if (requestedEarly(measures, boundary) > 0) return inputsTime(measures.instance);
+/**
+ * Microseconds from the wait for the previous kernel until the first streamed bytes arrive; of a
+ * kernel that streams nothing, and of decode attention, whose blocks may have just one slice of
+ * keys, those of a whole block.
+ */
+function startTime({ instance, start, end }: KernelMeasures, gpu: NvidiaGpu): number {
   const { l2, memory } = gpu.latencies;
-  const clocks = start.hops * l2 + memory + CLOCKS_PER_INSTRUCTION * start.instructions;
-  return clocks / gpu.clock / 1e3;
+  const time = ({ hops, instructions }: EndMeasures) =>
+    (hops * l2 + CLOCKS_PER_INSTRUCTION * instructions) / gpu.clock / 1e3;
+  if (end !== undefined && (start === undefined || /decode_attention</.test(instance))) {
+    return time(end);
+  }
+  return start === undefined ? COSTS.smallKernel : time(start) + memory / gpu.clock / 1e3;
 }
 
 /** Microseconds of the pipes, of L2 and of waiting, on the multiprocessor with the most blocks. */
@@ -230,7 +299,9 @@ function kernelParts(
   // Blocks of other tokens, and of other rows, stream the same bytes again: from L2.
   const fromMemory = Math.min(1, launch.bytes / (all * stream.streamed));
   const latency = fromMemory * stream.latency + (1 - fromMemory) * stream.latencyFromL2;
-  const wait = latency + CLOCKS_PER_INSTRUCTION * stream.instructions;
+  const wait = stream.ring > 0
+    ? iterationClocks(stream, gpu.latencies.memory)
+    : latency + CLOCKS_PER_INSTRUCTION * stream.instructions;
   const requested = iterations * (stream.streamed + (fitsL1(launch) ? 0 : stream.cached)) +
     most * matvecInputs(launch);
   return {

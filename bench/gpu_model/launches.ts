@@ -2,7 +2,6 @@
  * The launches of a step with their work, as the library plans them for a GPU of given size: from a
  * dry run on the stand-in for NVIDIA's driver.
  */
-import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { join } from "@std/path";
 import { findLibrary } from "../../ffi/library.ts";
@@ -28,10 +27,8 @@ export interface Launch extends OperationLaunch {
   /** Dynamic shared memory of a block. */
   readonly shared: number;
   readonly count: number;
-  /** Of a product, the bytes of its weights that the product before it has requested for L2. */
-  readonly requested: number;
-  /** The launches between the two, if there are requested bytes. */
-  readonly between: readonly Launch[];
+  /** The launch before it; undefined for the first one of a step. */
+  readonly before?: Omit<Launch, "before">;
 }
 
 /** The launches of a step. */
@@ -193,71 +190,10 @@ function withGrids({ launches }: DryRunStep, log: string, device: number): Launc
   const joined = launches.map((launch, i): Launch => {
     const { grid = [0, 0, 0], block = 0, shared = 0 } = lines[i] ?? {};
     const blocks = grid[0] * grid[1] * grid[2];
-    return { ...launch, blocks, threads: block, shared, count: 1, requested: 0, between: [] };
+    return { ...launch, blocks, threads: block, shared, count: 1 };
   });
-  return withRequests(shareWork(joined), lines);
-}
-
-/** Kernels that multiply with a weight. */
-const PRODUCTS = /^(gated_|grouped_|gated_grouped_)?(decode_gemm|matvec)</;
-/** Those that request weights of the next one: their last parameter is a NextWeights. */
-const REQUESTERS = /^(gated_|grouped_)?decode_gemm</;
-
-/**
- * Adds to each product what the one before it requests. The last one precedes the first one of the
- * next step.
- *
- * @throws {Error} if other memory is requested than the weights of the next product
- */
-function withRequests(
-  launches: readonly Launch[],
-  lines: readonly (LogLine | undefined)[],
-): Launch[] {
-  const result = [...launches];
-  const products = launches.flatMap(({ kernel }, i) => PRODUCTS.test(kernel) ? [i] : []);
-  products.forEach((from, place) => {
-    const wanted = REQUESTERS.test(launches[from]!.kernel) ? requestOf(lines[from]) : undefined;
-    if (wanted === undefined) return;
-    const to = products[(place + 1) % products.length]!;
-    const { begin, end } = weightsOf(lines[to]);
-    if (wanted.begin !== begin || wanted.end > end) {
-      const names = `${launches[from]!.kernel} requests memory that ${launches[to]!.kernel}`;
-      throw new Error(`${names} does not read: ${wanted.begin} to ${wanted.end}`);
-    }
-    const between = to > from
-      ? launches.slice(from + 1, to)
-      : [...launches.slice(from + 1), ...launches.slice(0, to)];
-    result[to] = { ...launches[to]!, requested: wanted.bytes, between };
-  });
-  return result;
-}
-
-/** A range of memory. */
-interface Range {
-  readonly begin: bigint;
-  readonly end: bigint;
-}
-
-/** Returns what a launch requests, by its NextWeights (kernels/arguments/cuda_arguments.h). */
-function requestOf(line: LogLine | undefined): Range & { readonly bytes: number } | undefined {
-  const view = parameter(line, -1);
-  const number = (at: number) => view.getUint32(at, true);
-  const stride = number(8), bytes = number(12), nPieces = number(16);
-  if (nPieces === 0) return undefined;
-  const begin = view.getBigUint64(0, true);
-  return { begin, end: begin + BigInt((nPieces - 1) * stride + bytes), bytes: nPieces * bytes };
-}
-
-/** Returns the memory of a product's weight, the WeightRows of its ProductOperands. */
-function weightsOf(line: LogLine | undefined): Range {
-  const view = parameter(line, 0), at = 48;
-  const begin = view.getBigUint64(at, true), stride = view.getBigUint64(at + 16, true);
-  return { begin, end: begin + stride * BigInt(view.getUint32(at + 24, true)) };
-}
-
-function parameter(line: LogLine | undefined, index: number): DataView {
-  const bytes = Buffer.from(line?.arguments?.at(index) ?? "", "hex");
-  return new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const shared = shareWork(joined);
+  return shared.map((launch, i) => i === 0 ? launch : { ...launch, before: shared[i - 1]! });
 }
 
 /** Kernels that do the work of an operation with several launches. */

@@ -61,10 +61,11 @@ export const SM90: Architecture = {
 export const ISSUE_PER_CLOCK = 4;
 
 /**
- * Clocks of an instruction of a warp that has its multiprocessor to itself: dependent arithmetic
- * takes 4 (Luo et al. 2024), and compilers interleave about two chains.
+ * Clocks of an instruction of a warp. Dependent arithmetic takes 4 (Luo et al. 2024), and products
+ * of 1 to 16 tokens take 4.0 on an H200, with 8 and with 16 warps a multiprocessor
+ * (bench/results/2026-11-28-nvidia-h200.md).
  */
-export const CLOCKS_PER_INSTRUCTION = 2;
+export const CLOCKS_PER_INSTRUCTION = 4;
 
 /** Clocks from a load to its use. */
 export interface Latencies {
@@ -96,20 +97,22 @@ export interface NvidiaGpu {
 }
 
 /*
- * Clocks, multiprocessors and bandwidth: NVIDIA's data sheets and architecture white papers.
+ * Multiprocessors, bandwidth and A100's clock: NVIDIA's data sheets and architecture white papers.
+ * An H200 ran at 1,980 MHz while it read memory, at 120 to 550 W, and read 4,476 GB/s, 93.2%
+ * (bench/results/2026-11-28-nvidia-h200.md). H100 has the same chip and the same highest clock.
  * 93% readable: published read benchmarks of HBM2e and HBM3 (babelstream's dot reaches 92 to 94%).
  * Latencies under light load: Luo et al. 2024 for H100 (L1 33 to 41, shared 29 to 33, L2 about 260
  * to 280 clocks), Sun et al. 2022 for A100. Memory under load: about 560 ns (FlashInfer's and
  * NVIDIA's tuning guides ask for 32 KB in flight per multiprocessor at 3.35 TB/s).
  * L2: 64 bytes per clock and multiprocessor can be requested; all together about 5.5 TB/s on H100.
  * Copies of TMA are whole lines in long rows, to all slices at once: they are taken to reach 85% of
- * the 5,120 bytes a clock that NVIDIA's white paper gives for the L2 of A100, which H100's is
- * assumed not to fall short of.
+ * the 5,120 bytes that NVIDIA's white paper gives for a clock of the L2 of A100, which H100's, at
+ * 1.755 GHz, is assumed not to fall short of.
  * Tensor cores: 312 and 989 TFLOP/s nominal; long products of random numbers run at lower clocks
  * and reach about 290 and 800 (published cuBLAS results).
  */
 const LATENCIES_80: Latencies = { shared: 29, l1: 38, l2: 260, memory: 790 };
-const LATENCIES_90: Latencies = { shared: 31, l1: 40, l2: 280, memory: 980 };
+const LATENCIES_90: Latencies = { shared: 31, l1: 40, l2: 280, memory: 1110 };
 
 export const A100: NvidiaGpu = {
   name: "A100",
@@ -128,27 +131,53 @@ export const H100: NvidiaGpu = {
   name: "H100",
   architecture: SM90,
   multiprocessors: 132,
-  clock: 1.755,
+  clock: 1.98,
   bandwidth: 3350,
   readable: 0.93,
   teraflops: 800,
-  l2BytesPerClock: 3200,
-  bulkBytesPerClock: 4350,
+  l2BytesPerClock: 2830,
+  bulkBytesPerClock: 3860,
   l2Bytes: 50 * 2 ** 20,
   latencies: LATENCIES_90,
 };
-export const H200: NvidiaGpu = { ...H100, name: "H200", bandwidth: 4800 };
+export const H200: NvidiaGpu = {
+  ...H100,
+  name: "H200",
+  bandwidth: 4800,
+  readable: 0.932,
+  l2Bytes: 60 * 2 ** 20,
+};
 
 export const NVIDIA_GPUS: readonly NvidiaGpu[] = [A100, H100, H200];
 
 /** Costs that do not depend on a kernel's machine code. */
 export const COSTS = {
   /**
-   * Microseconds from the end of a kernel to the first instruction of the next in a graph, without
-   * and with programmatic dependent launch (published measurements: 1.3 to 1.6 and 0.7 to 0.9).
+   * Microseconds from the end of a kernel to the first instruction of the next in a graph without
+   * programmatic dependent launch (published measurements: 1.3 to 1.6), and with it to the end of
+   * the wait for the kernel before. Published are 0.7 to 0.9; on an H200 a chain of products took
+   * what 1.3 explains, and no longer without dependent launch
+   * (bench/results/2026-11-28-nvidia-h200.md).
    */
   serialLaunch: 1.4,
-  dependentLaunch: 0.8,
+  dependentLaunch: 1.3,
+  /**
+   * Microseconds in which a multiprocessor reads nothing when blocks of products end and others take
+   * their places: the last products, sums, the launch of a block, its first requests and their
+   * latency. 1.9 a wave in products of 1 to 16 tokens on an H200, and 1.9 to 2.2 a kernel in chains
+   * of products with rings (the same results).
+   */
+  turn: 1.9,
+  /**
+   * Microseconds from the end of a kernel until blocks of the second kernel after it request
+   * weights, if the kernel between leaves room for them: in chains of products with rings, a kernel
+   * of 3 us between two of them took 3.0 us (the same results).
+   */
+  launchAhead: 3,
+  /** Microseconds for each sum of a thread that blocks add up last (the same results). */
+  mergedSum: 0.32,
+  /** Microseconds in which a block rounds 2,048 columns of a row of x (the same results). */
+  roundedColumns: 0.8,
   /**
    * Microseconds on an H100 from a release to a counter until blocks that wait for it go on, and of
    * a barrier of cooperative groups with one block a multiprocessor, all of which come at once and
@@ -160,24 +189,26 @@ export const COSTS = {
   gridBarrier: 1.09,
   /**
    * Submission of graphs, copies of inputs and results, and the synchronisation of a run of steps,
-   * in us.
+   * in us: a run of six small kernels took 80 on an H200, 33 of them inside the library.
    */
-  run: 22,
+  run: 65,
   /** The kernel between two steps of a run, in us. */
   nextStep: 2,
   /** A kernel that computes next to nothing: parameters, two loads in turn, a barrier, in us. */
   smallKernel: 1.2,
   /**
-   * Microseconds from the wait for the previous kernel to the first product of a kernel that has
-   * requested weights before: the number of rows and x, from L2 in turn (560 clocks), the largest
-   * number and the squares of a row over the block, the rounding of the row, and four barriers.
+   * Microseconds from the wait for the previous kernel to the first product of a kernel whose rings
+   * hold weights: the number of rows and x, from L2 in turn (560 clocks), and barriers.
    */
   inputs: 0.6,
   /** The same for a single token, whose row is requested together with the number of rows. */
   rowInputs: 0.44,
   /** Bytes per clock that a multiprocessor loads from L2 (Luo et al. 2024: 64). */
   l2BytesPerMultiprocessor: 64,
-  /** Share of the tensor cores' peak that cuBLASLt reaches in large products. */
+  /**
+   * Share of the tensor cores' peak that cuBLASLt reaches in large products: 0.73 to 0.80 of BF16 on
+   * an H200, and 0.58 to 0.68 of F16.
+   */
   library: 0.78,
   /** Share of the peak that libflash_attn reaches in prefill where flash_model.ts has no kernel. */
   flash: 0.48,

@@ -4,7 +4,7 @@ import { StepPace } from "../../src/engine/schedule/ahead.ts";
 import { deviceSources } from "../../test/emulator/nvrtc.ts";
 import type { CompiledKernel, KernelCompiler } from "./compiled_kernels.ts";
 import { flashShare } from "./flash_model.ts";
-import { measureKernel } from "./kernel_measures.ts";
+import { type KernelMeasures, measureKernel } from "./kernel_measures.ts";
 import { type Boundary, launchBoundary, type LaunchTime, launchTime } from "./kernel_times.ts";
 import { type Launch, type Libraries, planSteps } from "./launches.ts";
 import { type ModelledModel, type Step, STEPS } from "./models.ts";
@@ -77,24 +77,33 @@ export async function predictSteps(
   const planned = await planSteps(model, type, gpu, steps, libraries, ranks);
   const names = new Set(planned.flatMap(({ launches }) => launches.map(({ kernel }) => kernel)));
   const compiled = await compileNamed(compiler, names, gpu);
+  const known = new Map<string, KernelMeasures>();
+  const measuresOf = (launch: Launch, { residentBlocks }: Boundary) => {
+    const kernel = compiled.get(launch.kernel);
+    if (kernel === undefined) return undefined;
+    const { threads, shared } = launch;
+    const key = `${launch.kernel} ${threads} ${shared} ${residentBlocks}`;
+    const limits = { threads, dynamicShared: shared, blocks: residentBlocks };
+    const measures = known.get(key) ?? measureKernel(kernel, gpu, limits);
+    known.set(key, measures);
+    return measures;
+  };
   return await Promise.all(steps.map(async (step, i) => {
     const { launches, batch } = planned[i]!;
     const flash = step.tokens > 1 ? await flashShare(gpu, headDim, step.tokens) : undefined;
     const timeOf = (launch: Launch): LaunchTime => {
-      const kernel = compiled.get(launch.kernel);
       const boundary = boundaryOf(launch);
-      const measures = kernel && measureKernel(kernel, gpu, {
-        threads: launch.threads,
-        dynamicShared: launch.shared,
-        blocks: boundary.residentBlocks,
-      });
+      const measures = measuresOf(launch, boundary);
       if (isAllReduce(launch)) {
         // Its bytes are those that it reads and those that it writes.
         const microseconds = allReduceTime(launch.bytes / 2);
         return { microseconds, limit: 0, bound: "launch", intensity: 0 };
       }
-      const between = sum(launch.between.map((other) => timeOf(other).microseconds));
-      return launchTime(launch, measures, gpu, flash, between, boundary);
+      const { before } = launch;
+      // A library's launch, such as a sum over GPUs, has few blocks.
+      const leavesRoom = before !== undefined && before.blocks < gpu.multiprocessors;
+      const waited = leavesRoom ? timeOf(before).microseconds : 0;
+      return launchTime(launch, measures, gpu, flash, waited, boundary);
     };
     const timed = launches.map((launch): TimedLaunch => ({ ...launch, ...timeOf(launch) }));
     const labels = { device: gpu.name, model: model.name, type, batch };

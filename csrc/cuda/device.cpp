@@ -51,7 +51,6 @@ Device::Device(int index) : driver_(Driver::get()), properties_(device_propertie
   is_traced_ = is_turned_on("FORGE_CUDA_TRACE");
   fuses_operations_ = environment("FORGE_CUDA_FUSION") != "0";
   captures_graphs_ = environment("FORGE_CUDA_GRAPHS") != "0" && !is_synchronous_;
-  prefetches_weights_ = environment("FORGE_CUDA_PREFETCH") != "0";
   keeps_blocks_ = environment("FORGE_CUDA_PERSISTENT") == "1" && !is_synchronous_;
   overlaps_kernels_ = properties_.architecture >= 90 && api().launch_with &&
                       driver_.version() >= kOverlapVersion &&

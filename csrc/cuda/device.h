@@ -69,8 +69,6 @@ class Device {
   bool fuses_operations() const { return fuses_operations_; }
   // True if short plans are captured into graphs: unless FORGE_CUDA_GRAPHS=0.
   bool captures_graphs() const { return captures_graphs_; }
-  // True if products request weights of the next one for L2: unless FORGE_CUDA_PREFETCH=0.
-  bool prefetches_weights() const { return prefetches_weights_; }
   // True if small steps of decoding are one kernel, whose blocks wait for each other
   // (step_kernel.h): FORGE_CUDA_PERSISTENT=1.
   bool keeps_blocks() const { return keeps_blocks_; }
@@ -96,7 +94,6 @@ class Device {
   bool overlaps_kernels_ = false;
   bool fuses_operations_ = true;
   bool captures_graphs_ = true;
-  bool prefetches_weights_ = true;
   bool keeps_blocks_ = false;
   mutable std::mutex mutex_;
   mutable std::mutex failure_mutex_;

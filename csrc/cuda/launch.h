@@ -31,15 +31,6 @@ class Launch {
     (add(parameters), ...);
   }
 
-  // Replaces the value of the last parameter.
-  template <class T>
-  void replace_last(const T& value) {
-    if (sizes_.empty() || sizes_.back() != sizeof(T)) {
-      fail(FORGE_INTERNAL, name(), " has another last parameter");
-    }
-    std::memcpy(storage_.data() + offsets_.back(), &value, sizeof(T));
-  }
-
   // Launches all blocks at once, or none: they wait for each other.
   void keep_blocks() { keeps_blocks_ = true; }
 

@@ -58,7 +58,6 @@ void PlanBuilder::emit(const RopeAppendOp& op) {
   }
   compute_with_next();
   emit_decode_attention(*attention, &op);
-  prefetch_.add_cached(cached_bytes(*attention));
 }
 
 void PlanBuilder::emit(const AttentionOp& op) {
@@ -86,17 +85,6 @@ void PlanBuilder::emit(const AttentionOp& op) {
     emit_naive_attention(op, row_groups(op.out).prefill);
   }
   emit_flash_attention(op, kernels);
-}
-
-uint64_t PlanBuilder::cached_bytes(const AttentionOp& op) const {
-  const kernel_args::KvPages pages = CudaKv::of(op.kv).kernel_pages();
-  const uint64_t row_bytes = pages.page_bytes / pages.page_tokens;
-  uint64_t rows = uint64_t{shape_.decode_work} * kSplitTokens;
-  // Longer splits, of a sequence of any length, are more than 4/5 of the most (split_tokens).
-  const uint64_t most_splits = attention_.policy(program_).most_splits;
-  if (5 * shape_.decode_work >= 4 * most_splits) rows = UINT64_MAX / row_bytes;
-  if (op.window > 0) rows = std::min(rows, uint64_t{shape_.tokens} * (op.window + kDecodeQueries));
-  return rows * row_bytes;
 }
 
 AttentionArgs PlanBuilder::attention_args(const AttentionOp& op) const {

@@ -15,7 +15,6 @@
 #include "caches.h"
 #include "cuda_weight.h"
 #include "plan_entry.h"
-#include "weight_prefetch.h"
 
 namespace forge::cuda {
 
@@ -58,16 +57,10 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
       : SharedOperations(request),
         device_(device),
         gpu_(device.device().properties()),
-        attention_(attention),
-        prefetch_(device.device(), request.shape) {}
+        attention_(attention) {}
 
   LaunchPlan build() {
-    LaunchPlan plan = plan_with([this](const auto& op) {
-      emit(op);
-      prefetch_.add_cached(cached_bytes(op));
-    });
-    prefetch_.finish(plan.entries);
-    return plan;
+    return plan_with([this](const auto& op) { emit(op); });
   }
 
  private:
@@ -167,20 +160,6 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
                         const RowGroup& rows, uint32_t pieces = 1, uint32_t chunk_cols = 0);
   uint32_t matvec_split(uint64_t rows, uint64_t cols) const;
 
-  // Adds the last entry to the products that request weights: its blocks have tiles of a grid, with
-  // tile_rows adjacent rows of the weight each, of `rows` in all.
-  void add_streamed(const WeightRows& weight, uint64_t rows, uint32_t tile_rows,
-                    const ProductTile& tile, const Grid& grid);
-  // Bytes of a cache that an operation reads in this shape, at most.
-  uint64_t cached_bytes(const AttentionOp& op) const;
-  template <class Op>
-  uint64_t cached_bytes(const Op& op) const {
-    if constexpr (requires { op.state; }) {
-      return shape_.slots * device_state(*op.state).stride() * sizeof(float);
-    }
-    return 0;
-  }
-
   // A product of each row with `top_k` of the equal blocks of a weight's rows: those that a
   // routing chose, or, without a routing, all of them in order.
   struct GroupedProduct {
@@ -241,7 +220,6 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   const AttentionChoice& attention_;
   // By their type and the order of columns.
   std::map<std::pair<std::string, uint32_t>, ProductRows> half_rows_;
-  WeightPrefetch prefetch_;
 };
 
 // Rows of x in F32.

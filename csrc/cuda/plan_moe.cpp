@@ -93,7 +93,6 @@ void PlanBuilder::emit_grouped_matvec(const GroupedProduct& p, const RowGroup& r
   const Grid grid{divide_up(operands.weight.rows, 8 / split * kWarpRows), groups.max_tiles};
   launch("grouped_matvec.cu", "grouped_matvec<" + std::to_string(tokens) + ">", grid, 256, 0,
          operands, expert_pairs(p, groups), split);
-  prefetch_.add_product(plan_.entries, std::nullopt, 0);
 }
 
 void PlanBuilder::emit_grouped_decode_gemm(const GroupedProduct& p, const RowGroup& rows) {
@@ -110,10 +109,7 @@ void PlanBuilder::emit_grouped_decode_gemm(const GroupedProduct& p, const RowGro
   const Grid grid{divide_up(operands.weight.rows, tile.rows),
                   is_sorted ? groups.max_tiles : rows.max_rows * p.top_k};
   launch("grouped_decode_gemm.cu", decode_instance("grouped_decode_gemm", type, tile), grid, 256,
-         tile.shared_bytes, operands, expert_pairs(p, groups), NextWeights{});
-  // The last blocks of sorted pairs may have no work.
-  const bool may_request = !is_sorted && tile.ring_blocks == 0;
-  prefetch_.add_product(plan_.entries, std::nullopt, may_request ? grid.blocks() : 0);
+         tile.shared_bytes, operands, expert_pairs(p, groups));
 }
 
 bool PlanBuilder::emit_gated_grouped_product(const MoeMatmulOp& op, const GroupedProduct& p) {
@@ -133,7 +129,6 @@ bool PlanBuilder::emit_gated_grouped_product(const MoeMatmulOp& op, const Groupe
   const Grid grid{divide_up(glu->width, tile.rows / 2), decode.max_rows * p.top_k};
   launch("grouped_decode_gemm.cu", half_instance("gated_grouped_decode_gemm", type), grid, 256,
          tile.shared_bytes, operands, expert_pairs(p, {}), glu->unit);
-  prefetch_.add_product(plan_.entries, std::nullopt, 0);
   ++op_index_;
   return true;
 }

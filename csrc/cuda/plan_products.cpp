@@ -147,22 +147,10 @@ ProductTile PlanBuilder::expert_tile(uint32_t tokens, uint64_t cols,
           .shared_bytes = ring(tiles)};
 }
 
-void PlanBuilder::add_streamed(const WeightRows& weight, uint64_t rows, uint32_t tile_rows,
-                               const ProductTile& tile, const Grid& grid) {
-  // Rings request their first weights themselves, as early.
-  if (tile.ring_blocks > 0) return prefetch_.add_product(plan_.entries, std::nullopt, 0);
-  // Blocks with the same rows and other tokens run one after another.
-  const uint32_t first_blocks = tile.resident * gpu_.multiprocessors;
-  const StreamedWeights weights = {.data = weight.data,
-                                   .row_bytes = weight.row_stride,
-                                   .rows = rows,
-                                   .tile_rows = tile_rows,
-                                   .first_tiles = std::max(first_blocks / grid.x, 1u)};
-  prefetch_.add_product(plan_.entries, weights, grid.blocks());
-}
-
 ColumnSplit PlanBuilder::column_split(const ProductTile& tile, const Grid& grid) {
-  if (tile.splits == 1 || tile.ring_blocks > 0) return {.partial = 0, .arrivals = 0, .parts = tile.splits};
+  if (tile.splits == 1 || tile.ring_blocks > 0) {
+    return {.partial = 0, .arrivals = 0, .parts = tile.splits};
+  }
   const uint64_t tiles = uint64_t{grid.x} * grid.y;
   const uint64_t sums = tiles * tile.splits * tile.tokens * (tile.rows + 4);
   return {scratch(sums * sizeof(float)), arrivals(tiles), tile.splits};
@@ -248,8 +236,7 @@ bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RmsNormOp* norm,
   // A tile has rows of the gate and as many of `up`.
   const Grid grid = tile.grid(rows.max_rows, padded_to(width, tile.rows / 2) * 2);
   launch("gated_decode_gemm.cu", decode_instance("gated_decode_gemm", part.type, tile), grid, 256,
-         tile.shared_bytes, operands, glu->unit, column_split(tile, grid), NextWeights{});
-  add_streamed(matrix, width, tile.rows / 2, tile, grid);
+         tile.shared_bytes, operands, glu->unit, column_split(tile, grid));
   ++op_index_;
   return true;
 }
@@ -311,12 +298,6 @@ void PlanBuilder::emit_matvec(const Product& p, const RowGroup& rows) {
   launch("matvec.cu", "matvec<" + std::to_string(tokens) + ">", grid, 256, 0,
          ProductOperands{.out = p.out, .x = p.x, .weight = p.weight, .set = rows.set},
          p.epilogue, split);
-  const StreamedWeights weights = {.data = p.weight.data,
-                                   .row_bytes = p.weight.row_stride,
-                                   .rows = p.weight.rows,
-                                   .tile_rows = 8 / split * kWarpRows,
-                                   .first_tiles = 4 * gpu_.multiprocessors};
-  prefetch_.add_product(plan_.entries, weights, 0);
 }
 
 void PlanBuilder::begin_half_rows() {
@@ -364,8 +345,7 @@ void PlanBuilder::emit_decode_gemm(const Product& p, const RowGroup& rows) {
                                     .set = rows.set};
   const Grid grid = tile.grid(rows.max_rows, p.weight.rows);
   launch("decode_gemm.cu", decode_instance("decode_gemm", p.type, tile), grid, 256,
-         tile.shared_bytes, operands, p.epilogue, column_split(tile, grid), NextWeights{});
-  add_streamed(p.weight, p.weight.rows, tile.rows, tile, grid);
+         tile.shared_bytes, operands, p.epilogue, column_split(tile, grid));
 }
 
 void PlanBuilder::emit_gemm(const Product& p, const RowGroup& rows) {

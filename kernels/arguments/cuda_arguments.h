@@ -70,12 +70,6 @@ KERNEL_STRUCT(ExpertPairs,
 // partial [tiles, parts, tokens, rows + 4], arrivals [tiles], all 0 before and after.
 KERNEL_STRUCT(ColumnSplit, WRITES(float) partial; WRITES(u32) arrivals; u32 parts;)
 
-// Weights of the next product, which the blocks from first_block on of a grid bring into L2:
-// n_pieces pieces of `bytes` bytes, less than 1 MB, `stride` bytes apart, all multiples of 16. The
-// earlier blocks run while their own weights stream through L2.
-KERNEL_STRUCT(NextWeights,
-              READS(u8) data; u32 stride; u32 bytes; u32 n_pieces; u32 first_block;)
-
 // raw: rows of n_blocks blocks as in a file, raw_row_bytes apart. out: rows out_row_bytes apart.
 KERNEL_STRUCT(RepackRows,
               WRITES(u8) out; READS(u8) raw; u64 raw_row_bytes; u64 out_row_bytes; u32 rows;

@@ -13,13 +13,12 @@
 
 template <class F, class T, u32 token_tiles, u32 row_tiles = kWeightRowTiles<F, token_tiles>>
 __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
-    decode_gemm(ARGUMENT(ProductOperands) a, ARGUMENT(Epilogue) e, ARGUMENT(ColumnSplit) split,
-                ARGUMENT(NextWeights) next) {
+    decode_gemm(ARGUMENT(ProductOperands) a, ARGUMENT(Epilogue) e, ARGUMENT(ColumnSplit) split) {
   using Tile = DecodeTile<token_tiles, row_tiles>;
   DYNAMIC_SHARED(uint4, memory);
   const u32 rows = a.weight.rows;
   multiply_tile<F, T, Tile>(
-      memory, a, split, next, rows, 1,
+      memory, a, split, rows, 1,
       // Rows beyond the last repeat the last; their results are not stored.
       [=](u32 i) { return min(i, rows - 1); },
       [&](u32 first, u32 i, u32 token, auto sum_of) {

@@ -13,10 +13,6 @@
 // share x, which is in shared memory: all of it for one token, which the block rounds itself, else
 // a ring of spans that are copied asynchronously from rows rounded by convert_rows.
 //
-// The last blocks of the grid request weights of the next product for L2, if the plan names them,
-// after the last of their own, which they would delay: before its data is here for one token, after
-// the loop for several. They arrive while sums are added up and the kernels in between run.
-//
 // Where a weight has too few rows to fill the device, gridDim.z blocks divide the columns of a tile
 // among themselves, and the last one to finish adds up their sums. A ring has the slices of all of
 // them in one block.
@@ -130,25 +126,6 @@ DEVICE float round_row(T type, uint4* to, const float* x, const InputNorm& norm,
   return scale.product;
 }
 
-// The block's place in the order in which blocks start.
-DEVICE u32 block_number() {
-  return (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-}
-
-// True if this warp requests weights of the next product.
-DEVICE bool requests(const NextWeights& next) {
-  return warp_id() == 0 && block_number() >= next.first_block;
-}
-
-// Requests this block's share of the next product's weights.
-DEVICE void request_next(const NextWeights& next) {
-  const u32 block = block_number();
-  const u32 n_blocks = gridDim.x * gridDim.y * gridDim.z - next.first_block;
-  for (u32 i = block - next.first_block; i < next.n_pieces; i += n_blocks) {
-    prefetch_to_l2(next.data + u64(i) * next.stride, next.bytes);
-  }
-}
-
 // The spans of a warp's slice, and those of its block.
 struct SpanRange {
   u32 first, end, most;  // most: spans of the largest slice
@@ -248,7 +225,7 @@ struct DecodeProduct {
 
   // One token, whose row of x is in F32. `memory`: the block's dynamic shared memory.
   DEVICE_MEMBER TileSums<Tile> multiply_row(void* memory, const float* x, const InputNorm& norm,
-                                            RowStart& start, const NextWeights& next) {
+                                            RowStart& start) {
     uint4* row = static_cast<uint4*>(memory);
     const float scale =
         round_row<F>(T{}, row, x, norm, start, weights.cols, spans.first_of_block * kSpanUnits,
@@ -256,8 +233,6 @@ struct DecodeProduct {
     __syncthreads();
     float sums[kRowTiles][kTokenTiles][4] = {};
     for (u32 span = spans.first; span < spans.end; span += kAhead) {
-      // From the last round on, no weights of its own are requested.
-      if (span + kAhead >= spans.end && requests(next)) request_next(next);
 #pragma unroll
       for (u32 a = 0; a < kAhead; ++a) {
         if (span + a >= spans.end) break;
@@ -270,7 +245,7 @@ struct DecodeProduct {
   // `count` tokens, whose rows of T are row_of(0), row_of(1), ..., of padded_cols.
   template <class RowOf>
   DEVICE_MEMBER TileSums<Tile> multiply_rows(void* memory, u32 count, u32 padded_cols,
-                                             const NextWeights& next, RowOf row_of) {
+                                             RowOf row_of) {
     constexpr u32 kSlotUnits = Tile::kTokens * kSpanUnits;
     uint4* ring = static_cast<uint4*>(memory) +
                   warp_id() / kRowWarps * Tile::kSlots * kSlotUnits;  // of the slice
@@ -299,8 +274,6 @@ struct DecodeProduct {
       }
     }
     wait_copies<0>();
-    // Not in the loop, which would be slower with many tokens.
-    if (requests(next)) request_next(next);
     return leave(memory, sums, 1.0f);
   }
 
@@ -368,8 +341,7 @@ struct DecodeProduct {
 // together, which are n_rows. The tile has an output for each of `each` rows.
 template <class F, class T, class Tile, class RowOf, class Store>
 DEVICE void multiply_tile(void* memory, const ProductOperands& a, const ColumnSplit& split,
-                          const NextWeights& next, u32 n_rows, u32 each, RowOf row_of,
-                          Store store) {
+                          u32 n_rows, u32 each, RowOf row_of, Store store) {
   if constexpr (Tile::kHasRing) {
     const u32 tile_rows = ring_tile_rows(split.parts);
     multiply_by_ring<F, T, Tile::kTokens>(memory, a, split.parts,
@@ -400,9 +372,9 @@ DEVICE void multiply_tile(void* memory, const ProductOperands& a, const ColumnSp
     const u32 n_tokens = min(count - first_token, Tile::kTokens);
     TileSums<Tile> sums;
     if constexpr (Tile::kOne) {
-      sums = product.multiply_row(memory, x, a.x.norm, start, next);
+      sums = product.multiply_row(memory, x, a.x.norm, start);
     } else {
-      sums = product.multiply_rows(memory, n_tokens, a.x.padded_cols, next, [&](u32 i) {
+      sums = product.multiply_rows(memory, n_tokens, a.x.padded_cols, [&](u32 i) {
         return static_cast<const T*>(a.x.data) + u64(first_token + i) * a.x.padded_cols;
       });
     }

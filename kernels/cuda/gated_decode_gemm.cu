@@ -13,13 +13,12 @@
 
 template <class F, class T, u32 token_tiles, u32 row_tiles = kWeightRowTiles<F, token_tiles>>
 __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
-    gated_decode_gemm(ARGUMENT(ProductOperands) a, u32 unit, ARGUMENT(ColumnSplit) split,
-                      ARGUMENT(NextWeights) next) {
+    gated_decode_gemm(ARGUMENT(ProductOperands) a, u32 unit, ARGUMENT(ColumnSplit) split) {
   using Tile = DecodeTile<token_tiles, row_tiles>;
   DYNAMIC_SHARED(uint4, memory);
   const u32 width = a.weight.rows / 2;
   multiply_tile<F, T, Tile>(
-      memory, a, split, next, round_up(width, 8) * 2, 2,
+      memory, a, split, round_up(width, 8) * 2, 2,
       [=](u32 i) { return gated_row(i, width); },
       [&](u32 first, u32 i, u32 token, auto sum_of) {
         const u32 output = first / 2 + i, gate = gate_in_tile(i);

@@ -56,7 +56,7 @@ constexpr u32 kExpertRowTiles = 1;
 // tile. row_of and `each` as in multiply_tile, of the expert.
 template <class F, class T, u32 token_tiles, class RowOf, class Store>
 DEVICE void multiply_pairs(void* memory, const ProductOperands& a, const ExpertPairs& e,
-                           const NextWeights& next, u32 each, RowOf row_of, Store store) {
+                           u32 each, RowOf row_of, Store store) {
   using Tile = DecodeTile<token_tiles, kExpertRowTiles>;
   BlockPairs<Tile::kOne> pairs{a.set, e};
   const u32 count = pairs.begin();
@@ -89,9 +89,9 @@ DEVICE void multiply_pairs(void* memory, const ProductOperands& a, const ExpertP
   TileSums<Tile> sums;
   if constexpr (Tile::kOne) {
     begin_row();
-    sums = product.multiply_row(memory, x, a.x.norm, start, next);
+    sums = product.multiply_row(memory, x, a.x.norm, start);
   } else {
-    sums = product.multiply_rows(memory, count, a.x.padded_cols, next, [&](u32 i) {
+    sums = product.multiply_rows(memory, count, a.x.padded_cols, [&](u32 i) {
       return static_cast<const T*>(a.x.data) +
              u64(converted_row_of_pair(e, pairs.at(i))) * a.x.padded_cols;
     });
@@ -106,12 +106,12 @@ DEVICE void multiply_pairs(void* memory, const ProductOperands& a, const ExpertP
 
 template <class F, class T, u32 token_tiles>
 __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
-    grouped_decode_gemm(ProductOperands a, ExpertPairs e, NextWeights next) {
+    grouped_decode_gemm(ProductOperands a, ExpertPairs e) {
   wait_for_previous_kernel();
   DYNAMIC_SHARED(uint4, memory);
   const u32 rows = a.weight.rows;
   multiply_pairs<F, T, token_tiles>(
-      memory, a, e, next, 1, [=](u32 i) { return min(i, rows - 1); },
+      memory, a, e, 1, [=](u32 i) { return min(i, rows - 1); },
       [&](u32 first, u32 i, u32 expert, u32 pair, auto product_of) {
         if (first + i < rows) store_of_pair(a, e, expert, pair, first + i, product_of(i));
       });
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kThreads, kResident<F, 0>)
   DYNAMIC_SHARED(uint4, memory);
   const u32 width = a.weight.rows / 2;
   multiply_pairs<F, T, 0>(
-      memory, a, e, NextWeights{}, 2, [=](u32 i) { return gated_row(i, width); },
+      memory, a, e, 2, [=](u32 i) { return gated_row(i, width); },
       [&](u32 first, u32 i, u32 expert, u32 pair, auto product_of) {
         const u32 output = first / 2 + i, at = gate_in_tile(i);
         if (output >= width) return;

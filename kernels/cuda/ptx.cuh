@@ -19,7 +19,6 @@ template <int left>
 DEVICE void wait_copies() {
   emulator::wait_async_copies(left);
 }
-DEVICE void prefetch_to_l2(const u8* data, u32 bytes) { emulator::prefetch(data, bytes); }
 DEVICE void load_matrices(u32 (&r)[4], const void* row) { emulator::ldmatrix(r, 4, row, false); }
 DEVICE void load_matrices_transposed(u32 (&r)[4], const void* row) {
   emulator::ldmatrix(r, 4, row, true);
@@ -68,22 +67,6 @@ DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"
 template <int left>
 DEVICE void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
-}
-
-// Asks for bytes of global memory to be brought into L2, by all lanes of a warp. Nothing waits for
-// them, not even the end of the kernel. Both numbers are multiples of 16, bytes less than 1 MB.
-DEVICE void prefetch_to_l2(const u8* data, u32 bytes) {
-  const u32 lane = threadIdx.x % kWarp;
-#if __CUDA_ARCH__ >= 900
-  if (lane == 0) {
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(data), "r"(bytes));
-  }
-#else
-  constexpr u32 kLine = 128;
-  for (u32 i = lane * kLine; i < bytes; i += kWarp * kLine) {
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(data + i));
-  }
-#endif
 }
 
 // Loads four 8 x 8 matrices of 16-bit numbers from shared memory, as operands of multiply_add: lane

@@ -130,31 +130,6 @@ Deno.test({
   },
 });
 
-/** The instructions that request memory for L2. */
-const PREFETCH = { sm_90: /\bUBLKPF\.L2\b/g, sm_80: /\bCCTL\.E\.PF2\b/g };
-
-Deno.test({
-  name: "speed gates: products request weights of the next one after their loops",
-  ignore: problem !== undefined,
-  fn: async () => {
-    using compiler = await opened();
-    for (const gpu of [H100, A100]) {
-      const { name } = gpu.architecture;
-      const compiled = await compiler.compile(FIRST_REQUESTS, name);
-      for (const { instance } of FIRST_REQUESTS) {
-        // A ring requests the first weights of its own as early.
-        if (RING.test(instance)) continue;
-        const kernel = compiled.get(instance)!;
-        const requests = kernel.code.match(PREFETCH[name]) ?? [];
-        // One instruction for a piece, or for each of its lines, which a loop requests.
-        assert(name === "sm_90" ? requests.length === 1 : requests.length > 0, `${instance}`);
-        const { mix } = measureKernel(kernel, gpu).stream!;
-        assert(mix.every(([opcode]) => !/^(UBLKPF|CCTL)$/.test(opcode)), `${instance}: ${mix}`);
-      }
-    }
-  },
-});
-
 /** Kernels of whole steps: with heads of 64 and of 128, of a token and of eight. */
 const STEP_KERNELS = [
   { gpu: A100, shape: "smollm2-135m", type: "BF16", batch: 1 },

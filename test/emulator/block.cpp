@@ -691,20 +691,6 @@ void copy_async(void* to, const void* from, size_t bytes, bool valid) {
   current->copies.push_back({to, from, bytes, valid});
 }
 
-void prefetch(const void* data, size_t bytes) {
-  if (position().lane != 0) return;
-  if (reinterpret_cast<uintptr_t>(data) % 16 != 0 || bytes % 16 != 0 || bytes == 0) {
-    fail("a misaligned prefetch of %zu bytes", bytes);
-  }
-  if (bytes >= 1 << 20) fail("a prefetch of %zu bytes, of at most 1 MB", bytes);
-  races::read(data, bytes);
-  races::Ignored ignored;
-  // A copy finds addresses outside of all buffers.
-  static std::vector<char> copied;
-  copied.resize(bytes);
-  std::memcpy(copied.data(), data, bytes);
-}
-
 void commit_async_copies() {
   races::Ignored ignored;
   size_t committed = 0;

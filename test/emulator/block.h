@@ -68,8 +68,6 @@ void* dynamic_shared();
 void copy_async(void* to, const void* from, size_t bytes, bool valid);
 void commit_async_copies();
 void wait_async_copies(size_t groups_left);
-// A request of all lanes of a warp for bytes of global memory, which must be readable.
-void prefetch(const void* data, size_t bytes);
 
 // For other kinds of waiting: the running thread sleeps until another wakes it by its number.
 uint32_t thread_number();

@@ -43,7 +43,6 @@ const sanitized = [
   /^(decode_|grouped_|wgmma_)?gemm_of_odd_columns/,
   /^decode_gemm_of_several_tiles/,
   /^wgmma_(gemm_of_(several_tiles|quantised_weights_and)|grouped_gemm_of_one_expert)/,
-  /^decode_gemm_requests_the_next_weights/,
   /^naive_attention_(f32|sinks_q[84])/,
   /^(prefill|decode)_attention_(q[84]_in_a_window|of_wide_heads|bf16_of_)/,
   /^rope_decode_attention_(q8|f16)/,

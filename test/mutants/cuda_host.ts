@@ -202,19 +202,7 @@ export const CUDA_HOST: readonly Mutant[] = [
     ],
   ),
   ...group(
-    { tests: ["test/cuda/gpu_model_test.ts"], filter: "products of a rank" },
-    [
-      "requests-past-the-weights",
-      "cuda/weight_prefetch.cpp",
-      "std::min<uint64_t>(weights.rows / tile_rows, weights.first_tiles);",
-      "weights.first_tiles;",
-    ],
-    [
-      "requests-before-long-attention",
-      "cuda/plan_attention.cpp",
-      "rows = UINT64_MAX / row_bytes;",
-      "rows = 0;",
-    ],
+    { tests: ["test/cuda/gpu_model_test.ts"], filter: "multiplies gates on every rank" },
     [
       "gated-units-over-their-input",
       "common/scratch_plan.cpp",

@@ -25,7 +25,7 @@ function product(kernel: string, type: string, bits: number, tokens: number, blo
   return {
     ...{ kernel, operation: "matmul", matrix: `4096 x 4096 ${type}`, blocks, threads: 256 },
     ...{ bytes: 4096 * 4096 * bits / 8, flops: 2 * 4096 * 4096 * tokens },
-    ...{ shared: 0, count: 1, requested: 0, between: [] },
+    ...{ shared: 0, count: 1 },
   } as Launch;
 }
 

@@ -126,31 +126,6 @@ TEST(decode_gemm_with_a_norm) {
   }
 }
 
-// The weights of the next product, to their last byte, and from whichever blocks run last.
-TEST(decode_gemm_requests_the_next_weights) {
-  const u32 rows = 70, cols = 512, tokens = 11;
-  Random random(3);
-  const DeviceWeight weight = random_weight(random, half_kinds[0], rows, cols);
-  const auto x = random_floats(random, tokens * cols);
-  const Buffer<u32> n_rows = {tokens};
-  const Buffer<u8> other(u64(5) * 352);
-  std::vector<float> expected;
-  for (const u32 first_block : {~0u, 0u, 2u, 5u}) {
-    const NextWeights next = {.data = other.data(),
-                              .stride = 352,
-                              .bytes = first_block == 0 ? 352u : 16u,
-                              .n_pieces = first_block == ~0u ? 0u : 5u,
-                              .first_block = first_block};
-    for (const u32 at_once : {1u, 4u}) {
-      Buffer<float> out(tokens * rows);
-      launch_decode_gemm(plain_product(out, x, weight, n_rows, tokens, at_once),
-                         {n_rows.data(), nullptr}, {}, next);
-      if (expected.empty()) expected.assign(out.begin(), out.end());
-      EXPECT(std::equal(expected.begin(), expected.end(), out.data()));
-    }
-  }
-}
-
 // Tokens beyond the range of F16 have divisors of their own.
 TEST(decode_gemm_of_a_token_is_the_same_in_any_company) {
   for (int k = 0; k < kHalfKinds; ++k) {

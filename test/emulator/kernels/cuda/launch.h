@@ -38,7 +38,6 @@ void launch_gemm(const Gemm& op, const RowSet& set);
 // device is not of SM90.
 bool launch_wgmma_gemm(const Gemm& op, const RowSet& set, u32 products, u32 blocks);
 
-using NextWeights = cuda_args::NextWeights<const void*>;
 using ColumnSplit = cuda_args::ColumnSplit<const void*>;
 // The tile of decode products, for one token if at_once is 1, else for 8 (2; 3: with rings), 32 (4)
 // or 64 (8); its columns have `split` parts.
@@ -71,8 +70,7 @@ void with_split(const DecodeTile& tile, u32 tokens, u32 rows, const Run& run) {
 std::string decode_instance(const char* kernel, const DeviceWeight& w, const DecodeTile& tile);
 // Launches a product of decoded tokens, whose columns op.split blocks share, and convert_rows
 // before it for more than one.
-void launch_decode_gemm(const Matvec& op, const RowSet& set, const InputNorm& norm = {},
-                        const NextWeights& next = {});
+void launch_decode_gemm(const Matvec& op, const RowSet& set, const InputNorm& norm = {});
 
 // Groups the experts of the tokens of a set; ignores op's n_tokens.
 void launch_moe_group(const PairGroups& op, const RowSet& set, u32 warps);

@@ -205,8 +205,7 @@ std::string decode_instance(const char* kernel, const DeviceWeight& w, const Dec
          (tile.is_short ? ", 2>" : tile.ring_blocks > 0 && tile.token_tiles > 0 ? ", 0>" : ">");
 }
 
-void launch_decode_gemm(const Matvec& op, const RowSet& set, const InputNorm& norm,
-                        const NextWeights& next) {
+void launch_decode_gemm(const Matvec& op, const RowSet& set, const InputNorm& norm) {
   const DeviceWeight& w = *op.weight;
   const DecodeTile tile = decode_tile(w, op.at_once, op.split);
   const HalfRows half = convert_rows(w, op.x, set, op.max_rows, 1, norm);
@@ -217,7 +216,7 @@ void launch_decode_gemm(const Matvec& op, const RowSet& set, const InputNorm& no
       .set = set};
   with_split(tile, op.max_rows, w.rows, [&](emulator::Dim3 grid, ColumnSplit split) {
     launch(decode_instance("decode_gemm", w, tile), {grid, {256}, tile.shared}, operands,
-           epilogue(op.epilogue, op.out_stride), split, next);
+           epilogue(op.epilogue, op.out_stride), split);
   });
 }
 
@@ -346,7 +345,7 @@ void launch_grouped_matvec(const GroupedMatvec& op, const RowSet& set) {
   launch(decode_instance("grouped_decode_gemm", w, tile),
          {{blocks_for(op.expert_rows, tile.rows), op.max_tiles}, {256}, tile.shared},
          operands(op, is_one ? float_rows(op.x) : half.rows(), {count.data(), set.list}),
-         expert_pairs(op), NextWeights{});
+         expert_pairs(op));
 }
 
 void launch_gated_grouped(const GroupedMatvec& op, const RowSet& set, u32 unit) {
