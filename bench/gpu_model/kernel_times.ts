@@ -187,7 +187,7 @@ function ringTime(
     measures.blocks;
   const most = memoryTime(Math.min(bytes, early * warps), gpu);
   const filled = Math.min(most, Math.max(0, waited - COSTS.launchAhead));
-  const others = kernelParts(launch, measures, gpu);
+  const others = ringParts(launch, measures, gpu);
   const parts = { ...others, memory: memoryTime(bytes, gpu) - filled };
   const inputs = ONE_TOKEN.test(kernel) ? COSTS.rowInputs : COSTS.inputs;
   // Blocks of one kernel for the step do not end between two products.
@@ -196,6 +196,12 @@ function ringTime(
   const least = gap + inputs + (others.latency ?? 0);
   const work = joined(parts);
   return { parts, work, overhead: Math.max(idle, least - work) };
+}
+
+/** Returns the parts of a ring: its weights pass L2 once, as fast as memory can be read. */
+function ringParts(launch: Launch, measures: KernelMeasures, gpu: NvidiaGpu): Parts {
+  const { L2: _, ...parts } = kernelParts(launch, measures, gpu);
+  return parts;
 }
 
 /**
@@ -219,7 +225,7 @@ function tileTime(
   const memory = memoryTime(launch.bytes, gpu);
   const overhead = gap + (waves + 1) * COSTS.turn + waves * mergeTime(launch);
   if (stream.ring > 0) {
-    const parts = { ...kernelParts(launch, measures, gpu), memory };
+    const parts = { ...ringParts(launch, measures, gpu), memory };
     return { parts, work: joined(parts), overhead };
   }
   const warps = measures.warps / measures.blocks;

@@ -177,7 +177,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "one kernel with barriers would lose on an H100, which launches kernels early",
+  name: "one kernel for a step of a small model is expected to gain, more where no launch is early",
   ignore,
   fn: async () => {
     const compiler = await KernelCompiler.open();
@@ -192,10 +192,10 @@ Deno.test({
       return { barriers: 1 - barrier_us / launched_us, counters: 1 - counted_us / launched_us };
     };
     const early = await gain(H100), late = await gain(A100);
-    // The kernel is worth it before SM90, with counters (bench/README.md).
-    assert(early.barriers < -0.05 && early.counters < 0.1, JSON.stringify(early));
-    assert(late.barriers > 0.05 && late.barriers < 0.15, JSON.stringify(late));
-    assert(late.counters > 0.15, JSON.stringify(late));
+    // If kernels of a graph are as far apart as on an H200 (bench/README.md).
+    assert(early.barriers > 0 && early.barriers < 0.12, JSON.stringify(early));
+    assert(early.counters > 0.1 && early.counters < 0.25, JSON.stringify(early));
+    assert(late.barriers > early.counters && late.counters < 0.5, JSON.stringify(late));
   },
 });
 
