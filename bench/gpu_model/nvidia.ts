@@ -162,8 +162,8 @@ export const COSTS = {
   serialLaunch: 1.4,
   dependentLaunch: 1.3,
   /**
-   * Microseconds in which a multiprocessor reads nothing when blocks of products end and others take
-   * their places: the last products, sums, the launch of a block, its first requests and their
+   * Microseconds in which a multiprocessor reads nothing when blocks of products end and others
+   * take their places: the last products, sums, the launch of a block, its first requests and their
    * latency. 1.9 a wave in products of 1 to 16 tokens on an H200, and 1.9 to 2.2 a kernel in chains
    * of products with rings (the same results).
    */
@@ -206,8 +206,8 @@ export const COSTS = {
   /** Bytes per clock that a multiprocessor loads from L2 (Luo et al. 2024: 64). */
   l2BytesPerMultiprocessor: 64,
   /**
-   * Share of the tensor cores' peak that cuBLASLt reaches in large products: 0.73 to 0.80 of BF16 on
-   * an H200, and 0.58 to 0.68 of F16.
+   * Share of the tensor cores' peak that cuBLASLt reaches in large products: 0.73 to 0.80 of BF16
+   * on an H200, and 0.58 to 0.68 of F16.
    */
   library: 0.78,
   /** Share of the peak that libflash_attn reaches in prefill where flash_model.ts has no kernel. */

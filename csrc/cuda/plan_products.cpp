@@ -17,7 +17,7 @@ constexpr uint32_t kSplitCols = 512;
 // Most tokens of a block with rings of weights, and the bytes of its rings for one token and for
 // more (kernels/cuda/weight_ring.cuh).
 constexpr uint32_t kRingTokens = 8, kOneTokenRings = 8 * 9216, kTokenRings = 8 * 18432;
-// What a block takes besides its dynamic shared memory: arrays of fixed size, and what the device
+// Shared memory of a block besides its dynamic one: arrays of fixed size, and 1 KB that the device
 // keeps for itself.
 constexpr uint32_t kStaticShared = 2048;
 

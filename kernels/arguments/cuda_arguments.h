@@ -65,8 +65,8 @@ KERNEL_STRUCT(ExpertPairs,
               READS(MoeTile) tiles; READS(u32) n_tiles; READS(u32) pairs; READS(float) route;
               READS(float) bias; u32 top_k; u32 x_shared;)
 
-// The `parts` of the columns of a tile of decode_gemm, at least 1, whose sums are added up last. For
-// several tokens blocks divide the parts among themselves and need memory, unless there is one:
+// The `parts` of the columns of a tile of decode_gemm, at least 1, whose sums are added up last.
+// For several tokens blocks divide the parts among themselves and need memory, unless there is one:
 // partial [tiles, parts, tokens, rows + 4], arrivals [tiles], all 0 before and after.
 KERNEL_STRUCT(ColumnSplit, WRITES(float) partial; WRITES(u32) arrivals; u32 parts;)
 
@@ -146,7 +146,7 @@ KERNEL_STRUCT(LatentAttention,
 KERNEL_CONSTANT kBuckets = 1024;
 KERNEL_CONSTANT kListed = 2048;
 
-// What summarize_logits has found of each row of the grid.
+// Results of summarize_logits for each row of the grid.
 struct DrawnRow {
   u32 is_drawn;       // 0: the result is complete, or there is no such output
   float largest;      // of the adjusted logits

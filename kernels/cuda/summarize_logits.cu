@@ -51,9 +51,12 @@ DEVICE void adjust(const SummarizeLogits& a, const Sampling& s, float* logits) {
     }
   }
   __syncthreads();
-  for (u32 i = s.bias_begin + threadIdx.x; i < s.bias_end; i += blockDim.x) {
+  // A token may have several biases: one thread adds them up. Atomic additions of floats in shared
+  // memory would be loops.
+  for (u32 i = s.bias_begin; i < s.bias_end; ++i) {
     const u32 id = u32(a.bias_ids[i]), at = id - begin;
-    if (at < kBlockLogits && is_allowed(mask, id)) atomicAdd(&values[at], a.bias_values[i]);
+    if (at >= kBlockLogits || at % blockDim.x != threadIdx.x) continue;
+    if (is_allowed(mask, id)) values[at] += a.bias_values[i];
   }
   __syncthreads();
 #pragma unroll

@@ -1,14 +1,14 @@
 #pragma once
 
 // The product of up to eight tokens with a weight, bound by memory: decode_gemm.cu,
-// gated_decode_gemm.cu and, for one token, grouped_decode_gemm.cu compute it by this for the formats
-// of formats.cuh.
+// gated_decode_gemm.cu and, for one token, grouped_decode_gemm.cu compute it by this for the
+// formats of formats.cuh.
 //
 // Weights pass through shared memory. Each warp has a ring of stages of its own, which it fills by
 // asynchronous copies and empties in order, so that warps wait for each other only where they add
-// up a tile. The rings of a multiprocessor hold 144 KB, of one block or, for one token, of two. They
-// are filled before the wait for the previous kernel: while that kernel ends, and this one reads
-// its rows of x, memory delivers weights. Registers would hold half as much.
+// up a tile. The rings of a multiprocessor hold 144 KB, of one block or, for one token, of two.
+// They are filled before the wait for the previous kernel: while that kernel ends, and this one
+// reads its rows of x, memory delivers weights. Registers would hold half as much.
 //
 // All rows of x are in shared memory, 16 bits a number: that of one token is rounded by each block,
 // several have been rounded by convert_rows.
@@ -60,9 +60,9 @@ struct WarpSlices {
 // Rows of a tile.
 DEVICE u32 ring_tile_rows(u32 parts) { return parts == 1 ? 2 * kRingRows : kRingRows; }
 
-// A block's product with up to `tokens` tokens, 1 or 8. row_of(i): the row of the weight that is row
-// i of all tiles together. Shared memory: the rings; the sums of the slices of a tile, twice, since
-// warps begin the next tile while some threads add up one; the rows of x.
+// A block's product with up to `tokens` tokens, 1 or 8. row_of(i): the row of the weight that is
+// row i of all tiles together. Shared memory: the rings; the sums of the slices of a tile, twice,
+// since warps begin the next tile while some threads add up one; the rows of x.
 template <class F, class T, class RowOf, u32 tokens = 1>
 class RingProduct {
   using Spans = WeightSpans<F>;
@@ -120,8 +120,8 @@ class RingProduct {
   }
 
   // Multiplies the tiles: calls store(row, i, token, sum_of) for output i of the tile whose first
-  // row is `row`, and each token; sum_of(r) is the product with row r of the tile, of a single token
-  // scaled. `outputs`: those of a tile.
+  // row is `row`, and each token; sum_of(r) is the product with row r of the tile, of a single
+  // token scaled. `outputs`: those of a tile.
   template <class Store>
   DEVICE_MEMBER void multiply(u32 outputs, Store store) {
     const u32 tile_rows = ring_tile_rows(parts_);

@@ -47,7 +47,7 @@ struct Plane {
     }
   }
 
-  // Where a piece of a row is in the plane.
+  // Place of a piece of a row in the plane.
   static DEVICE_MEMBER u32 place(u32 row, u32 piece) {
     const u32 swapped = row_bytes == 128 ? piece ^ row % 2 * (kPieces / 2) : piece;
     return row * row_bytes + swapped * width;

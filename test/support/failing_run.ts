@@ -25,8 +25,8 @@ export type InjectedFailure = readonly [
 ];
 
 /**
- * Resources that any GPU can run out of. `mebibytes`: memory that is enough for the demo model with a
- * smaller context only.
+ * Resources that any GPU can run out of. `mebibytes`: memory that is enough for the demo model with
+ * a smaller context only.
  */
 export const outOfMemory = (mebibytes: number): readonly InjectedFailure[] => [
   ["too little memory for the weights", { memory_mib: 4 }, [

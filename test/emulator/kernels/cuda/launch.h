@@ -54,8 +54,10 @@ DecodeTile expert_tile(const DeviceWeight& weight, u32 at_once);
 template <class Run>
 void with_split(const DecodeTile& tile, u32 tokens, u32 rows, const Run& run) {
   if (tile.ring_blocks > 0) {
-    return run(emulator::Dim3{blocks_for(tokens, tile.tokens), std::min(blocks_for(rows, tile.rows), tile.ring_blocks), 1},
-               ColumnSplit{nullptr, nullptr, tile.split});
+    const u32 row_tiles = blocks_for(rows, tile.rows);
+    const emulator::Dim3 grid{blocks_for(tokens, tile.tokens),
+                              std::min(row_tiles, tile.ring_blocks), 1};
+    return run(grid, ColumnSplit{nullptr, nullptr, tile.split});
   }
   const emulator::Dim3 grid{blocks_for(tokens, tile.tokens), blocks_for(rows, tile.rows),
                             tile.split};
