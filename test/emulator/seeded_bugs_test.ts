@@ -266,7 +266,10 @@ const bugs: readonly SeededBug[] = [
   {
     bug: "of equal logits the highest id wins",
     file: "sampling.cuh",
-    change: ["<< 32 | ~id;", "<< 32 | id;"],
+    change: [
+      "<< 32 | ~id;\n}\nDEVICE u32 id_of(u64 rank) { return ~u32(rank); }",
+      "<< 32 | id;\n}\nDEVICE u32 id_of(u64 rank) { return u32(rank); }",
+    ],
     kernels: ["summarize_logits.cu", "share_histogram.cu", "draw_token.cu", "top_k_candidates.cu"],
     test: "sampling_of_equal_logits",
     mode: "plain",
