@@ -125,8 +125,8 @@ deviceTest(
       const values = valuesOf(device, weight);
       const magnitudes = { ...values, data: values.data.map(Math.abs) };
       const actual = await multiply(device, x, weight);
-      // GPUs round both factors to 11 bits, and first the float32 scale of FP8, by the same error for
-      // all weights of a block. Of MXFP4, whose weights are exact in BF16, CUDA rounds
+      // GPUs round both factors to 11 bits, and before that the float32 scale of FP8, by one error
+      // for a whole block. Of MXFP4, whose weights are exact in BF16, CUDA rounds
       // activations to 8 bits. A wrong number of steps rounds to fewer.
       const rounding = device.kind === "cuda" && type === "MXFP4"
         ? 2.1e-3
