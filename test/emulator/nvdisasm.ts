@@ -69,8 +69,22 @@ export interface KernelCode {
   readonly text: string;
 }
 
-/** Returns all kernels of an object file, or undefined without the disassemblers. */
-export async function disassembleObject(path: string): Promise<KernelCode[] | undefined> {
+/** Kernels of object files, by path, time and size. */
+const disassembled = new Map<string, Promise<KernelCode[] | undefined>>();
+
+/**
+ * Returns all kernels of an object file, or undefined without the disassemblers. A process
+ * disassembles a file once, which takes seconds.
+ */
+export function disassembleObject(path: string): Promise<KernelCode[] | undefined> {
+  const { mtime, size } = Deno.statSync(path);
+  const key = `${path} ${mtime?.getTime()} ${size}`;
+  const found = disassembled.get(key) ?? extractKernels(path);
+  disassembled.set(key, found);
+  return found;
+}
+
+async function extractKernels(path: string): Promise<KernelCode[] | undefined> {
   const nvdisasm = await find("nvdisasm"), cuobjdump = await find("cuobjdump");
   if (nvdisasm === undefined || cuobjdump === undefined) return undefined;
   const extracted = await Deno.makeTempDir();

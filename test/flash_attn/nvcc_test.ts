@@ -46,14 +46,11 @@ async function build(): Promise<{ library: string; objects: string }> {
   return { library: path, objects: join(ROOT, "build", "obj", platform, "flash_attn") };
 }
 
-const disassembled = new Map<string, Promise<KernelCode[] | undefined>>();
-
 /**
  * Returns the kernels of an object file; undefined, with the reason printed, without disassemblers.
  */
 async function kernelsOf(path: string): Promise<KernelCode[] | undefined> {
-  if (!disassembled.has(path)) disassembled.set(path, disassembleObject(path));
-  const kernels = await disassembled.get(path);
+  const kernels = await disassembleObject(path);
   if (kernels === undefined) {
     console.error("skipping: nvdisasm and cuobjdump are missing, and pip cannot fetch them");
   }
