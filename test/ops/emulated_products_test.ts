@@ -14,6 +14,7 @@ import { crossFlags, shippedArmFlags } from "../support/cross_build.ts";
 import { assertClose, assertSameBits, type Matrix, rowsOf } from "../support/matrix.ts";
 import { Random } from "../support/random.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { isThorough } from "../support/thorough.ts";
 import { computableTypes } from "../support/weights.ts";
 import {
   describe,
@@ -152,7 +153,8 @@ const objdump = "aarch64-linux-gnu-objdump";
 
 Deno.test({
   name: "the matrix unit takes half of the instructions of dot products",
-  ignore: ignore || !await toolAvailable(objdump),
+  // Compiling with the shipped flags takes most of a minute.
+  ignore: !isThorough || ignore || !await toolAvailable(objdump),
   async fn() {
     using folder = new TempFolder();
     const source = join(ROOT, "csrc", "cpu", "kernels", "int8_products.cpp");
