@@ -14,6 +14,7 @@ import {
   text,
 } from "../emulator/build.ts";
 import { ROOT } from "../support/checkout.ts";
+import { isThorough } from "../support/thorough.ts";
 
 const library = "csrc/flash_attn";
 const emulated = "test/flash_attn/emulated";
@@ -35,6 +36,17 @@ const flags = [
   "-x",
   "c++",
 ];
+
+/**
+ * Kernels that sanitizers check in every run: kernels of other head_dims differ from them in a
+ * number, and are linked without instrumentation. `deno task thorough` checks all.
+ */
+const sanitizedKernels = /\/(combine|\w+_(64|96)|sm90\/forward_128)\.cu$/;
+
+/** Values of head_dim with all kernels under sanitizers. */
+export const sanitizedHeadDims: readonly number[] = isThorough
+  ? [64, 96, 128, 192, 256]
+  : [64, 96];
 
 /** The output of {@linkcode buildEmulatedFlashAttention}. */
 export interface EmulatedFlashAttention {
@@ -72,24 +84,30 @@ export async function buildEmulatedFlashAttention(
   mode: EmulatorMode = "plain",
 ): Promise<EmulatedFlashAttention> {
   const { folder, build } = await compiler(mode);
+  const plain = await compiler("plain");
   const sanitize = modeFlags[mode];
+  const linked = [...sanitize, "-fsanitize=alignment"];
   const sources = folders.flatMap((name) => list(join(library, name), ".cu", ".cpp"))
     .filter((path) => !path.includes("/cuda_"));
+  const isPlain = (path: string) =>
+    !isThorough && path.endsWith(".cu") && !sanitizedKernels.test(path);
   const programs = list(emulated, ".cpp")
     .filter((path) => !path.includes("/emulated_") && path !== balance);
   const devices = list(emulated, ".cpp").filter((path) => path.includes("/emulated_"));
   const objects = [
-    ...await build([...sources, ...devices], sanitize),
+    ...await build([...sources.filter((path) => !isPlain(path)), ...devices], sanitize),
     ...await buildRuntime(),
+    // The plain kernels come last, so that functions they share with others are instrumented.
+    ...await plain.build(sources.filter(isPlain), modeFlags.plain),
   ];
   const main = await build(programs, sanitize);
   return {
     library: await link(
       join(folder, "libflash_attn.*.so"),
-      [...sanitize, "-shared"],
+      [...linked, "-shared"],
       objects,
     ),
-    cases: await link(join(folder, "run_cases.*"), [...sanitize], [...main, ...objects]),
+    cases: await link(join(folder, "run_cases.*"), linked, [...main, ...objects]),
   };
 }
 
