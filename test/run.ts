@@ -3,6 +3,7 @@
  *
  * - `deno task ok` runs all checks.
  * - `deno task test` (`--tests`) only builds and tests.
+ * - `deno task thorough` (`--thorough`) runs what `ok` leaves out (test/support/thorough.ts).
  * - `deno task sanitize` (`--sanitize`) runs tests on sanitized native code.
  * - `deno task fuzz` (`--fuzz`) feeds damaged input for a given time.
  *
@@ -81,7 +82,7 @@ async function runTests(args: readonly string[], options: RunDenoOptions = {}): 
 
 /** Folders whose tests take minutes, longest first, so that short folders fill the end. */
 const LONGEST: readonly string[] = [
-  ...["cuda", "emulator", "flash_attn", "metal", "ops", "windows", "unit", "models"],
+  ...["cuda", "emulator", "unit", "metal", "ops", "flash_attn", "windows", "models"],
   "cli",
 ];
 
@@ -102,6 +103,15 @@ async function runAllTests(args: readonly string[]): Promise<Counts> {
   });
   return addCounts(...counts);
 }
+
+/** The tests that run more cases in `deno task thorough`. */
+const THOROUGH_TESTS: readonly string[] = [
+  "test/emulator/gates_test.ts",
+  "test/flash_attn/emulator_test.ts",
+  "test/metal/cross_link_test.ts",
+  "test/ops/emulated_products_test.ts",
+  "test/windows",
+];
 
 /** True if a folder or one of its subfolders has tests. */
 function hasTests(path: string): boolean {
@@ -207,6 +217,11 @@ async function main([mode, ...args]: readonly string[]): Promise<void> {
     ? await runSanitizedTests(args)
     : mode === "--fuzz"
     ? await runFuzz(args)
+    : mode === "--thorough"
+    ? addCounts(
+      await buildStrictly(),
+      await runTests(THOROUGH_TESTS, { env: { FORGE_THOROUGH: "1" } }),
+    )
     : mode === "--tests"
     ? addCounts(
       await buildStrictly(),

@@ -44,9 +44,7 @@ const flags = [
 const sanitizedKernels = /\/(combine|\w+_(64|96)|sm90\/forward_128)\.cu$/;
 
 /** Values of head_dim with all kernels under sanitizers. */
-export const sanitizedHeadDims: readonly number[] = isThorough
-  ? [64, 96, 128, 192, 256]
-  : [64, 96];
+export const sanitizedHeadDims: readonly number[] = isThorough ? [64, 96, 128, 192, 256] : [64, 96];
 
 /** The output of {@linkcode buildEmulatedFlashAttention}. */
 export interface EmulatedFlashAttention {

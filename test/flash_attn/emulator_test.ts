@@ -5,11 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { emulatorUnavailable } from "../emulator/build.ts";
 import { Random } from "../support/random.ts";
-import {
-  buildEmulatedFlashAttention,
-  buildScheduleBalance,
-  sanitizedHeadDims,
-} from "./build.ts";
+import { buildEmulatedFlashAttention, buildScheduleBalance, sanitizedHeadDims } from "./build.ts";
 import {
   type Case,
   decodeCases,

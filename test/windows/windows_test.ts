@@ -44,7 +44,8 @@ Deno.test({
   ignore: !canCompile,
   async fn() {
     const functions = exportedFunctions(headerText(join(ROOT, "csrc", "forge.h"))).sort();
-    for (const { path } of await build(...isThorough ? ["cpu" as const] : [], "reference", "cuda")) {
+    const names = [...isThorough ? ["cpu"] as const : [], "reference", "cuda"] as const;
+    for (const { path } of await build(...names)) {
       const text = await run("x86_64-w64-mingw32-objdump", ["-p", path]);
       const table = text.slice(text.indexOf("[Ordinal/Name Pointer] Table"));
       const exported = table.match(/(?<=\[ *\d+\] .*?)\bforge_\w+/g) ?? [];
