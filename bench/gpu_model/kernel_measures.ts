@@ -56,7 +56,7 @@ export function residentBlocks(
  * Returns the measures of a kernel.
  *
  * @param launch its threads and dynamic shared memory; without them, the launch bounds and none.
- * Blocks: the most that a multiprocessor holds
+ * Blocks: the most that a multiprocessor holds. Stages: of a ring whose length the code leaves open
  */
 export function measureKernel(
   kernel: CompiledKernel,
@@ -65,6 +65,7 @@ export function measureKernel(
     readonly threads?: number;
     readonly dynamicShared?: number;
     readonly blocks?: number | undefined;
+    readonly stages?: number | undefined;
   } = {},
 ): KernelMeasures {
   const code = MachineCode.parse(kernel.code);
@@ -75,7 +76,10 @@ export function measureKernel(
     launch.blocks ?? Infinity,
     residentBlocks({ registers, threads, sharedBytes }, gpu.architecture),
   );
-  const loops = code.loops.map((loop) => measureLoop(code, loop, gpu.architecture, gpu.latencies));
+  const loops = code.loops.map((loop) => {
+    const measured = measureLoop(code, loop, gpu.architecture, gpu.latencies);
+    return measured.ring > 0 && launch.stages ? { ...measured, ring: launch.stages - 1 } : measured;
+  });
   const stream = streamingLoop(code.loops, loops);
   const end = measureEnd(code, gpu.latencies);
   const start = withRing(measureStart(code, gpu.latencies), stream);

@@ -3,7 +3,7 @@
  * machine code and the GPU allow.
  */
 import { iterationClocks, type KernelMeasures } from "./kernel_measures.ts";
-import type { Launch } from "./launches.ts";
+import type { Launch, Tiling } from "./launches.ts";
 import type { EndMeasures, LoopMeasures } from "./loop_measures.ts";
 import { CLOCKS_PER_INSTRUCTION, COSTS, type NvidiaGpu, type Pipe } from "./nvidia.ts";
 
@@ -23,7 +23,7 @@ export interface LaunchTime {
  */
 const TOKEN_TILES: readonly (readonly [RegExp, number])[] = [
   [/decode_gemm<.*, 8>$/, 64],
-  [/decode_gemm<.*, 4(, 2)?>$/, 32],
+  [/decode_gemm<.*, 4>$/, 32],
   // One token takes as many products as eight.
   [/decode_gemm</, 8],
   [/gemm</, 64],
@@ -162,9 +162,9 @@ function kernelTime(
 }
 
 /** Microseconds in which a block of convert_rows rounds the columns of a row after the first. */
-function roundTime({ kernel, matrix }: Launch): number {
+function roundTime({ kernel, matrix, threads }: Launch): number {
   if (!/^convert_rows</.test(kernel)) return 0;
-  return COSTS.roundedColumns * Math.max(0, columnsOf(matrix) / 2048 - 1);
+  return COSTS.roundedColumns * Math.max(0, columnsOf(matrix) / threads / 8 - 1);
 }
 
 /**
@@ -180,22 +180,82 @@ function ringTime(
   waited: number,
   { gap, isCrossed }: Boundary,
 ): TimeParts {
-  const { kernel, bytes, blocks } = launch;
-  const early = measures.start?.early ?? 0;
+  const { kernel, bytes } = launch;
   const latency = gpu.latencies.memory / gpu.clock / 1e3;
-  const warps = Math.min(blocks, gpu.multiprocessors * measures.blocks) * measures.warps /
-    measures.blocks;
-  const most = memoryTime(Math.min(bytes, early * warps), gpu);
+  const most = memoryTime(Math.min(bytes, earlyBytes(launch, measures, gpu)), gpu);
   const filled = Math.min(most, Math.max(0, waited - COSTS.launchAhead));
-  const others = ringParts(launch, measures, gpu);
+  const others = launch.tiling?.stages
+    ? blockRingParts(launch, launch.tiling, measures, gpu)
+    : ringParts(launch, measures, gpu);
   const parts = { ...others, memory: memoryTime(bytes, gpu) - filled };
   const inputs = ONE_TOKEN.test(kernel) ? COSTS.rowInputs : COSTS.inputs;
   // Blocks of one kernel for the step do not end between two products.
-  const idle = isCrossed ? gap + latency : early > 0 ? COSTS.turn : gap + latency + COSTS.turn;
+  const isEarly = (measures.start?.early ?? 0) > 0;
+  const idle = isCrossed ? gap + latency : isEarly ? COSTS.turn : gap + latency + COSTS.turn;
   // With all weights in the rings, x and the products remain.
   const least = gap + inputs + (others.latency ?? 0);
   const work = joined(parts);
-  return { parts, work, overhead: Math.max(idle, least - work) };
+  // Tokens of a ring of the block arrive after all weights that were requested before.
+  const emptied = launch.tiling?.stages ? latency : 0;
+  return { parts, work, overhead: Math.max(idle, least - work) + emptied + mergeTime(launch) };
+}
+
+/** Bytes of weights that all blocks request before they wait for the previous kernel. */
+function earlyBytes(launch: Launch, measures: KernelMeasures, gpu: NvidiaGpu): number {
+  const { blocks, tiling, shared } = launch;
+  if (!tiling?.stages) {
+    const warps = Math.min(blocks, gpu.multiprocessors * measures.blocks) * measures.warps /
+      measures.blocks;
+    return (measures.start?.early ?? 0) * warps;
+  }
+  const { tokens, columns } = blockRing(launch, measures);
+  const stage = (shared - 4 * tiling.rows * tokens) / tiling.stages -
+    2 * tokens * columns * tiling.slices;
+  return Math.min(blocks, gpu.multiprocessors) * (tiling.stages - 1) * stage;
+}
+
+/** Tokens of a tile, rows of a warp and columns of a stage of a product with a block's ring. */
+function blockRing({ kernel }: Launch, { threads, stream }: KernelMeasures) {
+  const tokens = TOKEN_TILES.find(([pattern]) => pattern.test(kernel))![1];
+  const warpRows = threads === 256 ? 32 : 16;
+  return { tokens, warpRows, columns: stream!.products / tokens / warpRows };
+}
+
+/**
+ * Microseconds of the multiprocessor with the most pieces, tiles of rows with a part of the
+ * columns, whose warps wait for each other once a stage; and of L2, which groups of tokens read
+ * weights from and every piece its tokens.
+ */
+function blockRingParts(
+  launch: Launch,
+  { parts, rows, slices, stages }: Tiling,
+  measures: KernelMeasures,
+  gpu: NvidiaGpu,
+): Parts {
+  const { stream } = measures;
+  const { tokens, warpRows, columns } = blockRing(launch, measures);
+  const groups = Math.ceil((productTokens(launch) ?? 1) / tokens);
+  const pieces = Math.ceil(rowsOf(launch.matrix) / rows) * parts;
+  const steps = Math.ceil(columnsOf(launch.matrix) / columns) / parts / slices *
+    Math.ceil(pieces / (launch.blocks / groups));
+  const warps = rows / warpRows * slices;
+  const stage = (launch.shared - 4 * rows * tokens) / stages;
+  const microseconds = (clocks: number) => clocks / gpu.clock / 1e3;
+  const inputs = 2 * tokens * columnsOf(launch.matrix) * pieces / parts;
+  return {
+    ...Object.fromEntries(
+      Object.entries(stream!.pipes).map((
+        [pipe, clocks],
+      ) => [pipe, microseconds(steps * warps * clocks)]),
+    ),
+    L2: microseconds(
+      Math.max(
+        steps * stage / COSTS.l2BytesPerMultiprocessor,
+        groups * (launch.bytes + inputs) / gpu.l2BytesPerClock,
+      ),
+    ),
+    latency: microseconds(steps * iterationClocks(stream!, gpu.latencies.memory)),
+  };
 }
 
 /** Returns the parts of a ring: its weights pass L2 once, as fast as memory can be read. */
@@ -205,10 +265,10 @@ function ringParts(launch: Launch, measures: KernelMeasures, gpu: NvidiaGpu): Pa
 }
 
 /**
- * The time of a product whose blocks compute a tile each. All warps of a block wait for weights and
- * then multiply: these times add up. Between the blocks of a multiprocessor, memory is idle, and
- * so it is before the first and after the last. Loads before the wait gain nothing that can be
- * measured.
+ * The time of a product whose blocks compute a tile each, with weights in registers. All warps of a
+ * block wait for weights and then multiply: these times add up. Between the blocks of a
+ * multiprocessor, memory is idle, and so it is before the first and after the last. Loads before
+ * the wait gain nothing that can be measured.
  */
 function tileTime(
   launch: Launch,
@@ -236,30 +296,15 @@ function tileTime(
 }
 
 /**
- * Microseconds in which the last block of a tile adds up the sums of blocks that share its columns:
- * partial sums go to L2, the count of arrivals follows, and the sums come back.
+ * Microseconds in which the last block of a tile adds up the parts of its columns that blocks have
+ * computed: partial sums go to L2, the count of arrivals follows, and the sums come back.
  */
 function mergeTime(launch: Launch): number {
-  const tokens = productTokens(launch), rows = rowsOf(launch.matrix);
-  const tile = decodeTile(launch.kernel);
-  if (tokens === undefined || tile === undefined) return 0;
-  const tiles = Math.ceil(tokens / tile.tokens) * Math.ceil(rows / tile.rows);
-  if (launch.blocks <= tiles) return 0;
-  return COSTS.mergedSum * tile.rows * Math.min(tokens, tile.tokens) / launch.threads;
-}
-
-/**
- * Tokens and rows of a tile of decode_gemm or gated_decode_gemm (csrc/cuda/plan_products.cpp);
- * undefined for other kernels.
- */
-function decodeTile(kernel: string): { tokens: number; rows: number } | undefined {
-  const [, format, tiles, short] = /^(?:gated_)?decode_gemm<(\w+).*?, (\d)(, 2)?>$/.exec(kernel) ??
-    [];
-  if (tiles === undefined) return undefined;
-  const rows = format === "Blocks"
-    ? 32
-    : (tiles === "4" ? 128 : 64) / (short === undefined ? 1 : 2);
-  return { tokens: Math.max(1, 8 * Number(tiles)), rows };
+  const { kernel, tiling, threads } = launch;
+  if (tiling === undefined || tiling.parts === 1 || ONE_TOKEN.test(kernel)) return 0;
+  const tile = TOKEN_TILES.find(([pattern]) => pattern.test(kernel))![1];
+  const tokens = Math.min(productTokens(launch) ?? 1, tile);
+  return COSTS.mergedSum * tiling.rows * tokens / threads;
 }
 
 /** Products of a single token. */

@@ -18,6 +18,18 @@ import type { DryRunRequest, DryRunStep, OperationLaunch } from "./dry_run.ts";
 import { type ModelledModel, type Step, withLayers } from "./models.ts";
 import type { NvidiaGpu } from "./nvidia.ts";
 
+/** The division of a product of decoded tokens among blocks (`Tiling` of cuda_arguments.h). */
+export interface Tiling {
+  /** Parts of the columns. */
+  readonly parts: number;
+  /** Rows of a tile. */
+  readonly rows: number;
+  /** Slices of the columns that a block with a ring computes at once. */
+  readonly slices: number;
+  /** Stages of a block's ring; 0 without one. */
+  readonly stages: number;
+}
+
 /** Equal launches of a step. */
 export interface Launch extends OperationLaunch {
   /** Number of blocks; 0 for a library. */
@@ -26,6 +38,8 @@ export interface Launch extends OperationLaunch {
   readonly threads: number;
   /** Dynamic shared memory of a block. */
   readonly shared: number;
+  /** Of products of decoded tokens, but those with experts. */
+  readonly tiling?: Tiling;
   readonly count: number;
   /** The launch before it; undefined for the first one of a step. */
   readonly before?: Omit<Launch, "before">;
@@ -188,12 +202,25 @@ function withGrids({ launches }: DryRunStep, log: string, device: number): Launc
     throw new Error(`the log has ${all[at]?.kernel}, which no step launched`);
   }
   const joined = launches.map((launch, i): Launch => {
-    const { grid = [0, 0, 0], block = 0, shared = 0 } = lines[i] ?? {};
+    const { grid = [0, 0, 0], block = 0, shared = 0, arguments: parameters } = lines[i] ?? {};
     const blocks = grid[0] * grid[1] * grid[2];
-    return { ...launch, blocks, threads: block, shared, count: 1 };
+    const hasTiling = /^(gated_)?decode_gemm</.test(launch.kernel);
+    return {
+      ...launch,
+      ...{ blocks, threads: block, shared, count: 1 },
+      ...(hasTiling && { tiling: parseTiling(parameters?.[2] ?? "") }),
+    };
   });
   const shared = shareWork(joined);
   return shared.map((launch, i) => i === 0 ? launch : { ...launch, before: shared[i - 1]! });
+}
+
+/** Returns the numbers after two addresses. */
+function parseTiling(hexadecimal: string): Tiling {
+  const bytes = new DataView(Uint8Array.fromHex(hexadecimal).buffer);
+  const [parts = 1, rows = 0, slices = 1, stages = 0] = [16, 20, 24, 28]
+    .map((at) => bytes.getUint32(at, true));
+  return { parts, rows, slices, stages };
 }
 
 /** Kernels that do the work of an operation with several launches. */

@@ -65,8 +65,9 @@ const FEWEST_LOADS = 4;
 
 /** A kernel with the limits it must keep: goals, unless an entry allows less today. */
 export interface SpeedLimit extends KernelName {
-  /** Dynamic shared memory of a launch. */
+  /** Dynamic shared memory of a launch, and the stages of its block's ring. */
   readonly shared?: number;
+  readonly stages?: number;
   /** Measured values that are below the goal, to be raised with each improvement. */
   readonly today: Partial<SpeedMeasures>;
 }
@@ -80,22 +81,14 @@ const NARROW_ATTENTION_SHARED = 76032;
 const FOUR_BIT_ATTENTION_SHARED = 63744;
 
 /**
- * Shared memory of decode_gemm with rings of eight warps, sums and rows of x: for one token of
- * 14,336 columns, and for eight of 4,096; and without rings for several (plan_products.cpp).
+ * Shared memory of decode_gemm with rings of eight warps, sums and a row of x of 14,336 columns,
+ * and with a ring of the block of five stages, of which those of tokens count as well
+ * (plan_products.cpp).
  */
 const ONE_TOKEN_SHARED = 8 * 9216 + 4096 + 2 * 14336;
-const EIGHT_TOKENS_SHARED = 8 * 18432 + 8192 + 8 * 2 * 4096;
-function decodeShared(tokenTiles: number): number {
-  return tokenTiles * 8 * 256 * 4 * (tokenTiles >= 4 ? 2 : 3);
-}
+const BLOCK_RING = [200 * 1024, 5] as const;
 
-/** For 32 tokens and 128 rows. */
-const WIDE_SHARED = 67584;
-
-/**
- * Measures without an entry meet their goal. With rings of eight tokens, the epilogue loads the
- * scale of a token and the residual in turn.
- */
+/** Measures without an entry meet their goal. */
 export const SPEED_LIMITS: readonly SpeedLimit[] = [
   row("matvec.cu", "matvec<1>", { hops: 2 }),
   row("decode_gemm.cu", "decode_gemm<FormatBF16, bf16, 0>", {}, ONE_TOKEN_SHARED),
@@ -103,47 +96,14 @@ export const SPEED_LIMITS: readonly SpeedLimit[] = [
   row("decode_gemm.cu", "decode_gemm<FormatQ6_K, f16, 0>", {}, ONE_TOKEN_SHARED),
   row("decode_gemm.cu", "decode_gemm<FormatQ4_0, f16, 0>", {}, ONE_TOKEN_SHARED),
   row("decode_gemm.cu", "decode_gemm<FormatQ4_K, f16, 0>", {}, ONE_TOKEN_SHARED),
-  row(
-    "decode_gemm.cu",
-    "decode_gemm<FormatBF16, bf16, 1, 0>",
-    { waits: 0.5 },
-    EIGHT_TOKENS_SHARED,
-  ),
-  row(
-    "decode_gemm.cu",
-    "decode_gemm<FormatQ4_0, f16, 1, 0>",
-    { waits: 0.5 },
-    EIGHT_TOKENS_SHARED,
-  ),
-  row(
-    "decode_gemm.cu",
-    "decode_gemm<FormatQ4_K, f16, 1, 0>",
-    { waits: 0.5 },
-    EIGHT_TOKENS_SHARED,
-  ),
-  row("decode_gemm.cu", "decode_gemm<FormatBF16, bf16, 1>", {}, decodeShared(1)),
-  row("decode_gemm.cu", "decode_gemm<FormatQ4_K, f16, 1>", {}, decodeShared(1)),
-  row("decode_gemm.cu", "decode_gemm<FormatQ4_0, f16, 1>", {}, decodeShared(1)),
-  row("decode_gemm.cu", "decode_gemm<FormatBF16, bf16, 4>", {}, WIDE_SHARED),
-  row("decode_gemm.cu", "decode_gemm<FormatQ4_0, f16, 4>", { inFlight: 17.3 }, WIDE_SHARED),
-  row("decode_gemm.cu", "decode_gemm<FormatQ4_K, f16, 4>", { inFlight: 14.3 }, WIDE_SHARED),
-  row("decode_gemm.cu", "decode_gemm<FormatBF16, bf16, 4, 2>", {}, decodeShared(4)),
-  row("decode_gemm.cu", "decode_gemm<FormatQ4_K, f16, 4, 2>", { inFlight: 17.7 }, decodeShared(4)),
-  row("decode_gemm.cu", "decode_gemm<FormatBF16, bf16, 8>", {}, decodeShared(8)),
-  row("decode_gemm.cu", "decode_gemm<FormatQ4_0, f16, 8>", {}, decodeShared(8)),
+  ...["BF16, bf16, 1", "Q4_0, f16, 1", "Q4_K, f16, 1", "BF16, bf16, 4", "Q8_0, f16, 4"]
+    .concat(["Q4_0, f16, 4", "Q4_K, f16, 4", "Q6_K, f16, 4", "BF16, bf16, 8"])
+    .map((format) => row("decode_gemm.cu", `decode_gemm<Format${format}>`, {}, ...BLOCK_RING)),
+  // The tensor cores: 64 tokens with each weight of 4 bits.
+  row("decode_gemm.cu", "decode_gemm<FormatQ4_0, f16, 8>", { pipe: 3.88 }, ...BLOCK_RING),
   row("gated_decode_gemm.cu", "gated_decode_gemm<FormatQ4_K, f16, 0>", {}, ONE_TOKEN_SHARED),
-  row("gated_decode_gemm.cu", "gated_decode_gemm<FormatBF16, bf16, 4>", {}, WIDE_SHARED),
-  row(
-    "gated_decode_gemm.cu",
-    "gated_decode_gemm<FormatQ4_0, f16, 4>",
-    { inFlight: 17.6 },
-    WIDE_SHARED,
-  ),
-  row(
-    "gated_decode_gemm.cu",
-    "gated_decode_gemm<FormatQ4_K, f16, 4>",
-    { inFlight: 14.6 },
-    WIDE_SHARED,
+  ...["BF16, bf16, 4", "Q4_0, f16, 4", "Q4_K, f16, 4"].map((format) =>
+    row("gated_decode_gemm.cu", `gated_decode_gemm<Format${format}>`, {}, ...BLOCK_RING)
   ),
   row(
     "grouped_decode_gemm.cu",
@@ -199,8 +159,13 @@ function row(
   instance: string,
   today: Partial<SpeedMeasures>,
   shared?: number,
+  stages?: number,
 ): SpeedLimit {
-  return { file, instance, today, ...(shared !== undefined && { shared }) };
+  return {
+    ...{ file, instance, today },
+    ...(shared !== undefined && { shared }),
+    ...(stages !== undefined && { stages }),
+  };
 }
 
 /** Returns the limited measures of a kernel; those of a stream are missing without one. */

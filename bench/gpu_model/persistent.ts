@@ -42,7 +42,7 @@ export interface PersistentPrediction {
   readonly barrier_us: number;
 }
 
-const BATCHES = [1, 8];
+const BATCHES = [1];
 const DEPTH = 512;
 
 /** Predicts the steps of a model on a GPU, in every type that its rows fit. */

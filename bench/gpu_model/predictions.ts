@@ -81,9 +81,12 @@ export async function predictSteps(
   const measuresOf = (launch: Launch, { residentBlocks }: Boundary) => {
     const kernel = compiled.get(launch.kernel);
     if (kernel === undefined) return undefined;
-    const { threads, shared } = launch;
-    const key = `${launch.kernel} ${threads} ${shared} ${residentBlocks}`;
-    const limits = { threads, dynamicShared: shared, blocks: residentBlocks };
+    const { threads, shared, tiling } = launch;
+    const key = `${launch.kernel} ${threads} ${shared} ${tiling?.stages} ${residentBlocks}`;
+    const limits = {
+      ...{ threads, dynamicShared: shared, blocks: residentBlocks },
+      stages: tiling?.stages,
+    };
     const measures = known.get(key) ?? measureKernel(kernel, gpu, limits);
     known.set(key, measures);
     return measures;

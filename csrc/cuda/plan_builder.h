@@ -27,7 +27,7 @@ using ProductRows = cuda_args::ProductRows<DevicePointer>;
 using ProductOperands = cuda_args::ProductOperands<DevicePointer>;
 using Epilogue = cuda_args::Epilogue<DevicePointer>;
 using ExpertPairs = cuda_args::ExpertPairs<DevicePointer>;
-using ColumnSplit = cuda_args::ColumnSplit<DevicePointer>;
+using Tiling = cuda_args::Tiling<DevicePointer>;
 using AttentionArgs = cuda_args::AttentionArgs<DevicePointer>;
 using AttentionOperands = cuda_args::AttentionOperands<DevicePointer>;
 using AttentionSplits = cuda_args::AttentionSplits<DevicePointer>;
@@ -36,18 +36,25 @@ using AttentionSplits = cuda_args::AttentionSplits<DevicePointer>;
 struct ProductTile {
   uint32_t token_tiles;  // of eight tokens; 0: a single token
   uint32_t tokens, rows;
-  uint32_t splits;        // parts of the columns
-  uint32_t resident;      // blocks that a multiprocessor runs at once
+  uint32_t parts;         // of the columns
   uint32_t shared_bytes;  // dynamic
-  bool is_short = false;  // half of the rows, of weights that have few
-  // Most blocks of a grid whose blocks share the tiles, with weights in rings of shared memory
-  // (kernels/cuda/weight_ring.cuh); 0: a block for each tile and part.
-  uint32_t ring_blocks = 0;
+  uint32_t threads = 256;
+  // The place of weights on their way to the tensor cores: registers, a block for each tile and
+  // part; rings of shared memory, one for each warp, which has all parts of the columns
+  // (weight_ring.cuh), or one for the block (tile_ring.cuh). Blocks with rings share the tiles;
+  // a grid has at most `blocks` of them for each group of tokens.
+  enum class Place { registers, warp_rings, block_ring } place = Place::registers;
+  uint32_t blocks = 0;
+  // Of a block's ring: slices of the columns that are computed at once, and stages.
+  uint32_t slices = 1, stages = 0;
 
+  uint64_t pieces(uint64_t n_rows) const {
+    return divide_up(n_rows, rows) * (place == Place::warp_rings ? 1 : parts);
+  }
   Grid grid(uint64_t n_tokens, uint64_t n_rows) const {
-    const uint32_t row_tiles = divide_up(n_rows, rows);
-    if (ring_blocks > 0) return {1, std::min(row_tiles, ring_blocks)};
-    return {divide_up(n_tokens, tokens), row_tiles, splits};
+    const uint32_t groups = divide_up(n_tokens, tokens);
+    if (place == Place::registers) return {groups, divide_up(n_rows, rows), parts};
+    return {groups, static_cast<uint32_t>(std::min<uint64_t>(pieces(n_rows), blocks))};
   }
 };
 
@@ -114,18 +121,17 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   bool emit_gated_product(const MatmulOp& op, const RmsNormOp* norm, const RowGroup& rows);
   void emit_matvec(const Product& product, const RowGroup& rows);
   void emit_decode_gemm(const Product& product, const RowGroup& rows);
-  // Tile for any weight, for one without a gated unit, or for experts, whose columns are not
-  // divided.
-  ProductTile weight_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
-                          const WeightFormat& format) const;
-  ProductTile product_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
-                           const WeightFormat& format) const;
+  // Tile for a weight, or for experts, whose columns are not divided.
+  ProductTile weight_tile(uint32_t tokens, uint64_t rows, uint64_t cols, WeightType type) const;
   ProductTile expert_tile(uint32_t tokens, uint64_t cols, const WeightFormat& format) const;
-  // Tile with weights in rings; nothing for many tokens, file blocks, and rows of x without room.
-  std::optional<ProductTile> ring_tile(uint32_t tokens, uint64_t cols, uint32_t splits,
+  // Tile with a ring for each warp; nothing for several tokens, file blocks, and a row of x without
+  // room. With one for the block: not for file blocks.
+  std::optional<ProductTile> ring_tile(uint32_t tokens, uint64_t cols, uint32_t parts,
                                        const WeightFormat& format) const;
+  ProductTile block_ring_tile(uint32_t tokens, uint64_t rows, uint32_t parts,
+                              WeightType type) const;
   bool fits(uint64_t shared_bytes, uint32_t blocks = 1) const;
-  ColumnSplit column_split(const ProductTile& tile, const Grid& grid);
+  Tiling tiling(const ProductTile& tile, const Grid& grid, uint64_t n_rows);
   // x as a decode product with this tile reads it: as it is for one token, else as half_rows.
   ProductRows decode_rows(WeightType type, const ProductRows& x, uint32_t cols,
                           const RowGroup& rows, const ProductTile& tile, uint32_t pieces = 1);

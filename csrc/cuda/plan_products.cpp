@@ -10,16 +10,40 @@ namespace forge::cuda {
 namespace {
 
 constexpr uint32_t kMostMatvecTokens = 8;
-// Most blocks that share the columns of a tile of decode_gemm.
-constexpr uint32_t kMostColumnSplits = 8;
+// Most parts of the columns of a weight (kMostParts of kernels/cuda/tile_ring.cuh).
+constexpr uint32_t kMostParts = 8;
 // Fewest elements of a row per warp when warps of matvec share it.
 constexpr uint32_t kSplitCols = 512;
-// Most tokens of a block with rings of weights, and the bytes of its rings for one token and for
-// more (kernels/cuda/weight_ring.cuh).
-constexpr uint32_t kRingTokens = 8, kOneTokenRings = 8 * 9216, kTokenRings = 8 * 18432;
+// Bytes of the rings of a block's warps (kernels/cuda/weight_ring.cuh).
+constexpr uint32_t kWarpRings = 8 * 9216;
+// Stages of a block's ring (kernels/cuda/tile_ring.cuh).
+constexpr uint32_t kFewestStages = 3, kMostStages = 10;
 // Shared memory of a block besides its dynamic one: arrays of fixed size, and 1 KB that the device
 // keeps for itself.
 constexpr uint32_t kStaticShared = 2048;
+
+// The columns of a stage of a ring, and the bytes of a row of it (WeightSpans of
+// kernels/cuda/weight_spans.cuh).
+struct StageSize {
+  uint32_t cols, row_bytes;
+};
+
+StageSize stage_size(WeightType type) {
+  switch (type) {
+    case WeightType::Q8_0:
+      return {128, 128 + 8};
+    case WeightType::FP8:
+      return {128, 128 + 16};
+    case WeightType::Q4_0:
+      return {128, 64 + 8};
+    case WeightType::Q4_K:
+      return {128, 64 + 16};
+    case WeightType::Q6_K:
+      return {128, 64 + 32 + 8 + 4};
+    default:
+      return {64, 128};
+  }
+}
 
 }  // namespace
 
@@ -45,56 +69,79 @@ static const char* half_of(WeightType type) { return multiplies_as_bf16(type) ? 
 //                                         blocks, whose decoded weights would fill the registers
 uint32_t matvec_tokens(uint32_t rows) { return std::min(std::bit_ceil(rows), kMostMatvecTokens); }
 
-// Rows of a tile of decode_gemm (kWeightRowTiles of kernels/cuda/decode_gemm.cuh), by its tokens.
-static uint32_t tile_rows(const WeightFormat& format, uint32_t token_tiles) {
-  if (format.is_generic) return 32;
-  return token_tiles == 4 ? 128 : 64;
-}
-
 // Parts of the columns of a weight, whose sums decode_gemm adds up last, so that a weight of few
-// rows fills the device: each multiprocessor has one and a half tiles of one token, or each slice
-// of a row just one span of columns (kernels/cuda/decode_gemm.cuh). They do not depend on the
-// number of tokens, because the order of sums does not.
-static uint32_t column_splits(uint64_t rows, uint64_t cols, const WeightFormat& format,
-                              uint32_t multiprocessors) {
-  const uint64_t tiles = divide_up(rows, tile_rows(format, 0));
-  uint32_t splits = 1;
-  while (splits < kMostColumnSplits && cols >= 2 * splits * kSplitCols &&
-         2 * tiles * splits < 3 * multiprocessors) {
-    splits *= 2;
+// rows fills the device: each multiprocessor has one and a half tiles of 64 rows, or 32 of file
+// blocks, or each slice of a row just one span of columns (kernels/cuda/decode_gemm.cuh). They do
+// not depend on the number of tokens, because the order of sums does not.
+static uint32_t column_parts(uint64_t rows, uint64_t cols, const WeightFormat& format,
+                             uint32_t multiprocessors) {
+  const uint64_t tiles = divide_up(rows, format.is_generic ? 32 : 64);
+  uint32_t parts = 1;
+  while (parts < kMostParts && cols >= 2 * parts * kSplitCols &&
+         2 * tiles * parts < 3 * multiprocessors) {
+    parts *= 2;
   }
-  return splits;
+  return parts;
 }
 
-// The tiles of decode_gemm, by tokens:
+// The tiles of decode_gemm, by tokens. File blocks, whose decoded weights fill the registers, have
+// tiles of 32 rows and at most eight tokens.
 //
-//   1    x is rounded by the kernel itself, which saves a launch. Weights pass through rings in
-//        shared memory, 16 or 32 rows at a time, but those of file blocks do not
-//   8    one tile of the tensor cores; rings, if the rows of x fit next to them. File blocks, whose
-//        decoded weights fill the registers, use no larger one
-//   32   128 rows of the weight share x in shared memory, which smaller devices have for 32 tokens;
-//        or 64
-//   64   and others for twice as many
+//   1      x is rounded by the kernel itself, which saves a launch. Each warp has a ring of
+//          weights, for 16 or 32 rows at a time, so that no warp waits for another
+//   else   a ring of the block, in tiles of 8, 32 or 64 tokens
 ProductTile PlanBuilder::weight_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
-                                     const WeightFormat& format) const {
-  const uint32_t splits = column_splits(rows, cols, format, gpu_.multiprocessors);
-  if (const auto tile = ring_tile(tokens, cols, splits, format)) return *tile;
+                                     WeightType type) const {
+  const WeightFormat format = weight_format(type);
+  const uint32_t parts = column_parts(rows, cols, format, gpu_.multiprocessors);
+  if (const auto tile = ring_tile(tokens, cols, parts, format)) return *tile;
+  if (!format.is_generic) return block_ring_tile(tokens, rows, parts, type);
   // The largest part of a row.
-  ProductTile tile = expert_tile(tokens, divide_up(divide_up(cols, 128), splits) * 128, format);
-  tile.splits = splits;
-  tile.rows = tile_rows(format, tile.token_tiles);
-  // The sums of four slices may take more than the ring.
+  ProductTile tile = expert_tile(tokens, divide_up(divide_up(cols, 128), parts) * 128, format);
+  tile.parts = parts;
+  // The sums of four slices may take more than x.
   tile.shared_bytes = std::max<uint32_t>(tile.shared_bytes, 16 * tile.tokens * (tile.rows + 4));
   return tile;
 }
 
-ProductTile PlanBuilder::product_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
-                                      const WeightFormat& format) const {
-  ProductTile tile = weight_tile(tokens, rows, cols, format);
-  const uint64_t blocks = divide_up(rows, tile.rows) * tile.splits;
-  tile.is_short =
-      tile.token_tiles == 4 && 4 * blocks < 3 * tile.resident * gpu_.multiprocessors;
-  if (tile.is_short) tile.rows /= 2;
+ProductTile PlanBuilder::block_ring_tile(uint32_t tokens, uint64_t rows, uint32_t parts,
+                                         WeightType type) const {
+  const uint32_t token_tiles = tokens <= 8 ? 1 : tokens <= 32 ? 4 : 8;
+  ProductTile tile = {.token_tiles = token_tiles,
+                      .tokens = 8 * token_tiles,
+                      .rows = 0,
+                      .parts = parts,
+                      .shared_bytes = 0,
+                      .threads = token_tiles == 8 ? 256u : 512u,
+                      .place = ProductTile::Place::block_ring};
+  tile.blocks = std::max(1u, gpu_.multiprocessors / divide_up(tokens, tile.tokens));
+  const StageSize size = stage_size(type);
+  const uint32_t room = gpu_.max_shared_bytes - kStaticShared;
+  uint64_t least = 0;
+  // The tile with the fewest bytes of stages for the block with the most pieces. Tokens count half,
+  // since L2 delivers them.
+  const uint32_t warp_rows = token_tiles == 8 ? 32 : 16, warps = tile.threads / 32;
+  const uint32_t x = tile.tokens * size.cols * 2;
+  for (uint32_t n = warp_rows; n <= 256; n += warp_rows) {
+    const uint32_t sums = n * tile.tokens * sizeof(float), weights = n * size.row_bytes;
+    const auto stages = [&](uint32_t slices) {
+      return sums > room ? 0 : std::min((room - sums) / (slices * (weights + x)), kMostStages);
+    };
+    // Warps without rows would leave the others too little time.
+    uint32_t slices = 4;
+    while (slices > 1 && (slices * n > warps * warp_rows || stages(slices) < kFewestStages)) {
+      slices /= 2;
+    }
+    if (stages(slices) < kFewestStages) break;
+    const uint64_t most_pieces = divide_up(divide_up(rows, n) * parts, tile.blocks);
+    const uint64_t cost = most_pieces * (2 * weights + x);
+    if (least != 0 && cost > least) continue;
+    least = cost;
+    tile.rows = n;
+    tile.slices = slices;
+    tile.stages = stages(slices);
+    tile.shared_bytes = sums + tile.stages * slices * (weights + x);
+  }
   return tile;
 }
 
@@ -103,63 +150,54 @@ bool PlanBuilder::fits(uint64_t shared_bytes, uint32_t blocks) const {
   return blocks * (shared_bytes + kStaticShared) <= gpu_.max_shared_bytes + 1024;
 }
 
-std::optional<ProductTile> PlanBuilder::ring_tile(uint32_t tokens, uint64_t cols, uint32_t splits,
+std::optional<ProductTile> PlanBuilder::ring_tile(uint32_t tokens, uint64_t cols, uint32_t parts,
                                                   const WeightFormat& format) const {
-  if (tokens > kRingTokens || format.is_generic) return std::nullopt;
-  const bool is_one = tokens <= 1;
-  const uint32_t rows = splits == 1 ? 32 : 16, tile_tokens = is_one ? 1 : kRingTokens;
-  const uint64_t sums = 2 * 4 * splits * rows * tile_tokens * sizeof(float);
-  const uint64_t x = std::max(tokens, 1u) * padded_to(cols, 128) * 2;
-  const uint64_t shared_bytes = (is_one ? kOneTokenRings : kTokenRings) + sums + x;
+  if (tokens > 1 || format.is_generic) return std::nullopt;
+  const uint32_t rows = parts == 1 ? 32 : 16;
+  const uint64_t sums = 2 * 4 * parts * rows * sizeof(float), x = padded_to(cols, 128) * 2;
+  const uint64_t shared_bytes = kWarpRings + sums + x;
   if (!fits(shared_bytes)) return std::nullopt;
-  const uint32_t resident = fits(shared_bytes, 2) ? 2 : 1;
-  return ProductTile{.token_tiles = is_one ? 0u : 1u,
-                     .tokens = tile_tokens,
+  return ProductTile{.token_tiles = 0,
+                     .tokens = 1,
                      .rows = rows,
-                     .splits = splits,
-                     .resident = resident,
+                     .parts = parts,
                      .shared_bytes = static_cast<uint32_t>(shared_bytes),
-                     .ring_blocks = resident * gpu_.multiprocessors};
+                     .place = ProductTile::Place::warp_rings,
+                     .blocks = (fits(shared_bytes, 2) ? 2 : 1) * gpu_.multiprocessors};
 }
 
 ProductTile PlanBuilder::expert_tile(uint32_t tokens, uint64_t cols,
                                      const WeightFormat& format) const {
   const uint64_t row_bytes = padded_to(cols, 128) * 2;
-  if (tokens <= 1) {
-    if (const auto tile = ring_tile(tokens, cols, 1, format)) return *tile;
-  }
-  if (tokens <= 1 && format.is_generic && fits(row_bytes)) {
-    return {.token_tiles = 0,
-            .tokens = 1,
-            .rows = 32,
-            .splits = 1,
-            .resident = 1,
-            .shared_bytes = static_cast<uint32_t>(std::max<uint64_t>(row_bytes, 1024))};
-  }
-  const auto ring = [](uint32_t n) { return n * 8 * 256 * 4 * (n >= 4 ? 2 : 3); };
-  uint32_t tiles = 1;
-  if (tokens > 8 && !format.is_generic) tiles = tokens > 32 && fits(ring(8)) ? 8 : 4;
-  return {.token_tiles = tiles,
-          .tokens = 8 * tiles,
+  if (const auto tile = ring_tile(tokens, cols, 1, format)) return *tile;
+  const bool is_one = tokens <= 1 && format.is_generic && fits(row_bytes);
+  // A row, or rings of spans of eight; the sums may take more.
+  const uint64_t x = is_one ? row_bytes : 8 * 256 * 4 * 3;
+  return {.token_tiles = is_one ? 0u : 1u,
+          .tokens = is_one ? 1u : 8u,
           .rows = 32,
-          .splits = 1,
-          .resident = format.is_generic || tiles >= 4 ? 1u : 2u,
-          .shared_bytes = ring(tiles)};
+          .parts = 1,
+          .shared_bytes = static_cast<uint32_t>(std::max<uint64_t>(x, 1024))};
 }
 
-ColumnSplit PlanBuilder::column_split(const ProductTile& tile, const Grid& grid) {
-  if (tile.splits == 1 || tile.ring_blocks > 0) {
-    return {.partial = 0, .arrivals = 0, .parts = tile.splits};
-  }
-  const uint64_t tiles = uint64_t{grid.x} * grid.y;
-  const uint64_t sums = tiles * tile.splits * tile.tokens * (tile.rows + 4);
-  return {scratch(sums * sizeof(float)), arrivals(tiles), tile.splits};
+Tiling PlanBuilder::tiling(const ProductTile& tile, const Grid& grid, uint64_t n_rows) {
+  Tiling tiling = {.partial = 0,
+                   .arrivals = 0,
+                   .parts = tile.parts,
+                   .rows = tile.rows,
+                   .slices = tile.slices,
+                   .stages = tile.stages};
+  if (tile.parts == 1 || tile.place == ProductTile::Place::warp_rings) return tiling;
+  const uint64_t tiles = uint64_t{grid.x} * divide_up(n_rows, tile.rows);
+  const uint32_t rows = tile.rows + (tile.place == ProductTile::Place::registers ? 4 : 0);
+  tiling.partial = scratch(tiles * tile.parts * tile.tokens * rows * sizeof(float));
+  tiling.arrivals = arrivals(tiles);
+  return tiling;
 }
 
 std::string decode_instance(const char* kernel, WeightType type, const ProductTile& tile) {
-  const bool has_ring = tile.ring_blocks > 0 && tile.token_tiles > 0;
   return std::string(kernel) + "<" + weight_format(type).name + ", " + half_of(type) + ", " +
-         std::to_string(tile.token_tiles) + (tile.is_short ? ", 2>" : has_ring ? ", 0>" : ">");
+         std::to_string(tile.token_tiles) + ">";
 }
 
 std::string half_instance(const char* kernel, WeightType type) {
@@ -218,11 +256,8 @@ bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RmsNormOp* norm,
   const DevicePart& part = weight.device_parts()[0];
   const WeightFormat format = weight_format(part.type);
   if (!weight.is_uniform() || format.is_generic || part.type == WeightType::F32) return false;
-  const ProductTile tile = weight_tile(rows.max_rows, 2 * uint64_t{width}, weight.cols, format);
-  // Multiprocessors without a block would cost more than the launch.
-  if (tile.token_tiles > 1 && divide_up(2 * width, tile.rows) * 4 < 3 * gpu_.multiprocessors) {
-    return false;
-  }
+  const ProductTile tile =
+      weight_tile(rows.max_rows, 2 * uint64_t{width}, weight.cols, part.type);
   // The result is planned to live after x, so it may have the same memory.
   if (!are_apart(program_, values_, glu->out, norm ? norm->x : op.x)) return false;
   const WeightRows matrix =
@@ -233,10 +268,11 @@ bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RmsNormOp* norm,
       .x = decode_rows(part.type, product_rows(op, norm), matrix.cols, rows, tile),
       .weight = matrix,
       .set = rows.set};
-  // A tile has rows of the gate and as many of `up`.
-  const Grid grid = tile.grid(rows.max_rows, padded_to(width, tile.rows / 2) * 2);
-  launch("gated_decode_gemm.cu", decode_instance("gated_decode_gemm", part.type, tile), grid, 256,
-         tile.shared_bytes, operands, glu->unit, column_split(tile, grid));
+  // Each 16 rows have eight of the gate and as many of `up`.
+  const uint64_t n_rows = padded_to(width, 8) * 2;
+  const Grid grid = tile.grid(rows.max_rows, n_rows);
+  launch("gated_decode_gemm.cu", decode_instance("gated_decode_gemm", part.type, tile), grid,
+         tile.threads, tile.shared_bytes, operands, glu->unit, tiling(tile, grid, n_rows));
   ++op_index_;
   return true;
 }
@@ -316,7 +352,10 @@ ProductRows PlanBuilder::half_rows(WeightType type, const ProductRows& x, uint32
                             .scale = scratch(n_rows * sizeof(float)),
                             .norm = {},
                             .padded_cols = padded};
-  launch("convert_rows.cu", "convert_rows<" + element + ">", {rows.max_rows, pieces}, 256, 0,
+  // Many blocks of 256 threads keep the device busy, too.
+  const bool is_wide = x.norm.weight == 0 && cols > 4096 && n_rows <= gpu_.multiprocessors;
+  launch("convert_rows.cu", "convert_rows<" + element + (is_wide ? ", 1024>" : ">"),
+         {rows.max_rows, pieces}, is_wide ? 1024 : 256, 0,
          cuda_args::ConvertRows<DevicePointer>{.out = half.data,
                                                .scale = half.scale,
                                                .x = x.data,
@@ -337,15 +376,14 @@ ProductRows PlanBuilder::decode_rows(WeightType type, const ProductRows& x, uint
 }
 
 void PlanBuilder::emit_decode_gemm(const Product& p, const RowGroup& rows) {
-  const ProductTile tile =
-      product_tile(rows.max_rows, p.weight.rows, p.weight.cols, weight_format(p.type));
+  const ProductTile tile = weight_tile(rows.max_rows, p.weight.rows, p.weight.cols, p.type);
   const ProductOperands operands = {.out = p.out,
                                     .x = decode_rows(p.type, p.x, p.weight.cols, rows, tile),
                                     .weight = p.weight,
                                     .set = rows.set};
   const Grid grid = tile.grid(rows.max_rows, p.weight.rows);
-  launch("decode_gemm.cu", decode_instance("decode_gemm", p.type, tile), grid, 256,
-         tile.shared_bytes, operands, p.epilogue, column_split(tile, grid));
+  launch("decode_gemm.cu", decode_instance("decode_gemm", p.type, tile), grid, tile.threads,
+         tile.shared_bytes, operands, p.epilogue, tiling(tile, grid, p.weight.rows));
 }
 
 void PlanBuilder::emit_gemm(const Product& p, const RowGroup& rows) {

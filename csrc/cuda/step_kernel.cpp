@@ -20,8 +20,6 @@ using cuda_args::StepOperation;
 // Blocks on a multiprocessor. With registers for two, as products have alone, 40 to 680 bytes of
 // them would be spilled; one takes up to 201 registers.
 constexpr uint32_t kStepResident = 1;
-// Tokens of a step, up to which products keep that many blocks.
-constexpr uint32_t kMostStepTokens = 8;
 // Operations that are worth a kernel.
 constexpr size_t kFewestOperations = 4;
 // The first CUDA whose kernels take parameters of more than 4 KB.
@@ -141,12 +139,11 @@ std::string source_of(const std::vector<const Kernel*>& kernels) {
 }  // namespace
 
 // Off by default: no GPU has run it, and blocks that wait in vain would hang a device. By the
-// instructions of the machine code (a table in bench/README.md), an A100 takes a quarter less time
-// for a token of 135M with the kernel, and 0 to 5% less from 1B on; an H100, whose launches start
-// early without it, up to 7% less for 135M, and up to 12% more for quantised weights from 1B on.
-// Once bench/gpu_check.ts has measured it, small models on GPUs before SM90 can have it by default.
+// instructions of the machine code (a table in bench/README.md), it gains most with the smallest
+// models, and less on an H100, whose launches start early without it. Steps of several tokens have
+// larger blocks. Once bench/gpu_check.ts has measured it, small models can have it by default.
 bool uses_step_kernel(const Device& device, const StepShape& shape) {
-  return device.keeps_blocks() && shape.prefill_tokens == 0 && shape.tokens <= kMostStepTokens;
+  return device.keeps_blocks() && shape.prefill_tokens == 0 && shape.tokens == 1;
 }
 
 const Kernel* step_kernel_of(const LaunchPlan& plan, CudaDevice& device) {

@@ -65,10 +65,15 @@ KERNEL_STRUCT(ExpertPairs,
               READS(MoeTile) tiles; READS(u32) n_tiles; READS(u32) pairs; READS(float) route;
               READS(float) bias; u32 top_k; u32 x_shared;)
 
-// The `parts` of the columns of a tile of decode_gemm, at least 1, whose sums are added up last.
-// For several tokens blocks divide the parts among themselves and need memory, unless there is one:
-// partial [tiles, parts, tokens, rows + 4], arrivals [tiles], all 0 before and after.
-KERNEL_STRUCT(ColumnSplit, WRITES(float) partial; WRITES(u32) arrivals; u32 parts;)
+// The division of a product of decoded tokens among blocks: the `parts` of the columns of a tile,
+// at least 1, whose sums are added up last; of products by tile_ring.cuh also the rows of a tile, a
+// multiple of those of a warp, the slices of the columns that a block computes at once, 1, 2 or 4,
+// and the stages of its ring. Blocks that have parts of the same tile need memory: partial [tiles,
+// parts, tokens, rows], with 4 rows more for weights in registers, and arrivals [tiles], all 0
+// before and after.
+KERNEL_STRUCT(Tiling,
+              WRITES(float) partial; WRITES(u32) arrivals; u32 parts; u32 rows; u32 slices;
+              u32 stages;)
 
 // raw: rows of n_blocks blocks as in a file, raw_row_bytes apart. out: rows out_row_bytes apart.
 KERNEL_STRUCT(RepackRows,

@@ -28,9 +28,20 @@ DEVICE float gated_unit(u32 unit, float gate, float up) {
   return (u + 1.0f) * (g / (1.0f + expf(-1.702f * g)));
 }
 
-DEVICE void store_product(float* out, const Epilogue& e, float product, u32 token, u32 row) {
+// A product and what its epilogue adds to it.
+struct LoadedProduct {
+  float product, bias, residual;
+  u64 at;
+};
+DEVICE LoadedProduct load_epilogue(const Epilogue& e, float product, u32 token, u32 row) {
   const u64 at = u64(token) * e.out_stride + row;
-  const float biased = e.bias ? product + e.bias[row] : product;
+  return {product, e.bias ? e.bias[row] : 0.0f, e.residual ? e.residual[at] : 0.0f, at};
+}
+DEVICE void store_product(float* out, const Epilogue& e, const LoadedProduct& p) {
+  const float biased = e.bias ? p.product + p.bias : p.product;
   const float value = e.alpha * activate(e.activation, biased);
-  out[at] = e.residual ? e.residual[at] + value : value;
+  out[p.at] = e.residual ? p.residual + value : value;
+}
+DEVICE void store_product(float* out, const Epilogue& e, float product, u32 token, u32 row) {
+  store_product(out, e, load_epilogue(e, product, token, row));
 }

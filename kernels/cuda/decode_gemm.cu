@@ -11,62 +11,62 @@
 
 #include "decode_gemm.cuh"
 
-template <class F, class T, u32 token_tiles, u32 row_tiles = kWeightRowTiles<F, token_tiles>>
-__global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
-    decode_gemm(ARGUMENT(ProductOperands) a, ARGUMENT(Epilogue) e, ARGUMENT(ColumnSplit) split) {
-  using Tile = DecodeTile<token_tiles, row_tiles>;
+// Stores a product for multiply_tile.
+struct StoreProduct {
+  const ProductOperands& a;
+  const Epilogue& e;
+  struct Loaded {
+    LoadedProduct product;
+    bool exists;
+  };
+  template <class SumOf>
+  DEVICE_MEMBER Loaded begin(u32 first, u32 i, u32 token, SumOf sum_of) const {
+    // Rows beyond the last repeat the last; their results are not stored.
+    const u32 last = a.weight.rows - 1;
+    return {load_epilogue(e, sum_of(i), token, min(first + i, last)), first + i <= last};
+  }
+  DEVICE_MEMBER void finish(const Loaded& loaded) const {
+    if (loaded.exists) store_product(a.out, e, loaded.product);
+  }
+};
+
+template <class F, class T, u32 token_tiles>
+__global__ void __launch_bounds__(kProductThreads<F, token_tiles>, kResident<F, token_tiles>)
+    decode_gemm(ARGUMENT(ProductOperands) a, ARGUMENT(Epilogue) e, ARGUMENT(Tiling) tiling) {
   DYNAMIC_SHARED(uint4, memory);
   const u32 rows = a.weight.rows;
-  multiply_tile<F, T, Tile>(
-      memory, a, split, rows, 1,
-      // Rows beyond the last repeat the last; their results are not stored.
-      [=](u32 i) { return min(i, rows - 1); },
-      [&](u32 first, u32 i, u32 token, auto sum_of) {
-        if (first + i < rows) store_product(a.out, e, sum_of(i), token, first + i);
-      });
+  multiply_tile<F, T, token_tiles>(memory, a, tiling, rows, 1,
+                                          [=](u32 i) { return min(i, rows - 1); },
+                                          StoreProduct{a, e});
 }
 
 INSTANCE(decode_gemm<FormatF16, f16, 0>)
 INSTANCE(decode_gemm<FormatF16, f16, 1>)
-INSTANCE(decode_gemm<FormatF16, f16, 1, 0>)
 INSTANCE(decode_gemm<FormatF16, f16, 4>)
-INSTANCE(decode_gemm<FormatF16, f16, 4, 2>)
 INSTANCE(decode_gemm<FormatF16, f16, 8>)
 INSTANCE(decode_gemm<FormatBF16, bf16, 0>)
 INSTANCE(decode_gemm<FormatBF16, bf16, 1>)
-INSTANCE(decode_gemm<FormatBF16, bf16, 1, 0>)
 INSTANCE(decode_gemm<FormatBF16, bf16, 4>)
-INSTANCE(decode_gemm<FormatBF16, bf16, 4, 2>)
 INSTANCE(decode_gemm<FormatBF16, bf16, 8>)
 INSTANCE(decode_gemm<FormatQ8_0, f16, 0>)
 INSTANCE(decode_gemm<FormatQ8_0, f16, 1>)
-INSTANCE(decode_gemm<FormatQ8_0, f16, 1, 0>)
 INSTANCE(decode_gemm<FormatQ8_0, f16, 4>)
-INSTANCE(decode_gemm<FormatQ8_0, f16, 4, 2>)
 INSTANCE(decode_gemm<FormatQ8_0, f16, 8>)
 INSTANCE(decode_gemm<FormatFP8, f16, 0>)
 INSTANCE(decode_gemm<FormatFP8, f16, 1>)
-INSTANCE(decode_gemm<FormatFP8, f16, 1, 0>)
 INSTANCE(decode_gemm<FormatFP8, f16, 4>)
-INSTANCE(decode_gemm<FormatFP8, f16, 4, 2>)
 INSTANCE(decode_gemm<FormatFP8, f16, 8>)
 INSTANCE(decode_gemm<FormatQ4_0, f16, 0>)
 INSTANCE(decode_gemm<FormatQ4_0, f16, 1>)
-INSTANCE(decode_gemm<FormatQ4_0, f16, 1, 0>)
 INSTANCE(decode_gemm<FormatQ4_0, f16, 4>)
-INSTANCE(decode_gemm<FormatQ4_0, f16, 4, 2>)
 INSTANCE(decode_gemm<FormatQ4_0, f16, 8>)
 INSTANCE(decode_gemm<FormatQ4_K, f16, 0>)
 INSTANCE(decode_gemm<FormatQ4_K, f16, 1>)
-INSTANCE(decode_gemm<FormatQ4_K, f16, 1, 0>)
 INSTANCE(decode_gemm<FormatQ4_K, f16, 4>)
-INSTANCE(decode_gemm<FormatQ4_K, f16, 4, 2>)
 INSTANCE(decode_gemm<FormatQ4_K, f16, 8>)
 INSTANCE(decode_gemm<FormatQ6_K, f16, 0>)
 INSTANCE(decode_gemm<FormatQ6_K, f16, 1>)
-INSTANCE(decode_gemm<FormatQ6_K, f16, 1, 0>)
 INSTANCE(decode_gemm<FormatQ6_K, f16, 4>)
-INSTANCE(decode_gemm<FormatQ6_K, f16, 4, 2>)
 INSTANCE(decode_gemm<FormatQ6_K, f16, 8>)
 INSTANCE(decode_gemm<Blocks<3>, f16, 0>)
 INSTANCE(decode_gemm<Blocks<3>, f16, 1>)

@@ -3,10 +3,10 @@
 // The product of few tokens with a weight on tensor cores, bound by memory: the body of
 // decode_gemm.cu, gated_decode_gemm.cu and grouped_decode_gemm.cu.
 //
-// Of one token, and of up to eight if a multiprocessor has memory for their rows of x, weights pass
-// through shared memory (weight_ring.cuh), except for file blocks. Else they go from memory into
-// registers in 16-byte chunks, several in flight per lane. The first weights are requested before
-// the wait for the previous kernel.
+// Weights pass through shared memory: of one token in rings of warps (weight_ring.cuh), of others
+// in a ring of the block (tile_ring.cuh). The rest of this file is for those of file blocks, and
+// for several tokens of an expert: they go from memory into registers in 16-byte chunks, several in
+// flight per lane.
 //
 // The rows are cut into spans of 128 columns. Four slices of each row have a quarter of the spans
 // each; two warps compute the same slice of different rows, so that the eight warps of a block
@@ -14,11 +14,10 @@
 // a ring of spans that are copied asynchronously from rows rounded by convert_rows.
 //
 // Where a weight has too few rows to fill the device, gridDim.z blocks divide the columns of a tile
-// among themselves, and the last one to finish adds up their sums. A ring has the slices of all of
-// them in one block.
+// among themselves, and the last one to finish adds up their sums. Rings have the same parts.
 //
 // The sums of a token are added in the same order in every instance: within a slice in the order of
-// the columns, then over the slices of a block, then over blocks. They do not depend on the other
+// the columns, then over the slices of a part, then over parts. They do not depend on the other
 // tokens.
 
 #include "activation.cuh"
@@ -26,77 +25,64 @@
 #include "chunk_products.cuh"
 #include "rounded_rows.cuh"
 #include "row_set.cuh"
+#include "tile_ring.cuh"
 #include "weight_ring.cuh"
 
 constexpr u32 kThreads = kRowThreads, kSlices = 4, kRowWarps = 2, kSpan = 128,
               kSpanUnits = kSpan / 8;
 
-// The tile of a block: 8 * token_tiles tokens, or a single one if token_tiles is 0, and row_tiles
-// times 16 rows for each of the warps that share a slice. No row tiles: weights pass through rings.
-constexpr u32 kRing = 0;
-template <u32 token_tiles, u32 row_tiles>
+// The place of weights on their way to the tensor cores (ProductTile of csrc/cuda/plan_builder.h).
+enum class Place { kRegisters, kWarpRings, kBlockRing };
+template <class F, u32 token_tiles>
+constexpr Place kPlace = kDecodedByLoad<F>  ? Place::kRegisters
+                         : token_tiles == 0 ? Place::kWarpRings
+                                            : Place::kBlockRing;
+// Threads of a block, and blocks per multiprocessor, whose registers must suffice.
+template <class F, u32 token_tiles>
+constexpr u32 kProductThreads =
+    kPlace<F, token_tiles> == Place::kBlockRing ? kTileThreads<token_tiles> : kThreads;
+template <class F, u32 token_tiles>
+constexpr u32 kResident = kPlace<F, token_tiles> == Place::kWarpRings ? 2 : 1;
+
+// The tile of a block of weights in registers: eight tokens, or a single one if token_tiles is 0.
+template <u32 token_tiles>
 struct DecodeTile {
-  static constexpr bool kHasRing = row_tiles == kRing;
   static constexpr bool kOne = token_tiles == 0;
-  static constexpr u32 kTokenTiles = kOne ? 1 : token_tiles;
-  static constexpr u32 kTokens = kOne ? 1 : 8 * token_tiles;
-  static constexpr u32 kRowTiles = row_tiles;
-  static constexpr u32 kRows = kRowWarps * 16 * kRowTiles;
+  static constexpr u32 kTokens = kOne ? 1 : 8;
+  static constexpr u32 kRows = kRowWarps * 16;
   // Spans of x in shared memory, for several tokens.
-  static constexpr u32 kSlots = token_tiles >= 4 ? 2 : 3;
+  static constexpr u32 kSlots = 3;
   static constexpr u32 kSumStride = kRows + 4;
 };
-
-// The row tiles of a weight. Each block reads all of its columns of x, so more rows read x less
-// often: 32 tokens take as many rows as the registers hold. File blocks fill them with 32 rows.
-template <class F, u32 token_tiles>
-constexpr u32 kWeightRowTiles =
-    kDecodedByLoad<F> ? 1 : token_tiles == 0 ? kRing : token_tiles == 4 ? 4 : 2;
 
 // Steps of a span: in one, four lanes have a chunk of each row.
 template <class F>
 constexpr u32 kSteps = kSpan / (4 * F::kCols);
-// Blocks per multiprocessor, whose registers must suffice.
-template <class F, u32 token_tiles>
-constexpr u32 kResident = kDecodedByLoad<F> || token_tiles >= 4 ? 1 : 2;
 // Spans of weights in flight: 8 to 16 chunks of 16 bytes a lane, as registers allow. All resident
 // warps together have at least 32 KB in flight, enough for 3.35 TB/s of an H100.
-template <class F, class Tile>
+template <class F>
 constexpr u32 ahead() {
-  constexpr u32 of_span = 2 * Tile::kRowTiles * kSteps<F>;
-  constexpr bool has_room = Tile::kTokenTiles == 4 && Tile::kRowTiles == 2;
-  // Two blocks of 64 rows have registers for 12, where spans have four.
-  constexpr bool is_tight = Tile::kTokenTiles == 1 && Tile::kRowTiles == 2 && of_span == 4;
-  constexpr u32 chunks = F::kRegisters <= 5 || has_room ? (is_tight ? 12 : 16) : 8;
+  constexpr u32 of_span = 2 * kSteps<F>, chunks = F::kRegisters <= 5 ? 16 : 8;
   return kDecodedByLoad<F> || of_span >= chunks ? 1 : chunks / of_span;
 }
 
-// The chunks of weights of a lane: those of its two rows of each tile.
-template <class F, u32 row_tiles, u32 spans>
-struct WeightRing {
-  typename F::Chunk chunks[spans][kSteps<F>][row_tiles][2] STEP_ZEROS;
-  // Rows have whole units; those of file blocks are of any size, and next to each other.
-  static constexpr u32 kUnit = kDecodedByLoad<F> ? 1 : 16;
-  const u8* first_row;
-  u32 distances[row_tiles][2];  // from the first row, in units: addresses would take two registers
+// The chunks of weights of a lane: those of its two rows.
+template <class F, u32 spans>
+struct WeightRegisters {
+  typename F::Chunk chunks[spans][kSteps<F>][1][2] STEP_ZEROS;
+  const u8* rows[2];
   u32 cols, n_chunks;
   const u64* codebooks;
 
-  // row_of(i): the row of the weight that is row i of the warp's tiles.
+  // row_of(i): the row of the weight that is row i of the warp's.
   template <class RowOf>
   DEVICE_MEMBER void begin(const WeightRows& w, RowOf row_of) {
     cols = w.cols;
     n_chunks = chunks_of<F>(w.cols);
     codebooks = w.codebooks;
-    const u32 first = row_of(lane_id() / 4);
-    first_row = w.data + u64(first) * w.row_stride;
 #pragma unroll
-    for (u32 m = 0; m < row_tiles; ++m) {
-#pragma unroll
-      for (u32 i = 0; i < 2; ++i) {
-        const u32 row = row_of(16 * m + 8 * i + lane_id() / 4);
-        distances[m][i] = u32((row - first) * (w.row_stride / kUnit));
-      }
+    for (u32 i = 0; i < 2; ++i) {
+      rows[i] = w.data + u64(row_of(8 * i + lane_id() / 4)) * w.row_stride;
     }
   }
 
@@ -104,12 +90,8 @@ struct WeightRing {
   DEVICE_MEMBER void load(u32 slot, u32 step, u32 span) {
     const u32 chunk = min((span * kSteps<F> + step) * 4 + lane_id() % 4, n_chunks - 1);
 #pragma unroll
-    for (u32 m = 0; m < row_tiles; ++m) {
-#pragma unroll
-      for (u32 i = 0; i < 2; ++i) {
-        const u8* row = first_row + u64(distances[m][i]) * kUnit;
-        chunks[slot][step][m][i] = F::load(row, cols, chunk, codebooks);
-      }
+    for (u32 i = 0; i < 2; ++i) {
+      chunks[slot][step][0][i] = F::load(rows[i], cols, chunk, codebooks);
     }
   }
 };
@@ -143,9 +125,6 @@ struct SpanRange {
   }
 };
 
-// Most blocks that divide the columns of a tile (ColumnSplit).
-constexpr u32 kMostSplits = 8;
-
 // The products of a block's tile, in shared memory until the block's next barrier, or those of all
 // blocks that share the tile.
 template <class Tile>
@@ -164,28 +143,28 @@ struct TileSums {
       return sum;
     }
     // All loads are in flight together.
-    float parts[kMostSplits];
+    float parts[kMostParts];
 #pragma unroll
-    for (u32 z = 0; z < kMostSplits; ++z) {
+    for (u32 z = 0; z < kMostParts; ++z) {
       parts[z] = z < gridDim.z ? blocks[z * kPart + place] : 0.0f;
     }
 #pragma unroll
-    for (u32 z = 0; z < kMostSplits; ++z) sum += parts[z];
+    for (u32 z = 0; z < kMostParts; ++z) sum += parts[z];
     return sum;
   }
 
   // Adds the sums of the other blocks of the tile; returns true in the last block to arrive, whose
   // sums are then complete.
-  DEVICE_MEMBER bool complete(const ColumnSplit& split, u32 n_tokens) {
+  DEVICE_MEMBER bool complete(const Tiling& tiling, u32 n_tokens) {
     if (gridDim.z == 1) return true;
     const u32 tile = blockIdx.y * gridDim.x + blockIdx.x;
-    float* all = split.partial + u64(tile) * gridDim.z * kPart;
+    float* all = tiling.partial + u64(tile) * gridDim.z * kPart;
     for (u32 i = threadIdx.x; i < Tile::kRows * n_tokens; i += kThreads) {
       const u32 row = i % Tile::kRows, token = i / Tile::kRows;
       all[blockIdx.z * kPart + token * Tile::kSumStride + row] = at(row, token);
     }
     blocks = all;
-    return is_last_arrival(split.arrivals + tile, gridDim.z);
+    return is_last_arrival(tiling.arrivals + tile, gridDim.z);
   }
 };
 
@@ -202,16 +181,15 @@ DEVICE u32 gate_in_tile(u32 i) { return i / 8 * 16 + i % 8; }
 // The product of a block: `begin` requests the first weights, `multiply` needs x.
 template <class F, class T, class Tile>
 struct DecodeProduct {
-  static constexpr u32 kRowTiles = Tile::kRowTiles, kTokenTiles = Tile::kTokenTiles;
-  static constexpr u32 kAhead = ahead<F, Tile>();
+  static constexpr u32 kAhead = ahead<F>();
 
-  WeightRing<F, kRowTiles, kAhead> weights;
+  WeightRegisters<F, kAhead> weights;
   SpanRange spans;
 
   // row_of(i): the row of the weight that is row i of the block's tile.
   template <class RowOf>
   explicit DEVICE_MEMBER DecodeProduct(const WeightRows& w, RowOf row_of) : spans(w.cols) {
-    const u32 first = warp_id() % kRowWarps * 16 * kRowTiles;
+    const u32 first = warp_id() % kRowWarps * 16;
     weights.begin(w, [&](u32 i) { return row_of(first + i); });
   }
 
@@ -231,7 +209,7 @@ struct DecodeProduct {
         round_row<F>(T{}, row, x, norm, start, weights.cols, spans.first_of_block * kSpanUnits,
                      spans.end_of_block * kSpanUnits);
     __syncthreads();
-    float sums[kRowTiles][kTokenTiles][4] = {};
+    float sums[1][1][4] = {};
     for (u32 span = spans.first; span < spans.end; span += kAhead) {
 #pragma unroll
       for (u32 a = 0; a < kAhead; ++a) {
@@ -258,7 +236,7 @@ struct DecodeProduct {
 #pragma unroll
     for (u32 i = 0; i + 1 < Tile::kSlots; ++i) copy(i);
     const uint4* own = ring + lane_id() / 4 * kSpanUnits;
-    float sums[kRowTiles][kTokenTiles][4] = {};
+    float sums[1][1][4] = {};
     for (u32 first = 0; first < spans.most; first += kAhead) {
 #pragma unroll
       for (u32 a = 0; a < kAhead; ++a) {
@@ -283,7 +261,7 @@ struct DecodeProduct {
   }
 
   // Adds the products of a span and requests its slot's next weights.
-  DEVICE_MEMBER void add_span(float (&sums)[kRowTiles][kTokenTiles][4], u32 slot, u32 span,
+  DEVICE_MEMBER void add_span(float (&sums)[1][1][4], u32 slot, u32 span,
                               const uint4* x) {
     constexpr u32 kTokenUnits = Tile::kOne ? 0 : kSpanUnits;
 #pragma unroll
@@ -311,23 +289,16 @@ struct DecodeProduct {
   }
 
   // Passes sums through shared memory, so that neighbouring threads store neighbouring rows.
-  static DEVICE_MEMBER TileSums<Tile> leave(
-      void* memory, const float (&sums)[kRowTiles][kTokenTiles][4], float scale) {
+  static DEVICE_MEMBER TileSums<Tile> leave(void* memory, const float (&sums)[1][1][4],
+                                            float scale) {
     float* partial = static_cast<float*>(memory);
     const u32 g = lane_id() / 4, t = lane_id() % 4, slice = warp_id() / kRowWarps;
     __syncthreads();
 #pragma unroll
-    for (u32 m = 0; m < kRowTiles; ++m) {
-#pragma unroll
-      for (u32 n = 0; n < kTokenTiles; ++n) {
-#pragma unroll
-        for (u32 i = 0; i < 4; ++i) {
-          const u32 token = 8 * n + 2 * t + i % 2;
-          const u32 row = (warp_id() % kRowWarps * kRowTiles + m) * 16 + g + i / 2 * 8;
-          if (token < Tile::kTokens) {
-            partial[(slice * Tile::kTokens + token) * Tile::kSumStride + row] = sums[m][n][i];
-          }
-        }
+    for (u32 i = 0; i < 4; ++i) {
+      const u32 token = 2 * t + i % 2, row = warp_id() % kRowWarps * 16 + g + i / 2 * 8;
+      if (token < Tile::kTokens) {
+        partial[(slice * Tile::kTokens + token) * Tile::kSumStride + row] = sums[0][0][i];
       }
     }
     __syncthreads();
@@ -335,22 +306,21 @@ struct DecodeProduct {
   }
 };
 
-// The products of a block for its tokens of a set: calls store(row, i, token, sum_of) for output
-// i = 0, 1, ... of the tile whose first row is `row`, and the row of each token; sum_of(r) is the
-// product with row r of the tile. row_of(i): the row of the weight that is row i of all tiles
-// together, which are n_rows. The tile has an output for each of `each` rows.
-template <class F, class T, class Tile, class RowOf, class Store>
-DEVICE void multiply_tile(void* memory, const ProductOperands& a, const ColumnSplit& split,
+// The products of a block for its tokens of a set. For output i = 0, 1, ... of the rows of which
+// the first is `row`, and the row of each token, store.begin(row, i, token, sum_of) loads what the
+// output depends on, sum_of(r) being the product with row r of those; store.finish() takes what it
+// returned. row_of(i): the row of the weight that is row i of all tiles together, which are n_rows.
+// There is an output for each of `each` rows.
+template <class F, class T, u32 token_tiles, class RowOf, class Store>
+DEVICE void multiply_tile(void* memory, const ProductOperands& a, const Tiling& tiling,
                           u32 n_rows, u32 each, RowOf row_of, Store store) {
-  if constexpr (Tile::kHasRing) {
-    const u32 tile_rows = ring_tile_rows(split.parts);
-    multiply_by_ring<F, T, Tile::kTokens>(memory, a, split.parts,
-                                          (n_rows + tile_rows - 1) / tile_rows,
-                                          tile_rows / each, row_of, store);
-  } else {
+  const auto store_at_once = [&](u32 first, u32 i, u32 token, auto sum_of) {
+    store.finish(store.begin(first, i, token, sum_of));
+  };
+  if constexpr (kPlace<F, token_tiles> == Place::kRegisters) {
+    using Tile = DecodeTile<token_tiles>;
     const u32 first_row = blockIdx.y * Tile::kRows, outputs = Tile::kRows / each;
     DecodeProduct<F, T, Tile> product(a.weight, [&](u32 i) { return row_of(first_row + i); });
-    if constexpr (!kDecodedByLoad<F>) product.request();
     wait_for_previous_kernel();
     const u32 first_token = blockIdx.x * Tile::kTokens;
     const float* x = nullptr;
@@ -367,7 +337,7 @@ DEVICE void multiply_tile(void* memory, const ProductOperands& a, const ColumnSp
     }
     const u32 count = *a.set.count;
     if (first_token >= count) return;
-    if constexpr (kDecodedByLoad<F>) product.request();
+    product.request();
 
     const u32 n_tokens = min(count - first_token, Tile::kTokens);
     TileSums<Tile> sums;
@@ -378,12 +348,19 @@ DEVICE void multiply_tile(void* memory, const ProductOperands& a, const ColumnSp
         return static_cast<const T*>(a.x.data) + u64(first_token + i) * a.x.padded_cols;
       });
     }
-    if (!sums.complete(split, n_tokens)) return;
+    if (!sums.complete(tiling, n_tokens)) return;
     for (u32 i = threadIdx.x; i < outputs * n_tokens; i += kThreads) {
       const u32 token = i / outputs;
-      store(first_row, i % outputs, row_of_set(a.set, first_token + token), [&](u32 row) {
-        return sums.at(row, token) * (Tile::kOne ? sums.scale : a.x.scale[first_token + token]);
-      });
+      const float scale = Tile::kOne ? sums.scale : a.x.scale[first_token + token];
+      store_at_once(first_row, i % outputs, row_of_set(a.set, first_token + token),
+                    [&](u32 row) { return sums.at(row, token) * scale; });
     }
+  } else if constexpr (kPlace<F, token_tiles> == Place::kWarpRings) {
+    const u32 tile_rows = ring_tile_rows(tiling.parts);
+    multiply_by_ring<F, T>(memory, a, tiling.parts, (n_rows + tile_rows - 1) / tile_rows,
+                           tile_rows / each, row_of, store_at_once);
+  } else {
+    multiply_by_tiles<F, T, token_tiles>(memory, a, tiling, n_rows,
+                                         16 * kRowTiles<token_tiles> / each, row_of, store);
   }
 }

@@ -85,7 +85,8 @@ struct FormatHalf {
   }
   template <class T>
   static DEVICE_MEMBER uint4 words(const Chunk& c, u32) {
-    return c.bits;
+    return make_uint4(in_own_register(c.bits.x), in_own_register(c.bits.y),
+                      in_own_register(c.bits.z), in_own_register(c.bits.w));
   }
 };
 using FormatF16 = FormatHalf<f16>;

@@ -11,54 +11,60 @@
 
 #include "decode_gemm.cuh"
 
-template <class F, class T, u32 token_tiles, u32 row_tiles = kWeightRowTiles<F, token_tiles>>
-__global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
-    gated_decode_gemm(ARGUMENT(ProductOperands) a, u32 unit, ARGUMENT(ColumnSplit) split) {
-  using Tile = DecodeTile<token_tiles, row_tiles>;
+// Stores a gated unit for multiply_tile.
+struct StoreUnit {
+  const ProductOperands& a;
+  const u32 unit;
+  struct Loaded {
+    float gate, up;
+    u64 at;
+    bool exists;
+  };
+  template <class SumOf>
+  DEVICE_MEMBER Loaded begin(u32 first, u32 i, u32 token, SumOf sum_of) const {
+    const u32 width = a.weight.rows / 2, output = first / 2 + i, gate = gate_in_tile(i);
+    return {sum_of(gate), sum_of(gate + 8), u64(token) * width + output, output < width};
+  }
+  DEVICE_MEMBER void finish(const Loaded& loaded) const {
+    if (loaded.exists) a.out[loaded.at] = gated_unit(unit, loaded.gate, loaded.up);
+  }
+};
+
+template <class F, class T, u32 token_tiles>
+__global__ void __launch_bounds__(kProductThreads<F, token_tiles>, kResident<F, token_tiles>)
+    gated_decode_gemm(ARGUMENT(ProductOperands) a, u32 unit, ARGUMENT(Tiling) tiling) {
   DYNAMIC_SHARED(uint4, memory);
   const u32 width = a.weight.rows / 2;
-  multiply_tile<F, T, Tile>(
-      memory, a, split, round_up(width, 8) * 2, 2,
-      [=](u32 i) { return gated_row(i, width); },
-      [&](u32 first, u32 i, u32 token, auto sum_of) {
-        const u32 output = first / 2 + i, gate = gate_in_tile(i);
-        if (output >= width) return;
-        a.out[u64(token) * width + output] = gated_unit(unit, sum_of(gate), sum_of(gate + 8));
-      });
+  multiply_tile<F, T, token_tiles>(memory, a, tiling, round_up(width, 8) * 2, 2,
+                                          [=](u32 i) { return gated_row(i, width); },
+                                          StoreUnit{a, unit});
 }
 
 INSTANCE(gated_decode_gemm<FormatF16, f16, 0>)
 INSTANCE(gated_decode_gemm<FormatF16, f16, 1>)
-INSTANCE(gated_decode_gemm<FormatF16, f16, 1, 0>)
 INSTANCE(gated_decode_gemm<FormatF16, f16, 4>)
 INSTANCE(gated_decode_gemm<FormatF16, f16, 8>)
 INSTANCE(gated_decode_gemm<FormatBF16, bf16, 0>)
 INSTANCE(gated_decode_gemm<FormatBF16, bf16, 1>)
-INSTANCE(gated_decode_gemm<FormatBF16, bf16, 1, 0>)
 INSTANCE(gated_decode_gemm<FormatBF16, bf16, 4>)
 INSTANCE(gated_decode_gemm<FormatBF16, bf16, 8>)
 INSTANCE(gated_decode_gemm<FormatQ8_0, f16, 0>)
 INSTANCE(gated_decode_gemm<FormatQ8_0, f16, 1>)
-INSTANCE(gated_decode_gemm<FormatQ8_0, f16, 1, 0>)
 INSTANCE(gated_decode_gemm<FormatQ8_0, f16, 4>)
 INSTANCE(gated_decode_gemm<FormatQ8_0, f16, 8>)
 INSTANCE(gated_decode_gemm<FormatFP8, f16, 0>)
 INSTANCE(gated_decode_gemm<FormatFP8, f16, 1>)
-INSTANCE(gated_decode_gemm<FormatFP8, f16, 1, 0>)
 INSTANCE(gated_decode_gemm<FormatFP8, f16, 4>)
 INSTANCE(gated_decode_gemm<FormatFP8, f16, 8>)
 INSTANCE(gated_decode_gemm<FormatQ4_0, f16, 0>)
 INSTANCE(gated_decode_gemm<FormatQ4_0, f16, 1>)
-INSTANCE(gated_decode_gemm<FormatQ4_0, f16, 1, 0>)
 INSTANCE(gated_decode_gemm<FormatQ4_0, f16, 4>)
 INSTANCE(gated_decode_gemm<FormatQ4_0, f16, 8>)
 INSTANCE(gated_decode_gemm<FormatQ4_K, f16, 0>)
 INSTANCE(gated_decode_gemm<FormatQ4_K, f16, 1>)
-INSTANCE(gated_decode_gemm<FormatQ4_K, f16, 1, 0>)
 INSTANCE(gated_decode_gemm<FormatQ4_K, f16, 4>)
 INSTANCE(gated_decode_gemm<FormatQ4_K, f16, 8>)
 INSTANCE(gated_decode_gemm<FormatQ6_K, f16, 0>)
 INSTANCE(gated_decode_gemm<FormatQ6_K, f16, 1>)
-INSTANCE(gated_decode_gemm<FormatQ6_K, f16, 1, 0>)
 INSTANCE(gated_decode_gemm<FormatQ6_K, f16, 4>)
 INSTANCE(gated_decode_gemm<FormatQ6_K, f16, 8>)

@@ -48,8 +48,9 @@ struct BlockPairs<true> {
   DEVICE_MEMBER u32 at(u32) const { return blockIdx.y; }
 };
 
-// Experts have few rows, and enough blocks all together.
-constexpr u32 kExpertRowTiles = 1;
+// Blocks per multiprocessor, whose registers must suffice.
+template <class F>
+constexpr u32 kExpertResident = kDecodedByLoad<F> ? 1 : 2;
 
 // Calls store(row, i, expert, pair, product_of) for output i = 0, 1, ... of the block's tile, whose
 // first row is `row`, and each pair of the block; product_of(r) is the product with row r of the
@@ -57,7 +58,7 @@ constexpr u32 kExpertRowTiles = 1;
 template <class F, class T, u32 token_tiles, class RowOf, class Store>
 DEVICE void multiply_pairs(void* memory, const ProductOperands& a, const ExpertPairs& e,
                            u32 each, RowOf row_of, Store store) {
-  using Tile = DecodeTile<token_tiles, kExpertRowTiles>;
+  using Tile = DecodeTile<token_tiles>;
   BlockPairs<Tile::kOne> pairs{a.set, e};
   const u32 count = pairs.begin();
   if (count == 0) return;
@@ -78,7 +79,7 @@ DEVICE void multiply_pairs(void* memory, const ProductOperands& a, const ExpertP
     product.request();
     begin_row();
     product.round_x(x, a.x.norm, start);
-    product.multiply(Tile::kRows / each, [&](u32 first, u32 i, u32, auto product_of) {
+    product.multiply(Tile::kRows / each, [&](u32 first, u32 i, auto product_of) {
       store(first, i, own, pairs.at(0), product_of);
     });
     return;
@@ -105,7 +106,7 @@ DEVICE void multiply_pairs(void* memory, const ProductOperands& a, const ExpertP
 }
 
 template <class F, class T, u32 token_tiles>
-__global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
+__global__ void __launch_bounds__(kThreads, kExpertResident<F>)
     grouped_decode_gemm(ProductOperands a, ExpertPairs e) {
   wait_for_previous_kernel();
   DYNAMIC_SHARED(uint4, memory);
@@ -118,7 +119,7 @@ __global__ void __launch_bounds__(kThreads, kResident<F, token_tiles>)
 }
 
 template <class F, class T>
-__global__ void __launch_bounds__(kThreads, kResident<F, 0>)
+__global__ void __launch_bounds__(kThreads, kExpertResident<F>)
     gated_grouped_decode_gemm(ProductOperands a, ExpertPairs e, u32 unit) {
   wait_for_previous_kernel();
   DYNAMIC_SHARED(uint4, memory);

@@ -40,6 +40,7 @@ DEVICE u32 multiply_halves(u32 a, u32 b) {
 }
 DEVICE u32 fma_halves(u32 a, u32 b, u32 c) { return emulator::fma_halves(a, b, c); }
 DEVICE u32 and_or(u32 word, u32 mask, u32 bits) { return (word & mask) | bits; }
+DEVICE u32 in_own_register(u32 word) { return word; }
 
 #else
 
@@ -131,6 +132,13 @@ DEVICE u32 fma_halves(u32 a, u32 b, u32 c) {
 DEVICE u32 and_or(u32 word, u32 mask, u32 bits) {
   u32 result;
   asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(word), "r"(mask), "r"(bits));
+  return result;
+}
+// Returns a word in a register of its own. multiply_add takes four registers next to each other;
+// without this, the compiler moves parts of a 16-byte load there for each product.
+DEVICE u32 in_own_register(u32 word) {
+  u32 result;
+  asm("prmt.b32 %0, %1, %1, 0x3210;" : "=r"(result) : "r"(word));
   return result;
 }
 

@@ -10,7 +10,8 @@
 
 #include "warp.cuh"
 
-// The threads of a block, which share a row: every kernel adds the squares of a row in one order.
+// The threads of a block that share a row with a norm: every kernel adds the squares of a row in
+// one order.
 constexpr u32 kRowThreads = 256;
 
 // True if rows of a type are divided.
@@ -108,8 +109,8 @@ struct RowScale {
   float product;  // of the product
 };
 
-// All threads of a block of kRowThreads must call this.
-template <class T>
+// All threads of a block must call this; kRowThreads of them if there is a norm.
+template <u32 threads = kRowThreads, class T>
 DEVICE RowScale scale_of_row(T type, const float* x, const InputNorm& norm, RowStart& start,
                              u32 cols) {
   SHARED(float, maxima, [kWarp]);
@@ -122,7 +123,7 @@ DEVICE RowScale scale_of_row(T type, const float* x, const InputNorm& norm, RowS
   };
   apply_norm(norm, start.weight, start.x, squares);
   add(start.x);
-  for (u32 unit = threadIdx.x + kRowThreads; unit * 8 < cols; unit += kRowThreads) {
+  for (u32 unit = threadIdx.x + threads; unit * 8 < cols; unit += threads) {
     float v[8];
     load_normed(x, norm, unit * 8, cols, v, squares);
     add(v);

@@ -7,7 +7,8 @@
 //   kStageCols, kStagesOfSpan   columns of a stage, and stages of a span of 128 columns
 //   kRowBytes                   of a stage
 //   Copies                      begin(row_at) finds the rows that a lane copies, row_at(i) being
-//                               the address of row i; copy(to, cols, stage) copies a stage of them
+//                               where row i begins, in 16 bytes from the weight's first row, at
+//                               `rows`; copy(to, rows, cols, stage) copies a stage of them
 //   chunk(from, row, c, stage)  chunk c of a row of a stage, as F::load reads it from memory
 //
 // Each plane of a format is a plane of the stage. Lanes that an access serves at once read all
@@ -17,9 +18,20 @@
 #include "warp.cuh"
 
 constexpr u32 kSpanCols = 128;
+// Slices of a part of a row's columns (Tiling).
+constexpr u32 kPartSlices = 4;
 
 template <class F>
 struct WeightSpans;
+
+// The first stage of a slice, of kPartSlices * parts slices of a row.
+template <class F>
+DEVICE u32 first_stage(u32 slice, u32 cols, u32 parts) {
+  using Spans = WeightSpans<F>;
+  const u32 spans = (cols + kSpanCols - 1) / kSpanCols;
+  const u32 span = slice * spans / (kPartSlices * parts);
+  return min(span * Spans::kStagesOfSpan, (cols + Spans::kStageCols - 1) / Spans::kStageCols);
+}
 
 // A plane of a stage: `row_bytes` bytes of each of 16 rows, copied in pieces of `width` bytes. A
 // lane copies the same piece of each of its rows.
@@ -28,22 +40,23 @@ struct Plane {
   static constexpr u32 kBytes = 16 * row_bytes, kPieces = row_bytes / width;
   static constexpr u32 kCopies = 16 * kPieces < kWarp ? 1 : 16 * kPieces / kWarp;  // of a lane
 
-  const u8* rows[kCopies];  // of this lane
+  u32 starts[kCopies];  // of this lane's rows; addresses would take two registers
 
   template <class RowAt>
   DEVICE_MEMBER void begin(RowAt row_at) {
 #pragma unroll
-    for (u32 i = 0; i < kCopies; ++i) rows[i] = row_at(row(i));
+    for (u32 i = 0; i < kCopies; ++i) starts[i] = row_at(row(i));
   }
 
   // Copies the plane from `offset` bytes after the start of each row, except for pieces from
   // number n_pieces on.
-  DEVICE_MEMBER void copy(u8* to, u64 offset, u32 n_pieces = kPieces) const {
+  DEVICE_MEMBER void copy(u8* to, const u8* rows, u64 offset, u32 n_pieces = kPieces) const {
     const u32 piece = lane_id() % kPieces;
     if (lane_id() >= 16 * kPieces || piece >= n_pieces) return;
 #pragma unroll
     for (u32 i = 0; i < kCopies; ++i) {
-      copy_async<width>(to + place(row(i), piece), rows[i] + offset + piece * width);
+      const u8* from = rows + u64(starts[i]) * 16 + offset + piece * width;
+      copy_async<width>(to + place(row(i), piece), from);
     }
   }
 
@@ -75,8 +88,8 @@ struct WeightSpans<FormatHalf<Half>> {
     DEVICE_MEMBER void begin(RowAt row_at) {
       quants.begin(row_at);
     }
-    DEVICE_MEMBER void copy(u8* to, u32 cols, u32 stage) const {
-      quants.copy(to, u64(stage) * 128, (cols - stage * kStageCols + 7) / 8);
+    DEVICE_MEMBER void copy(u8* to, const u8* rows, u32 cols, u32 stage) const {
+      quants.copy(to, rows, u64(stage) * 128, (cols - stage * kStageCols + 7) / 8);
     }
   };
   static DEVICE_MEMBER typename FormatHalf<Half>::Chunk chunk(const u8* from, u32 row, u32 c, u32) {
@@ -99,9 +112,9 @@ struct ByteSpans {
       quants.begin(row_at);
       scales.begin(row_at);
     }
-    DEVICE_MEMBER void copy(u8* to, u32 cols, u32 stage) const {
-      quants.copy(to, u64(stage) * 128, (cols - stage * kStageCols) / 16);
-      scales.copy(to + Quants::kBytes, u64(cols) + stage * (4 * sizeof(Scale)));
+    DEVICE_MEMBER void copy(u8* to, const u8* rows, u32 cols, u32 stage) const {
+      quants.copy(to, rows, u64(stage) * 128, (cols - stage * kStageCols) / 16);
+      scales.copy(to + Quants::kBytes, rows, u64(cols) + stage * (4 * sizeof(Scale)));
     }
   };
   static DEVICE_MEMBER typename F::Chunk chunk(const u8* from, u32 row, u32 c, u32) {
@@ -129,9 +142,9 @@ struct WeightSpans<FormatQ4_0> {
       quants.begin(row_at);
       scales.begin(row_at);
     }
-    DEVICE_MEMBER void copy(u8* to, u32 cols, u32 stage) const {
-      quants.copy(to, u64(stage) * 64, (cols - stage * kStageCols) / 32);
-      scales.copy(to + Quants::kBytes, u64(cols) / 2 + stage * 8);
+    DEVICE_MEMBER void copy(u8* to, const u8* rows, u32 cols, u32 stage) const {
+      quants.copy(to, rows, u64(stage) * 64, (cols - stage * kStageCols) / 32);
+      scales.copy(to + Quants::kBytes, rows, u64(cols) / 2 + stage * 8);
     }
   };
   static DEVICE_MEMBER FormatQ4_0::Chunk chunk(const u8* from, u32 row, u32 c, u32) {
@@ -155,10 +168,10 @@ struct WeightSpans<FormatQ4_K> {
       quants.begin(row_at);
       head.begin(row_at);
     }
-    DEVICE_MEMBER void copy(u8* to, u32, u32 stage) const {
+    DEVICE_MEMBER void copy(u8* to, const u8* rows, u32, u32 stage) const {
       const u64 block = u64(stage / 2) * 144;
-      quants.copy(to, block + 16 + stage % 2 * 64);
-      head.copy(to + Quants::kBytes, block);
+      quants.copy(to, rows, block + 16 + stage % 2 * 64);
+      head.copy(to + Quants::kBytes, rows, block);
     }
   };
   static DEVICE_MEMBER FormatQ4_K::Chunk chunk(const u8* from, u32 row, u32 c, u32 stage) {
@@ -189,12 +202,12 @@ struct WeightSpans<FormatQ6_K> {
       scales.begin(row_at);
       pair.begin(row_at);
     }
-    DEVICE_MEMBER void copy(u8* to, u32 cols, u32 stage) const {
+    DEVICE_MEMBER void copy(u8* to, const u8* rows, u32 cols, u32 stage) const {
       const u64 to_high = cols / 2, to_scales = to_high + cols / 4, to_d = to_scales + cols / 16;
-      low.copy(to, u64(stage) * 64);
-      high.copy(to + Low::kBytes, to_high + stage * 32);
-      scales.copy(to + kScales, to_scales + stage * 8);
-      pair.copy(to + kPair, to_d + stage / 4 * 4);
+      low.copy(to, rows, u64(stage) * 64);
+      high.copy(to + Low::kBytes, rows, to_high + stage * 32);
+      scales.copy(to + kScales, rows, to_scales + stage * 8);
+      pair.copy(to + kPair, rows, to_d + stage / 4 * 4);
     }
   };
   static DEVICE_MEMBER FormatQ6_K::Chunk chunk(const u8* from, u32 row, u32 c, u32 stage) {

@@ -29,8 +29,9 @@ function representative(instance: string): boolean {
   ) {
     return false;
   }
-  // Of products with some tokens, those with the fewest and with the most, and all of two types.
-  if (/^(gated_)?decode_gemm<Format(?!BF16|Q4_K)\w+, \w+, [14]\b/.test(instance)) return false;
+  // Of products with some tokens, those with the fewest and with the most, and all of three types,
+  // one of which takes the most registers.
+  if (/^(gated_)?decode_gemm<Format(?!BF16|Q[46]_K)\w+, \w+, [14]\b/.test(instance)) return false;
   return !/_attention<\w+, (16|32|96)>/.test(instance);
 }
 
@@ -80,7 +81,8 @@ const occupancies: readonly (readonly [RegExp, threads: number, blocks: number])
   [/^(grouped_)?matvec<[12]>/, 256, 2],
   [/^(grouped_)?matvec</, 256, 1],
   [/^gated_grouped_decode_gemm</, 256, 2],
-  [/^(gated_|grouped_)?decode_gemm<Format\w+, \w+, [01]\b/, 256, 2],
+  [/^(gated_)?decode_gemm<Format\w+, \w+, 0>|^grouped_decode_gemm<Format/, 256, 2],
+  [/^(gated_)?decode_gemm<Format\w+, \w+, [14]>/, 512, 1],
   [/^(gated_|grouped_)?decode_gemm</, 256, 1],
   [/^(grouped_)?gemm</, 256, 2],
   [/^(gated_delta_rule|selective_scan)</, 128, 4],
@@ -92,6 +94,7 @@ const occupancies: readonly (readonly [RegExp, threads: number, blocks: number])
   [/^prefill_attention</, 128, 4],
   [/^latent_attention</, 256, 2],
   [/^dequantize</, 128, 4],
+  [/^convert_rows<\w+, 1024>/, 1024, 1],
   [/^convert_(rows|pairs)</, 256, 4],
   // At launch; its warpgroups then divide the registers among themselves.
   [/^wgmma_/, 384, 1],
@@ -139,6 +142,12 @@ async function compileAll(architecture: string): Promise<void> {
   );
 }
 
+/**
+ * Products whose 16 warps take all registers of a multiprocessor. A few that change once a tile may
+ * be spilled, but none in the loop over columns (test/cuda/speed_gates_test.ts).
+ */
+const FULL_REGISTERS = /^(gated_)?decode_gemm<Format\w+, \w+, 4>$/, MOST_SPILLED = 32;
+
 /** Returns the kernels compiled for an architecture. */
 function kernelsOf(architecture: string): CompiledKernel[] {
   return [...compiled.get(architecture)?.values() ?? []].flat();
@@ -150,7 +159,8 @@ function checkReports(architecture: string) {
   for (const { instance, registers, spillBytes, sharedBytes } of kernels) {
     const most = mostRegisters(instance);
     if (registers < 8 || registers > most) problems.push(`${instance}: ${registers} registers`);
-    if (spillBytes > 0) problems.push(`${instance}: ${spillBytes} bytes spilled`);
+    const spilled = FULL_REGISTERS.test(instance) ? MOST_SPILLED : 0;
+    if (spillBytes > spilled) problems.push(`${instance}: ${spillBytes} bytes spilled`);
     if (sharedBytes > mostShared) problems.push(`${instance}: ${sharedBytes} bytes shared`);
   }
   assert(kernels.length > 100, `only ${kernels.length} kernels were reported on`);
@@ -158,7 +168,7 @@ function checkReports(architecture: string) {
 }
 
 Deno.test({
-  name: "kernels compile for sm_80 and sm_90 without spilling a register",
+  name: "kernels compile for sm_80 and sm_90 with the registers that they have",
   ignore: noCompiler,
   fn: async (t) => {
     for (const architecture of ["sm_80", "sm_90"]) {
@@ -238,9 +248,13 @@ const expectations: readonly Expectation[] = [
   ...["matvec.cu", "grouped_matvec.cu"].map((file) => ({ file, instance: /./, has: [loads128] })),
   ...["decode_gemm.cu", "gated_decode_gemm.cu", "grouped_decode_gemm.cu"].flatMap((file) => [
     { file, instance: /Format/, has: [tensorCores, asynchronous] },
-    { file, instance: /Format\w+, \w+, [148]\b/, has: [loads128] },
-    // Weights of up to eight tokens pass through shared memory.
-    { file, instance: /Format\w+, \w+(, 0|, 1, 0)?>/, has: [/\bLDS\.128/] },
+    { file, instance: /^grouped_decode_gemm<Format\w+, \w+, 1>/, has: [loads128] },
+    // Weights pass through shared memory.
+    {
+      file,
+      instance: /^(gated_)?decode_gemm<Format|Format\w+, \w+(, 0)?>/,
+      has: [/\bLDS\.128/],
+    },
   ]),
   ...["gemm.cu", "grouped_gemm.cu"].map((file) => ({
     file,
@@ -270,7 +284,8 @@ const expectations: readonly Expectation[] = [
 function missing(code: string, name: string, { has }: Expectation): string[] {
   const problems = has.filter((pattern) => !pattern.test(code)).map((p) => `${name} lacks ${p}`);
   // Arrays with an index unknown to the compiler are placed in local memory.
-  if (/\b(STL|LDL)\b/.test(code)) problems.push(`${name} uses local memory`);
+  const mayUse = FULL_REGISTERS.test(name.slice(name.indexOf(" ") + 1));
+  if (!mayUse && /\b(STL|LDL)\b/.test(code)) problems.push(`${name} uses local memory`);
   return problems;
 }
 
@@ -295,32 +310,24 @@ Deno.test({
 });
 
 /**
- * Kernels that request weights, which no kernel writes, before they wait for the previous kernel.
+ * Kernels that copy weights, which no kernel writes, to shared memory before they wait for the
+ * previous kernel: by a loop over the stages of a ring.
  */
-const requestsEarly = /^(gated_)?decode_gemm<Format/;
-
-/** Those of them that copy weights to shared memory, by a loop over the stages of a ring. */
-const fillsRing = /^(gated_)?decode_gemm<Format\w+, \w+, (0|1, 0)>/;
+const fillsRing = /^(gated_)?decode_gemm<Format/;
 
 /**
  * Returns the first instruction that accesses global memory before the wait for the previous
- * kernel. From sm_90 on, kernels start while the previous one may still be running. Loads of
- * constants, or copies to a ring, do not count in kernels that may request weights early, and must
- * be there.
+ * kernel. From sm_90 on, kernels start while the previous one may still be running. Copies to a
+ * ring do not count in kernels that have one, and must be there.
  */
 function earlyAccess(name: string, code: string): string | undefined {
   const wait = code.search(/\bACQBULK\b/);
   if (wait < 0) return "no ACQBULK at all";
   const before = code.slice(0, wait);
   const accesses = before.match(/\b(LDG|STG|LDGSTS|ATOMG|RED|LD|ST)\b[^;]*/g) ?? [];
-  if (!requestsEarly.test(name)) return accesses[0];
-  if (fillsRing.test(name)) {
-    if (!accesses.some((access) => asynchronous.test(access))) return "no copy before the wait";
-    return accesses.find((access) => !access.startsWith("LDGSTS"));
-  }
-  const weights = accesses.filter((access) => /^LDG\S*\.128\S*\.CONSTANT\b/.test(access));
-  if (weights.length < 8) return `only ${weights.length} loads of weights before the wait`;
-  return accesses.find((access) => !/^LDG\S*\.CONSTANT\b/.test(access));
+  if (!fillsRing.test(name)) return accesses[0];
+  if (!accesses.some((access) => asynchronous.test(access))) return "no copy before the wait";
+  return accesses.find((access) => !access.startsWith("LDGSTS"));
 }
 
 /** An atomic operation emulated by a compare-and-swap loop, in which conflicting threads retry. */

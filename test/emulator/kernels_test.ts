@@ -19,12 +19,13 @@ Deno.test({
 const instances = new RegExp(
   [
     "^(grouped_)?matvec<[18]>$",
-    "^(grouped_)?decode_gemm<Format\\w+, \\w+, (0|1, 0)>$",
-    "^decode_gemm<Format(F16|BF16), \\w+, [14](, 2)?>$",
+    "^(grouped_)?decode_gemm<Format\\w+, \\w+, 0>$",
+    "^decode_gemm<Format\\w+, \\w+, 1>$",
+    "^decode_gemm<Format(F16|BF16), \\w+, 4>$",
     "^(grouped_)?gemm<Format(F16|BF16)",
     "^wgmma_(grouped_)?gemm<",
     "^wgmma_quantized_gemm<FormatQ4_0, f16, 2>$",
-    "^repack_rows",
+    "^(repack|convert)_rows",
     "^gated_delta_rule<[24]>$",
     "^selective_scan<2>$",
     "_attention<(q8, 96|q4, 80|bf16, 80|f16, 256|f16, 288, 256|q8, 288, 256)>$",

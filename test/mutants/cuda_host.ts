@@ -532,10 +532,10 @@ export const CUDA_HOST: readonly Mutant[] = [
     "    memory_.arrivals = arrivals_.at();\n    memory_.results",
     "    \n    memory_.results",
   ], [
-    "rows-of-short-tiles",
+    "memory-of-parts",
     "cuda/plan_products.cpp",
-    "  if (tile.is_short) tile.rows /= 2;",
-    "  if (false) tile.rows /= 2;",
+    "scratch(tiles * tile.parts * tile.tokens * rows * sizeof(float))",
+    "scratch(tile.tokens * rows * sizeof(float))",
   ]),
   ...group({ tests: ["test/cuda/failures_test.ts"], filter: "disk" }, [
     "symbol-of-a-kept-kernel",

@@ -92,7 +92,7 @@ const RACES: KernelCheck = {
   ...RING,
   kernelTests: ["decode_gemm_of_several_tiles_a_block"],
   kernels: ["decode_gemm.cu", "convert_rows.cu", "repack_rows.cu"],
-  instances: "decode_gemm<Format\\w+, \\w+, (0|1, 0)>|rows<",
+  instances: "decode_gemm<Format\\w+, \\w+, [01]>|rows<",
   mode: "tsan",
 };
 const GATED: KernelCheck = {
@@ -321,16 +321,10 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "w.data + u32(min(share.first_row + i, w.rows - 1) * w.row_stride)",
     ],
     [
-      "tile-rows-beyond-4-gib",
-      "decode_gemm.cuh",
-      "w.data + u64(first) * w.row_stride",
-      "w.data + u32(first * w.row_stride)",
-    ],
-    [
       "rows-of-a-ring-beyond-4-gib",
-      "weight_ring.cuh",
-      "u64(row_of_(first + i)) * w_.row_stride",
-      "u32(row_of_(first + i) * w_.row_stride)",
+      "weight_spans.cuh",
+      "u64(starts[i]) * 16",
+      "u32(starts[i] * 16)",
     ],
   ),
   ...group(
@@ -353,6 +347,21 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     ],
   ),
   ...group(
+    GROUPED,
+    [
+      "last-weights-of-a-slice",
+      "decode_gemm.cuh",
+      "load(slot, step, span + kAhead);",
+      "load(slot, step, min(span + kAhead, spans.end - 2));",
+    ],
+    [
+      "slot-still-read",
+      "decode_gemm.cuh",
+      "copy(i + Tile::kSlots - 1);",
+      "copy(i + Tile::kSlots);",
+    ],
+  ),
+  ...group(
     GATED,
     [
       "pairs-of-a-gated-unit",
@@ -371,7 +380,7 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     ],
     [
       "first-stage-of-a-slice",
-      "weight_ring.cuh",
+      "weight_spans.cuh",
       "min(span * Spans::kStagesOfSpan,",
       "min(span,",
     ],
@@ -395,21 +404,21 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     ],
     [
       "scale-of-a-token-of-several",
-      "weight_ring.cuh",
-      "const float scale = a.x.scale[first_token + token];",
-      "const float scale = a.x.scale[first_token];",
+      "tile_ring.cuh",
+      "const float scale = a_.x.scale[first_token_ + token];",
+      "const float scale = a_.x.scale[first_token_];",
     ],
     [
       "place-of-a-unit-of-several-tokens",
-      "weight_ring.cuh",
-      "x_[token * row_units() + unit_place<F>(token, unit)] =",
-      "x_[token * row_units() + unit_place<F>(0, unit)] =",
+      "tile_ring.cuh",
+      "unit_place<F>(token, own_unit() % kUnits)",
+      "unit_place<F>(0, own_unit() % kUnits)",
     ],
     [
       "copies-of-a-block-without-a-token",
       "weight_ring.cuh",
-      "    if (first_token >= *a.set.count) {\n      wait_copies<0>();\n",
-      "    if (first_token >= *a.set.count) {\n",
+      "  if (token >= *a.set.count) {\n    wait_copies<0>();\n",
+      "  if (token >= *a.set.count) {\n",
     ],
     [
       "swapped-halves-of-a-row",
@@ -454,12 +463,6 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "fma_halves(q.z, scale, min), multiply_halves(q.w, scale));",
     ],
     [
-      "last-weights-of-a-slice",
-      "decode_gemm.cuh",
-      "load(slot, step, span + kAhead);",
-      "load(slot, step, min(span + kAhead, spans.end - 2));",
-    ],
-    [
       "offset-of-a-norm",
       "rounded_rows.cuh",
       "v[i] *= weight[i] + norm.offset;",
@@ -471,12 +474,44 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "apply_norm(norm, start.weight, start.x, squares);",
       "apply_norm(norm, start.weight, start.x, largest);",
     ],
-    ["last-block-of-a-tile", "decode_gemm.cuh", "z < gridDim.z ?", "z + 1 < gridDim.z ?"],
     [
-      "slot-still-read",
-      "decode_gemm.cuh",
-      "copy(i + Tile::kSlots - 1);",
-      "copy(i + Tile::kSlots);",
+      "last-part-of-a-tile",
+      "tile_ring.cuh",
+      "if (z < tiling_.parts) parts[z]",
+      "if (z + 1 < tiling_.parts) parts[z]",
+    ],
+    [
+      "stage-before-its-arrival",
+      "tile_ring.cuh",
+      "wait_copies_but(tiling_.stages - 2);",
+      "wait_copies_but(tiling_.stages - 1);",
+    ],
+    [
+      "sums-of-the-piece-before",
+      "tile_ring.cuh",
+      "add_slice(own, slice + i == first)",
+      "add_slice(own, piece == blockIdx.y && slice + i == first)",
+    ],
+    [
+      "shorter-slice-of-a-stage",
+      "tile_ring.cuh",
+      "    if (stage >= end) return;\n",
+      "    if (!has_rows()) return;\n",
+    ],
+    [
+      "columns-beyond-the-last",
+      "tile_ring.cuh",
+      "is_in_row = col < a_.x.padded_cols;",
+      "is_in_row = true;",
+    ],
+  ),
+  ...group(
+    RACES,
+    [
+      "sums-of-slices-in-turn",
+      "tile_ring.cuh",
+      "add_slice(own, slice + i == first);\n          __syncthreads();",
+      "add_slice(own, slice + i == first);\n          __syncwarp();",
     ],
   ),
   ...group(

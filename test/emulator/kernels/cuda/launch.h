@@ -38,34 +38,35 @@ void launch_gemm(const Gemm& op, const RowSet& set);
 // device is not of SM90.
 bool launch_wgmma_gemm(const Gemm& op, const RowSet& set, u32 products, u32 blocks);
 
-using ColumnSplit = cuda_args::ColumnSplit<const void*>;
-// The tile of decode products, for one token if at_once is 1, else for 8 (2; 3: with rings), 32 (4)
-// or 64 (8); its columns have `split` parts.
+using Tiling = cuda_args::Tiling<const void*>;
+// The tile of decode products: with rings of warps for one token (at_once 1), with a ring of the
+// block for 8 (2), 32 (4) or 64 (8), and of file blocks in registers, for one or 8. The columns
+// have `parts`.
 struct DecodeTile {
-  u32 token_tiles, tokens, rows, split, shared;
-  bool is_short;    // half of the rows; here of tiles that several blocks share
-  u32 ring_blocks;  // of a grid whose blocks share the tiles; 0: a block a tile
+  u32 token_tiles, tokens, rows, parts, shared, threads;
+  enum class Place { registers, warp_rings, block_ring } place;
+  u32 slices, stages;
 };
-DecodeTile decode_tile(const DeviceWeight& weight, u32 at_once, u32 split = 1);
+DecodeTile decode_tile(const DeviceWeight& weight, u32 at_once, u32 parts = 1);
 // The tile of experts.
 DecodeTile expert_tile(const DeviceWeight& weight, u32 at_once);
-// Calls run(grid, split) with the grid for these tokens and rows, and the memory that split blocks
-// need.
+// Calls run(grid, tiling) with the grid for these tokens and rows, of at most three blocks that
+// share tiles, and with the memory that parts of a tile need.
 template <class Run>
-void with_split(const DecodeTile& tile, u32 tokens, u32 rows, const Run& run) {
-  if (tile.ring_blocks > 0) {
-    const u32 row_tiles = blocks_for(rows, tile.rows);
-    const emulator::Dim3 grid{blocks_for(tokens, tile.tokens),
-                              std::min(row_tiles, tile.ring_blocks), 1};
-    return run(grid, ColumnSplit{nullptr, nullptr, tile.split});
-  }
-  const emulator::Dim3 grid{blocks_for(tokens, tile.tokens), blocks_for(rows, tile.rows),
-                            tile.split};
-  const u64 tiles = u64(grid.x) * grid.y;
-  Buffer<float> partial(tiles * tile.split * tile.tokens * (tile.rows + 4));
+void with_tiling(const DecodeTile& tile, u32 tokens, u32 rows, const Run& run) {
+  using Place = DecodeTile::Place;
+  const u32 groups = blocks_for(tokens, tile.tokens), row_tiles = blocks_for(rows, tile.rows);
+  const u32 units = row_tiles * (tile.place == Place::warp_rings ? 1 : tile.parts);
+  const emulator::Dim3 grid = tile.place == Place::registers
+                                  ? emulator::Dim3{groups, row_tiles, tile.parts}
+                                  : emulator::Dim3{groups, std::min(units, 3u), 1};
+  const u64 tiles = u64(groups) * row_tiles;
+  const u32 sum_rows = tile.rows + (tile.place == Place::registers ? 4 : 0);
+  Buffer<float> partial(tiles * tile.parts * tile.tokens * sum_rows);
   Buffer<u32> arrivals(tiles);
   std::fill(arrivals.begin(), arrivals.end(), 0);
-  run(grid, ColumnSplit{partial.data(), arrivals.data(), tile.split});
+  run(grid, Tiling{partial.data(), arrivals.data(), tile.parts, tile.rows, tile.slices,
+                   tile.stages});
   for (const u32 count : arrivals) EXPECT(count == 0);
 }
 // As in "decode_gemm<FormatQ8_0, f16, 1>".

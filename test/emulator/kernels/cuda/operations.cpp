@@ -177,32 +177,50 @@ double matvec_rounding(const WeightKind& kind) {
   return kind.type == 0 ? 0 : product_rounding(kind);
 }
 
-DecodeTile decode_tile(const DeviceWeight& weight, u32 at_once, u32 split) {
+// The columns of a stage of a ring, and the bytes of a row of it.
+static std::pair<u32, u32> stage_size(const DeviceWeight& weight) {
+  const std::string& f = weight.format;
+  if (f == "FormatQ8_0") return {128, 136};
+  if (f == "FormatFP8") return {128, 144};
+  if (f == "FormatQ4_0") return {128, 72};
+  if (f == "FormatQ4_K") return {128, 80};
+  if (f == "FormatQ6_K") return {128, 108};
+  return {64, 128};
+}
+
+DecodeTile decode_tile(const DeviceWeight& weight, u32 at_once, u32 parts) {
+  using Place = DecodeTile::Place;
   const bool is_generic = weight.format[0] == 'B';
-  if ((at_once == 1 || at_once == 3) && !is_generic) {
-    const u32 tokens = at_once == 1 ? 1 : 8, rows = split == 1 ? 32 : 16;
-    const u32 shared = 8 * (tokens == 1 ? 9216 : 18432) + 2 * 4 * split * rows * tokens * 4 +
-                       tokens * blocks_for(weight.cols, 128) * 256;
-    return {at_once / 2, tokens, rows, split, shared, false, 3};
+  const u32 spans = blocks_for(weight.cols, 128);
+  if (is_generic) {
+    const u32 tokens = at_once == 1 ? 1 : 8;
+    const u32 x = tokens == 1 ? blocks_for(spans, parts) * 256 : 8 * 256 * 4 * 3;
+    const u32 shared = std::max(x, 16 * tokens * 36);
+    return {tokens / 8, tokens, 32, parts, shared, 256, Place::registers, 1, 0};
   }
-  const u32 tiles = at_once == 1 ? 0 : at_once <= 3 || is_generic ? 1 : at_once;
-  const u32 units = tiles == 0 ? blocks_for(blocks_for(weight.cols, 128), split) * 16
-                               : tiles * 8 * 64 * (tiles > 1 ? 2 : 3);
-  const bool is_short = split > 1 && tiles == 4;
-  const u32 rows = is_generic ? 32 : (tiles == 4 ? 128 : 64) / (is_short ? 2 : 1);
-  const u32 tokens = std::max(8 * tiles, 1u);
-  return {tiles, tokens, rows, split, std::max(units * 16, 16 * tokens * (rows + 4)), is_short, 0};
+  if (at_once == 1) {
+    const u32 rows = parts == 1 ? 32 : 16;
+    const u32 shared = 8 * 9216 + 2 * 4 * parts * rows * 4 + spans * 256;
+    return {0, 1, rows, parts, shared, 256, Place::warp_rings, 1, 0};
+  }
+  // Some warps have no rows, or those of another slice.
+  const u32 tiles = at_once == 2 ? 1 : at_once;
+  const u32 rows = parts == 1 ? 160 : tiles == 8 ? 64 : 48;
+  const u32 slices = parts == 1 ? 1 : tiles == 4 ? 2 : 4;
+  const u32 stages = 3 + (tiles + parts) % 4;
+  const auto [cols, row_bytes] = stage_size(weight);
+  const u32 stage = slices * (rows * row_bytes + 8 * tiles * cols * 2);
+  const u32 shared = rows * 8 * tiles * 4 + stages * stage, threads = tiles == 8 ? 256 : 512;
+  return {tiles, 8 * tiles, rows, parts, shared, threads, Place::block_ring, slices, stages};
 }
 
 DecodeTile expert_tile(const DeviceWeight& weight, u32 at_once) {
-  DecodeTile tile = decode_tile(weight, at_once);
-  tile.rows = 32;
-  return tile;
+  if (at_once == 1) return decode_tile(weight, 1);
+  return {1, 8, 32, 1, 8 * 256 * 4 * 3, 256, DecodeTile::Place::registers, 1, 0};
 }
 
 std::string decode_instance(const char* kernel, const DeviceWeight& w, const DecodeTile& tile) {
-  return kernel + ("<" + w.format + ", " + half_of(w) + ", ") + std::to_string(tile.token_tiles) +
-         (tile.is_short ? ", 2>" : tile.ring_blocks > 0 && tile.token_tiles > 0 ? ", 0>" : ">");
+  return instance(kernel, w.format + ", " + half_of(w), tile.token_tiles);
 }
 
 void launch_decode_gemm(const Matvec& op, const RowSet& set, const InputNorm& norm) {
@@ -214,9 +232,9 @@ void launch_decode_gemm(const Matvec& op, const RowSet& set, const InputNorm& no
       .x = tile.token_tiles == 0 ? float_rows(op.x, norm) : half.rows(),
       .weight = weight_rows(w, w.rows),
       .set = set};
-  with_split(tile, op.max_rows, w.rows, [&](emulator::Dim3 grid, ColumnSplit split) {
-    launch(decode_instance("decode_gemm", w, tile), {grid, {256}, tile.shared}, operands,
-           epilogue(op.epilogue, op.out_stride), split);
+  with_tiling(tile, op.max_rows, w.rows, [&](emulator::Dim3 grid, const Tiling& tiling) {
+    launch(decode_instance("decode_gemm", w, tile), {grid, {tile.threads}, tile.shared}, operands,
+           epilogue(op.epilogue, op.out_stride), tiling);
   });
 }
 
