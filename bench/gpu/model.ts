@@ -60,7 +60,7 @@ async function predictLaunches(
   const [name, type] = spec.split(":") as [string, SyntheticType];
   const model = PERSISTENT_MODELS.find((one) => one.name === name)!;
   const libraries = { flash: false, cublaslt: false };
-  const [step] = await predictPersistent(compiler, libraries, gpu, model, [type], [1]);
+  const [step] = await predictPersistent(compiler, libraries, gpu, model, [type]);
   const { launched_us, counted_us } = step!;
   for (const [way, microseconds] of [[LAUNCHED, launched_us], [RESIDENT, counted_us]] as const) {
     const group = "launches of a step";

@@ -29,6 +29,11 @@ const TOKEN_TILES: readonly (readonly [RegExp, number])[] = [
   [/gemm</, 64],
 ];
 
+/** Returns the tokens of a tile of a kernel; 1 for those without tiles. */
+function tileTokens(kernel: string): number {
+  return TOKEN_TILES.find(([pattern]) => pattern.test(kernel))?.[1] ?? 1;
+}
+
 /**
  * Bytes that a block moves, of kernels next to a product whose operation has no bytes for them:
  * rows of x read in F32 and written in 16 bits, unpacked weights (4.5 bits to 16), and products
@@ -216,7 +221,7 @@ function earlyBytes(launch: Launch, measures: KernelMeasures, gpu: NvidiaGpu): n
 
 /** Tokens of a tile, rows of a warp and columns of a stage of a product with a block's ring. */
 function blockRing({ kernel }: Launch, { threads, stream }: KernelMeasures) {
-  const tokens = TOKEN_TILES.find(([pattern]) => pattern.test(kernel))![1];
+  const tokens = tileTokens(kernel);
   const warpRows = threads === 256 ? 32 : 16;
   return { tokens, warpRows, columns: stream!.products / tokens / warpRows };
 }
@@ -302,8 +307,7 @@ function tileTime(
 function mergeTime(launch: Launch): number {
   const { kernel, tiling, threads } = launch;
   if (tiling === undefined || tiling.parts === 1 || ONE_TOKEN.test(kernel)) return 0;
-  const tile = TOKEN_TILES.find(([pattern]) => pattern.test(kernel))![1];
-  const tokens = Math.min(productTokens(launch) ?? 1, tile);
+  const tokens = Math.min(productTokens(launch) ?? 1, tileTokens(kernel));
   return COSTS.mergedSum * tiling.rows * tokens / threads;
 }
 
@@ -498,7 +502,7 @@ function warpIterations(launch: Launch, stream: LoopMeasures): number {
   // Decode attention computes 16 rows for each query, and experts have few tokens of a tile, so
   // their bytes count.
   if (stream.products > 0 && !/attention|grouped_decode_gemm/.test(kernel)) {
-    const tile = TOKEN_TILES.find(([pattern]) => pattern.test(kernel))?.[1] ?? 1;
+    const tile = tileTokens(kernel);
     // Half of the last tile of each expert is empty.
     const padded = tokens === undefined
       ? flops / 2 + tile / 2 * rowsOf(matrix) * columnsOf(matrix)
@@ -523,7 +527,7 @@ function fitsL1(launch: Launch): boolean {
   const { kernel, matrix } = launch;
   if (/decode_gemm</.test(kernel)) return true;
   if (matvecTokens(launch) !== undefined) return inputRows(launch) <= L1_BYTES;
-  const tile = TOKEN_TILES.find(([pattern]) => pattern.test(kernel))?.[1] ?? 1;
+  const tile = tileTokens(kernel);
   return 2 * tile * columnsOf(matrix) <= L1_BYTES;
 }
 

@@ -12,9 +12,9 @@ import { fitsShape, type ModelShape, SHAPES } from "../../src/bench/synthetic/sh
 import type { KernelCompiler } from "./compiled_kernels.ts";
 import { type Boundary, launchBoundary } from "./kernel_times.ts";
 import type { Launch, Libraries } from "./launches.ts";
-import { modelledLlama, TYPES } from "./models.ts";
+import { modelledLlama, type Step, TYPES } from "./models.ts";
 import { A100, COSTS, H100, type NvidiaGpu } from "./nvidia.ts";
-import { predictSteps } from "./predictions.ts";
+import { type PredictedStep, predictSteps } from "./predictions.ts";
 import { type StepKernel, stepKernel } from "./step_kernel.ts";
 
 /** Models small enough that launches are a large part of a step. */
@@ -42,8 +42,8 @@ export interface PersistentPrediction {
   readonly barrier_us: number;
 }
 
-const BATCHES = [1];
-const DEPTH = 512;
+/** A decoded token; steps of several keep their launches. */
+const STEP: Step = { batch: 1, tokens: 1, depth: 512 };
 
 /** Predicts the steps of a model on a GPU, in every type that its rows fit. */
 export async function predictPersistent(
@@ -52,38 +52,25 @@ export async function predictPersistent(
   gpu: NvidiaGpu,
   { name, shape }: typeof PERSISTENT_MODELS[number],
   types: readonly (typeof TYPES)[number][] = TYPES,
-  batches: readonly number[] = BATCHES,
 ): Promise<PersistentPrediction[]> {
   const model = modelledLlama(name, shape);
-  const steps = batches.map((batch) => ({ batch, tokens: 1, depth: DEPTH }));
   const result: PersistentPrediction[] = [];
   for (const type of types.filter((one) => fitsShape(one, shape))) {
-    const kernel = await stepKernel(model, type, gpu, steps);
-    const predict = (boundaryOf: (launch: Launch) => Boundary) =>
-      predictSteps(
-        compiler,
-        gpu,
-        model,
-        type,
-        libraries,
-        steps,
-        undefined,
-        undefined,
-        boundaryOf,
-      );
+    const kernel = await stepKernel(model, type, gpu, [STEP]);
+    const predict = async (boundaryOf: (launch: Launch) => Boundary) => {
+      const optional = [undefined, undefined, boundaryOf] as const;
+      const [step] = await predictSteps(compiler, gpu, model, type, libraries, [STEP], ...optional);
+      return step!;
+    };
+    const timeOf = ({ predictions }: PredictedStep) => predictions[0]!.time_us;
     const launched = await predict(() => launchBoundary(gpu));
-    const counted = await predict(boundariesOf(kernel, gpu, COSTS.arrival));
-    const barrier = await predict(boundariesOf(kernel, gpu, COSTS.gridBarrier));
-    const timeOf = ({ predictions }: typeof launched[number]) => predictions[0]!.time_us;
-    launched.forEach((step, i) =>
-      result.push({
-        ...{ device: gpu.name, model: name, type, batch: batches[i]! },
-        launches: step.launches.reduce((sum, { count }) => sum + count, 0),
-        launched_us: timeOf(step),
-        counted_us: timeOf(counted[i]!),
-        barrier_us: timeOf(barrier[i]!),
-      })
-    );
+    result.push({
+      ...{ device: gpu.name, model: name, type, batch: STEP.batch },
+      launches: launched.launches.reduce((sum, { count }) => sum + count, 0),
+      launched_us: timeOf(launched),
+      counted_us: timeOf(await predict(boundariesOf(kernel, gpu, COSTS.arrival))),
+      barrier_us: timeOf(await predict(boundariesOf(kernel, gpu, COSTS.gridBarrier))),
+    });
   }
   return result;
 }

@@ -28,7 +28,7 @@
 #include "tile_ring.cuh"
 #include "weight_ring.cuh"
 
-constexpr u32 kThreads = kRowThreads, kSlices = 4, kRowWarps = 2, kSpan = 128,
+constexpr u32 kThreads = kRowThreads, kSlices = kPartSlices, kRowWarps = 2, kSpan = kSpanCols,
               kSpanUnits = kSpan / 8;
 
 // The place of weights on their way to the tensor cores (ProductTile of csrc/cuda/plan_builder.h).

@@ -78,7 +78,7 @@ class TileRing {
         ring_(reinterpret_cast<u8*>(static_cast<float*>(memory) + tiling.rows * kTokens)),
         to_x_(tiling.slices * (tiling.rows / 16) * kRowsBytes),
         stage_bytes_(to_x_ + tiling.slices * kTokens * kUnits * 16),
-        next_(first_place()) {}
+        next_(first_cursor()) {}
 
   // Requests the first weights: all stages but one.
   DEVICE_MEMBER void request() {
@@ -92,11 +92,11 @@ class TileRing {
     first_token_ = first;
     n_tokens_ = count;
     x_ = static_cast<const T*>(a_.x.data) + u64(first) * a_.x.padded_cols;
-    Place place = first_place();
+    Cursor cursor = first_cursor();
 #pragma unroll 1
-    for (u32 slot = 0; slot + 1 < tiling_.stages && place.piece < n_pieces(); ++slot) {
-      copy_tokens(place, slot);
-      advance(place);
+    for (u32 slot = 0; slot + 1 < tiling_.stages && cursor.piece < n_pieces(); ++slot) {
+      copy_tokens(cursor, slot);
+      advance(cursor);
     }
     commit_copies();
     // Groups of copies end in turn, so the weights that were requested before arrive first.
@@ -116,9 +116,9 @@ class TileRing {
 #pragma unroll 1
       for (u32 slice = first; slice < first + kPartSlices; slice += tiling_.slices) {
         Sums own = {};
-        Place place = place_of_slice(piece, slice);
+        Cursor cursor = cursor_of_slice(piece, slice);
 #pragma unroll 1
-        for (; place.left > 0; --place.left) add_stage(own, place.stage++, place.end);
+        for (; cursor.left > 0; --cursor.left) add_stage(own, cursor.stage++, cursor.end);
         for (u32 i = 0; i < tiling_.slices; ++i) {
           if (i == slice_) add_slice(own, slice + i == first);
           __syncthreads();
@@ -134,45 +134,45 @@ class TileRing {
  private:
   // A stage of the warp's slice, which ends before `end`, of those that are computed at once, of
   // which the first is slice number `slice` of the row. left: stages of the longest of them.
-  struct Place {
+  struct Cursor {
     u32 piece, slice, stage, end, left;
   };
 
   // A warp beyond the tile's rows has none, and no tokens.
   DEVICE_MEMBER bool has_rows() const { return slice_ < tiling_.slices; }
   DEVICE_MEMBER u32 n_pieces() const { return tiles_ * tiling_.parts; }
-  DEVICE_MEMBER Place place_of_slice(u32 piece, u32 slice) const {
-    Place place = {piece, slice, 0, 0, 0};
+  DEVICE_MEMBER Cursor cursor_of_slice(u32 piece, u32 slice) const {
+    Cursor cursor = {piece, slice, 0, 0, 0};
     u32 begin = first_stage<F>(slice, a_.weight.cols, tiling_.parts);
 #pragma unroll 1
     for (u32 i = 0; i < tiling_.slices; ++i) {
       const u32 end = first_stage<F>(slice + i + 1, a_.weight.cols, tiling_.parts);
-      place.left = max(place.left, end - begin);
-      if (i == slice_) place = {piece, slice, begin, end, place.left};
+      cursor.left = max(cursor.left, end - begin);
+      if (i == slice_) cursor = {piece, slice, begin, end, cursor.left};
       begin = end;
     }
-    return place;
+    return cursor;
   }
   // Slices of few columns may have no stages.
-  DEVICE_MEMBER void skip_empty(Place& place) const {
-    while (place.left == 0 && place.piece < n_pieces()) {
-      u32 piece = place.piece, slice = place.slice + tiling_.slices;
+  DEVICE_MEMBER void skip_empty(Cursor& cursor) const {
+    while (cursor.left == 0 && cursor.piece < n_pieces()) {
+      u32 piece = cursor.piece, slice = cursor.slice + tiling_.slices;
       if (slice % kPartSlices == 0) {
         piece += gridDim.y;
         slice = kPartSlices * (piece % tiling_.parts);
       }
-      place = place_of_slice(piece, slice);
+      cursor = cursor_of_slice(piece, slice);
     }
   }
-  DEVICE_MEMBER Place first_place() const {
-    Place place = place_of_slice(blockIdx.y, kPartSlices * (blockIdx.y % tiling_.parts));
-    skip_empty(place);
-    return place;
+  DEVICE_MEMBER Cursor first_cursor() const {
+    Cursor cursor = cursor_of_slice(blockIdx.y, kPartSlices * (blockIdx.y % tiling_.parts));
+    skip_empty(cursor);
+    return cursor;
   }
-  DEVICE_MEMBER void advance(Place& place) const {
-    ++place.stage;
-    --place.left;
-    skip_empty(place);
+  DEVICE_MEMBER void advance(Cursor& cursor) const {
+    ++cursor.stage;
+    --cursor.left;
+    skip_empty(cursor);
   }
 
   // The warp's rows, and the tokens of its slice, of a stage.
@@ -189,9 +189,9 @@ class TileRing {
   DEVICE_MEMBER u32 own_unit() const {
     return threadIdx.x - (has_rows() ? slice_ * slice_threads() : 0);
   }
-  DEVICE_MEMBER void copy_tokens(const Place& place, u32 slot) const {
-    if (place.stage >= place.end) return;
-    const u32 col = own_unit() % kUnits * 8 + place.stage * Spans::kStageCols;
+  DEVICE_MEMBER void copy_tokens(const Cursor& cursor, u32 slot) const {
+    if (cursor.stage >= cursor.end) return;
+    const u32 col = own_unit() % kUnits * 8 + cursor.stage * Spans::kStageCols;
     const bool is_in_row = col < a_.x.padded_cols;
     const u32 token = own_unit() / kUnits, unit = unit_place<F>(token, own_unit() % kUnits);
     const T* from = x_ + (is_in_row ? u64(token) * a_.x.padded_cols + col : 0);
@@ -357,7 +357,7 @@ class TileRing {
   const T* x_ = nullptr;
   u32 first_token_ = 0, n_tokens_ = 0;
   // The next stage to copy, and its place in the ring.
-  Place next_;
+  Cursor next_;
   typename Spans::Copies copies_[kTiles];
   u32 to_ = 0;
 };

@@ -184,7 +184,7 @@ Deno.test({
     if (typeof compiler === "string") return console.error(`skipping: ${compiler}`);
     using _ = compiler;
     const gain = async (gpu: typeof H100) => {
-      const one = [compiler, NO_LIBRARIES, gpu, PERSISTENT_MODELS[0]!, ["Q8_0"], [1]] as const;
+      const one = [compiler, NO_LIBRARIES, gpu, PERSISTENT_MODELS[0]!, ["Q8_0"]] as const;
       const [step] = await predictPersistent(...one);
       const { launches, launched_us, counted_us, barrier_us } = step!;
       assert(launches <= 188, `${launches} launches`);

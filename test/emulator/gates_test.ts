@@ -146,7 +146,7 @@ async function compileAll(architecture: string): Promise<void> {
  * Products whose 16 warps take all registers of a multiprocessor. A few that change once a tile may
  * be spilled, but none in the loop over columns (test/cuda/speed_gates_test.ts).
  */
-const FULL_REGISTERS = /^(gated_)?decode_gemm<Format\w+, \w+, 4>$/, MOST_SPILLED = 32;
+const FULL_REGISTERS = /^(gated_)?decode_gemm<Format\w+, \w+, 4>$/, MOST_SPILLED = 16;
 
 /** Returns the kernels compiled for an architecture. */
 function kernelsOf(architecture: string): CompiledKernel[] {
@@ -376,6 +376,6 @@ Deno.test({
         checked++;
       }
     }
-    assert(checked >= 13, `only ${checked} kernels were looked at`);
+    assert(checked >= (isThorough ? 16 : 13), `only ${checked} kernels were looked at`);
   },
 });
