@@ -74,11 +74,13 @@ void stop_calls_at_exit() {
 
 bool is_exiting() { return exiting.load(std::memory_order_relaxed); }
 
-CallInProgress::CallInProgress() {
+CallInProgress::CallInProgress() : CallInProgress(std::nothrow) {
+  if (!is_allowed_) fail(FORGE_CANCELLED, "the process is exiting");
+}
+
+CallInProgress::CallInProgress(std::nothrow_t) {
   ++calls;
-  if (!exiting) return;
-  --calls;
-  fail(FORGE_CANCELLED, "the process is exiting");
+  is_allowed_ = !exiting;
 }
 
 CallInProgress::~CallInProgress() { --calls; }

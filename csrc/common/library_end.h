@@ -5,6 +5,7 @@
 // system runs destructors.
 
 #include <atomic>
+#include <new>
 
 namespace forge {
 
@@ -18,14 +19,20 @@ void stop_calls_at_exit();
 // True once the process is exiting.
 bool is_exiting();
 
-// Counts a call that uses a device while the object lives. Throws FORGE_CANCELLED if the process is
-// exiting.
+// Counts a call that uses a device while the object lives. The exit handler waits for it.
 class CallInProgress {
  public:
+  // Throws FORGE_CANCELLED if the process is exiting.
   CallInProgress();
+  // Does not throw; the caller asks whether the device may be used.
+  explicit CallInProgress(std::nothrow_t);
   ~CallInProgress();
+  bool is_allowed() const { return is_allowed_; }
   CallInProgress(const CallInProgress&) = delete;
   CallInProgress& operator=(const CallInProgress&) = delete;
+
+ private:
+  bool is_allowed_;
 };
 
 }  // namespace forge

@@ -1,5 +1,6 @@
 #include "residency.h"
 
+#include "../common/library_end.h"
 #include "apple.h"
 
 namespace forge::metal {
@@ -86,6 +87,8 @@ void Residency::repeat_requests() {
     wake_.wait_for(lock, kInterval, [&] { return is_ending_; });
     if (is_ending_) return;
     if (has_changes_) continue;
+    const CallInProgress call(std::nothrow);
+    if (!call.is_allowed()) return;
     if (@available(macOS 15.0, *)) {
       const AutoreleasePool pool;
       [static_cast<id<MTLResidencySet>>(set_.get()) requestResidency];

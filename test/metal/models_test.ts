@@ -264,7 +264,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "drafts by a model's own layer change no token on an emulated GPU",
+  name: "drafts by a model's own layer change no token on an emulated Apple GPU",
   ignore: unavailable,
   fn: async () => await assertDraftsAsTheCpu("metal", await emulatedMetal()),
 });
@@ -273,9 +273,11 @@ for (
   const name of ["ends without closing", "calls Deno.exit during an answer", "throws"] as const
 ) {
   Deno.test({
-    name: `a program on an emulated GPU that ${name} ends without a signal`,
+    name: `a program on an emulated Apple GPU that ${name} ends without a signal`,
     ignore: unavailable,
-    fn: async () => await assertEndsCleanly(name, "metal", await emulatedMetal()),
+    // Idle models request residency twice a second.
+    fn: async () =>
+      await assertEndsCleanly(name, "metal", await emulatedMetal({ slow_exit_ms: 700 })),
   });
 }
 

@@ -163,7 +163,10 @@ deviceTest("penalties of several steps cover as many tokens as those of single s
     request: outputRow(row, { sampling: { ...greedy, presencePenalty: 100 }, historySize }),
   }));
   const expected = await stepByStep(step, specs, 7, []);
-  assertEquals(await step.run({ ...inputsOf(specs), nSteps: 7 }), expected);
+  // A GPU records a graph of several steps when a plan is used again.
+  for (let run = 0; run < 4; run++) {
+    assertEquals(await step.run({ ...inputsOf(specs), nSteps: 7 }), expected);
+  }
   step.release();
 });
 

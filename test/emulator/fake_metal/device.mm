@@ -1,10 +1,12 @@
 #include "device.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "commands.h"
 
@@ -29,6 +31,21 @@ const emulator::MetalKernel* kernel_in(const std::string& source, const std::str
   if (source.find("void " + function + "(") == std::string::npos) return nullptr;
   return emulator::find_metal_kernel(function);
 }
+
+// Destroyed after the exit handlers of the backend, which must have ended all calls.
+class End {
+ public:
+  ~End() {
+    has_come_ = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(fake_metal::options().slow_exit_ms));
+  }
+  bool has_come() const { return has_come_; }
+
+ private:
+  std::atomic<bool> has_come_ = false;
+};
+
+const End the_end;
 
 // Prints a source's hash, FNV-1a, if the program is traced.
 void note_source(const std::string& text) {
@@ -172,6 +189,7 @@ NSUInteger declared_bytes(const emulator::MetalKernel* kernel) {
 }
 
 - (void)requestResidency {
+  if (the_end.has_come()) fake_metal::misuse("residency is requested while the process ends");
   if (hasChanges_) fake_metal::misuse("residency is requested before changes are committed");
   if (fake_metal::options().trace == 0) return;
   std::fprintf(stderr, "fake Metal keeps %zu buffers resident\n", added_->size());

@@ -27,6 +27,7 @@ const Options& options() {
                             {"fail_pipeline", &result.fail_pipeline},
                             {"fail_commands", &result.fail_commands},
                             {"fail_code", &result.fail_code},
+                            {"slow_exit_ms", &result.slow_exit_ms},
                             {"trace", &result.trace}});
     return result;
   }();

@@ -21,6 +21,7 @@ struct Options {
   uint64_t fail_pipeline = 0;    // the n-th pipeline cannot be created
   uint64_t fail_commands = 0;    // the n-th command buffer with kernels ends in an error
   uint64_t fail_code = 3;        // of this error: 3 is a page fault, 8 out of memory
+  uint64_t slow_exit_ms = 0;     // time that the process takes to end after its exit handlers
   uint64_t trace = 0;            // 1: prints each kernel's name on stderr at its first run
                                  // 2: prints each launch and each command buffer
 };
