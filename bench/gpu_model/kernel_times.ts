@@ -168,15 +168,28 @@ function kernelTime(
 
 /** Microseconds in which a block of convert_rows rounds the columns of a row after the first. */
 function roundTime({ kernel, matrix, threads }: Launch): number {
-  if (!/^convert_rows</.test(kernel)) return 0;
+  return /^convert_rows</.test(kernel) ? laterColumns(matrix, threads) : 0;
+}
+
+function laterColumns(matrix: string, threads: number): number {
   return COSTS.roundedColumns * Math.max(0, columnsOf(matrix) / threads / 8 - 1);
+}
+
+/**
+ * Microseconds in which the blocks of a product convert the rows of x: a block takes a row, converts
+ * it, rows with a norm by 256 threads, and waits until the others are done.
+ */
+function conversionTime({ converted = "none", matrix, threads }: Launch): number {
+  if (converted === "none") return 0;
+  const all = converted === "normed" ? 256 : threads;
+  return 2 * COSTS.arrival + COSTS.convertedRow + laterColumns(matrix, all);
 }
 
 /**
  * The time of a product whose blocks stay on the device and stream weights through rings. They
  * request weights in the places of blocks that end, or, after a launch that leaves room for them,
  * while it runs: until the rings are full. From the last weights of the product before, memory is
- * idle for one turn of blocks.
+ * idle for one turn of blocks, and, if the rings are full before x is there, until it is.
  */
 function ringTime(
   launch: Launch,
@@ -193,16 +206,18 @@ function ringTime(
     ? blockRingParts(launch, launch.tiling, measures, gpu)
     : ringParts(launch, measures, gpu);
   const parts = { ...others, memory: memoryTime(bytes, gpu) - filled };
-  const inputs = ONE_TOKEN.test(kernel) ? COSTS.rowInputs : COSTS.inputs;
+  const inputs = ONE_TOKEN.test(kernel) ? COSTS.rowInputs : COSTS.inputs + conversionTime(launch);
   // Blocks of one kernel for the step do not end between two products.
   const isEarly = (measures.start?.early ?? 0) > 0;
   const idle = isCrossed ? gap + latency : isEarly ? COSTS.turn : gap + latency + COSTS.turn;
   // With all weights in the rings, x and the products remain.
   const least = gap + inputs + (others.latency ?? 0);
   const work = joined(parts);
+  const stalled = Math.max(0, gap + inputs - idle - (most - filled));
   // Tokens of a ring of the block arrive after all weights that were requested before.
   const emptied = launch.tiling?.stages ? latency : 0;
-  return { parts, work, overhead: Math.max(idle, least - work) + emptied + mergeTime(launch) };
+  const overhead = Math.max(idle + stalled, least - work) + emptied + mergeTime(launch);
+  return { parts, work, overhead };
 }
 
 /** Bytes of weights that all blocks request before they wait for the previous kernel. */

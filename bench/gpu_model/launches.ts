@@ -40,6 +40,8 @@ export interface Launch extends OperationLaunch {
   readonly shared: number;
   /** Of products of decoded tokens, but those with experts. */
   readonly tiling?: Tiling;
+  /** The rows of x that its blocks convert before they multiply them (`SharedConversion`). */
+  readonly converted?: "none" | "normed" | "plain";
   readonly count: number;
   /** The launch before it; undefined for the first one of a step. */
   readonly before?: Omit<Launch, "before">;
@@ -208,7 +210,10 @@ function withGrids({ launches }: DryRunStep, log: string, device: number): Launc
     return {
       ...launch,
       ...{ blocks, threads: block, shared, count: 1 },
-      ...(hasTiling && { tiling: parseTiling(parameters?.[2] ?? "") }),
+      ...(hasTiling && {
+        tiling: parseTiling(parameters?.[2] ?? ""),
+        converted: parseConverted(parameters?.[3] ?? ""),
+      }),
     };
   });
   const shared = shareWork(joined);
@@ -221,6 +226,13 @@ function parseTiling(hexadecimal: string): Tiling {
   const [parts = 1, rows = 0, slices = 1, stages = 0] = [16, 20, 24, 28]
     .map((at) => bytes.getUint32(at, true));
   return { parts, rows, slices, stages };
+}
+
+/** Returns the rows of a conversion, whose third and fourth addresses are x and its norm. */
+function parseConverted(hexadecimal: string): "none" | "normed" | "plain" {
+  const bytes = new DataView(Uint8Array.fromHex(hexadecimal).buffer);
+  if (bytes.getBigUint64(16, true) === 0n) return "none";
+  return bytes.getBigUint64(24, true) === 0n ? "plain" : "normed";
 }
 
 /** Kernels that do the work of an operation with several launches. */

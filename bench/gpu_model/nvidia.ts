@@ -179,6 +179,11 @@ export const COSTS = {
   /** Microseconds in which a block rounds 2,048 columns of a row of x (the same results). */
   roundedColumns: 0.8,
   /**
+   * Microseconds in which a block converts the first of these columns, by the machine code of
+   * convert_rows: two loads from L2 in turn and three barriers.
+   */
+  convertedRow: 1.4,
+  /**
    * Microseconds on an H100 from a release to a counter until blocks that wait for it go on, and of
    * a barrier of cooperative groups with one block a multiprocessor, all of which come at once and
    * have stored nothing (github.com/revollllt/flash-vla, hardware-unit-test: 651 and 1,089 ns; a

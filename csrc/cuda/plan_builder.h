@@ -28,6 +28,8 @@ using ProductOperands = cuda_args::ProductOperands<DevicePointer>;
 using Epilogue = cuda_args::Epilogue<DevicePointer>;
 using ExpertPairs = cuda_args::ExpertPairs<DevicePointer>;
 using Tiling = cuda_args::Tiling<DevicePointer>;
+using ConvertRows = cuda_args::ConvertRows<DevicePointer>;
+using SharedConversion = cuda_args::SharedConversion<DevicePointer>;
 using AttentionArgs = cuda_args::AttentionArgs<DevicePointer>;
 using AttentionOperands = cuda_args::AttentionOperands<DevicePointer>;
 using AttentionSplits = cuda_args::AttentionSplits<DevicePointer>;
@@ -132,9 +134,14 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
                               WeightType type) const;
   bool fits(uint64_t shared_bytes, uint32_t blocks = 1) const;
   Tiling tiling(const ProductTile& tile, const Grid& grid, uint64_t n_rows);
-  // x as a decode product with this tile reads it: as it is for one token, else as half_rows.
-  ProductRows decode_rows(WeightType type, const ProductRows& x, uint32_t cols,
-                          const RowGroup& rows, const ProductTile& tile, uint32_t pieces = 1);
+  // x as a decode product with this tile reads it: as it is for one token, else as half_rows,
+  // converted before it or by the product itself.
+  struct DecodeRows {
+    ProductRows x;
+    SharedConversion conversion;
+  };
+  DecodeRows decode_rows(WeightType type, const ProductRows& x, uint32_t cols,
+                         const RowGroup& rows, const ProductTile& tile);
   void emit_gemm(const Product& product, const RowGroup& rows);
   // Emits a product by cuBLASLt; returns false if it is missing or slower.
   bool emit_library_product(const Product& product, const RowGroup& rows);
@@ -162,6 +169,10 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   // A row of x may be several rows of the product, its `pieces`. chunk_cols: 0, or the columns of
   // the chunks in whose order columns are written (wgmma_quantized.cuh).
   void begin_half_rows();
+  // Finds a place for converted rows; returns what converts them, or nothing if that was planned.
+  std::optional<ConvertRows> place_half_rows(WeightType type, const ProductRows& x, uint32_t cols,
+                                             const RowGroup& rows, uint32_t pieces = 1,
+                                             uint32_t chunk_cols = 0);
   ProductRows half_rows(WeightType type, const ProductRows& x, uint32_t cols,
                         const RowGroup& rows, uint32_t pieces = 1, uint32_t chunk_cols = 0);
   uint32_t matvec_split(uint64_t rows, uint64_t cols) const;

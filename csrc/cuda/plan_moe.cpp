@@ -100,10 +100,11 @@ void PlanBuilder::emit_grouped_decode_gemm(const GroupedProduct& p, const RowGro
   const auto n_cols = static_cast<uint32_t>(p.weight.cols);
   // Experts rarely have more than eight tokens of a decode step.
   const ProductTile tile = expert_tile(std::min(rows.max_rows, 8u), n_cols, weight_format(type));
-  begin_half_rows();
-  const ProductRows x = decode_rows(type, float_rows(value(p.x)), n_cols, rows, tile, pieces_of(p));
   // The pairs of one token need no sorting: each has a block of its own.
   const bool is_sorted = tile.token_tiles > 0;
+  begin_half_rows();
+  const ProductRows all = float_rows(value(p.x));
+  const ProductRows x = is_sorted ? half_rows(type, all, n_cols, rows, pieces_of(p)) : all;
   const RouteGroups groups = is_sorted ? groups_of(p, rows, tile.tokens) : RouteGroups{};
   const ProductOperands operands = grouped_operands(p, rows, x);
   const Grid grid{divide_up(operands.weight.rows, tile.rows),

@@ -16,6 +16,8 @@ constexpr uint32_t kMostParts = 8;
 constexpr uint32_t kSplitCols = 512;
 // Bytes of the rings of a block's warps (kernels/cuda/weight_ring.cuh).
 constexpr uint32_t kWarpRings = 8 * 9216;
+// Counters of rows that blocks convert together (SharedConversion), before those of tiles.
+constexpr uint32_t kConversionCounters = 3;
 // Stages of a block's ring (kernels/cuda/tile_ring.cuh).
 constexpr uint32_t kFewestStages = 3, kMostStages = 10;
 // Shared memory of a block besides its dynamic one: arrays of fixed size, and 1 KB that the device
@@ -89,7 +91,8 @@ static uint32_t column_parts(uint64_t rows, uint64_t cols, const WeightFormat& f
 //
 //   1      x is rounded by the kernel itself, which saves a launch. Each warp has a ring of
 //          weights, for 16 or 32 rows at a time, so that no warp waits for another
-//   else   a ring of the block, in tiles of 8, 32 or 64 tokens
+//   else   a ring of the block, in tiles of 8, 32 or 64 tokens. The blocks of the first product of
+//          x convert its rows together while weights arrive
 ProductTile PlanBuilder::weight_tile(uint32_t tokens, uint64_t rows, uint64_t cols,
                                      WeightType type) const {
   const WeightFormat format = weight_format(type);
@@ -191,7 +194,7 @@ Tiling PlanBuilder::tiling(const ProductTile& tile, const Grid& grid, uint64_t n
   const uint64_t tiles = uint64_t{grid.x} * divide_up(n_rows, tile.rows);
   const uint32_t rows = tile.rows + (tile.place == ProductTile::Place::registers ? 4 : 0);
   tiling.partial = scratch(tiles * tile.parts * tile.tokens * rows * sizeof(float));
-  tiling.arrivals = arrivals(tiles);
+  tiling.arrivals = arrivals(kConversionCounters + tiles) + kConversionCounters * sizeof(uint32_t);
   return tiling;
 }
 
@@ -263,16 +266,16 @@ bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RmsNormOp* norm,
   const WeightRows matrix =
       weight_rows(weight.matrix.at(part.offset), part.row_bytes, part.rows, weight.cols);
   begin_half_rows();
+  const auto [x, conversion] =
+      decode_rows(part.type, product_rows(op, norm), matrix.cols, rows, tile);
   const ProductOperands operands = {
-      .out = value(glu->out),
-      .x = decode_rows(part.type, product_rows(op, norm), matrix.cols, rows, tile),
-      .weight = matrix,
-      .set = rows.set};
+      .out = value(glu->out), .x = x, .weight = matrix, .set = rows.set};
   // Each 16 rows have eight of the gate and as many of `up`.
   const uint64_t n_rows = padded_to(width, 8) * 2;
   const Grid grid = tile.grid(rows.max_rows, n_rows);
   launch("gated_decode_gemm.cu", decode_instance("gated_decode_gemm", part.type, tile), grid,
-         tile.threads, tile.shared_bytes, operands, glu->unit, tiling(tile, grid, n_rows));
+         tile.threads, tile.shared_bytes, operands, glu->unit, tiling(tile, grid, n_rows),
+         conversion);
   ++op_index_;
   return true;
 }
@@ -341,49 +344,57 @@ void PlanBuilder::begin_half_rows() {
   half_rows_.clear();
 }
 
+std::optional<ConvertRows> PlanBuilder::place_half_rows(WeightType type, const ProductRows& x,
+                                                        uint32_t cols, const RowGroup& rows,
+                                                        uint32_t pieces, uint32_t chunk_cols) {
+  const auto [place, is_new] = half_rows_.try_emplace({half_of(type), chunk_cols});
+  ProductRows& half = place->second;
+  if (!is_new) return std::nullopt;
+  const uint32_t padded = padded_cols(cols, chunk_cols);
+  const uint64_t n_rows = uint64_t{rows.max_rows} * pieces;
+  half = {.data = scratch(n_rows * padded * 2),
+          .scale = scratch(n_rows * sizeof(float)),
+          .norm = {},
+          .padded_cols = padded};
+  return ConvertRows{.out = half.data,
+                     .scale = half.scale,
+                     .x = x.data,
+                     .norm = x.norm,
+                     .set = rows.set,
+                     .cols = cols,
+                     .padded_cols = padded,
+                     .chunk_cols = chunk_cols};
+}
+
 ProductRows PlanBuilder::half_rows(WeightType type, const ProductRows& x, uint32_t cols,
                                    const RowGroup& rows, uint32_t pieces, uint32_t chunk_cols) {
   const std::string element = half_of(type);
-  const auto known = half_rows_.find({element, chunk_cols});
-  if (known != half_rows_.end()) return known->second;
-  const uint32_t padded = padded_cols(cols, chunk_cols);
-  const uint64_t n_rows = uint64_t{rows.max_rows} * pieces;
-  const ProductRows half = {.data = scratch(n_rows * padded * 2),
-                            .scale = scratch(n_rows * sizeof(float)),
-                            .norm = {},
-                            .padded_cols = padded};
-  // Many blocks of 256 threads keep the device busy, too.
-  const bool is_wide = x.norm.weight == 0 && cols > 4096 && n_rows <= gpu_.multiprocessors;
-  launch("convert_rows.cu", "convert_rows<" + element + (is_wide ? ", 1024>" : ">"),
-         {rows.max_rows, pieces}, is_wide ? 1024 : 256, 0,
-         cuda_args::ConvertRows<DevicePointer>{.out = half.data,
-                                               .scale = half.scale,
-                                               .x = x.data,
-                                               .norm = x.norm,
-                                               .set = rows.set,
-                                               .cols = cols,
-                                               .padded_cols = padded,
-                                               .chunk_cols = chunk_cols});
-  half_rows_.emplace(std::pair(element, chunk_cols), half);
-  return half;
+  if (const auto rows_to_convert = place_half_rows(type, x, cols, rows, pieces, chunk_cols)) {
+    launch("convert_rows.cu", "convert_rows<" + element + ">", {rows.max_rows, pieces}, 256, 0,
+           *rows_to_convert);
+  }
+  return half_rows_.at({element, chunk_cols});
 }
 
-ProductRows PlanBuilder::decode_rows(WeightType type, const ProductRows& x, uint32_t cols,
-                                     const RowGroup& rows, const ProductTile& tile,
-                                     uint32_t pieces) {
-  if (tile.token_tiles == 0) return x;
-  return half_rows(type, x, cols, rows, pieces);
+PlanBuilder::DecodeRows PlanBuilder::decode_rows(WeightType type, const ProductRows& x,
+                                                 uint32_t cols, const RowGroup& rows,
+                                                 const ProductTile& tile) {
+  if (tile.token_tiles == 0) return {x, {}};
+  if (tile.place != ProductTile::Place::block_ring) return {half_rows(type, x, cols, rows), {}};
+  SharedConversion conversion = {};
+  if (const auto rows_to_convert = place_half_rows(type, x, cols, rows)) {
+    conversion = {.rows = *rows_to_convert, .counters = arrivals(kConversionCounters)};
+  }
+  return {half_rows_.at({half_of(type), 0}), conversion};
 }
 
 void PlanBuilder::emit_decode_gemm(const Product& p, const RowGroup& rows) {
   const ProductTile tile = weight_tile(rows.max_rows, p.weight.rows, p.weight.cols, p.type);
-  const ProductOperands operands = {.out = p.out,
-                                    .x = decode_rows(p.type, p.x, p.weight.cols, rows, tile),
-                                    .weight = p.weight,
-                                    .set = rows.set};
+  const auto [x, conversion] = decode_rows(p.type, p.x, p.weight.cols, rows, tile);
+  const ProductOperands operands = {.out = p.out, .x = x, .weight = p.weight, .set = rows.set};
   const Grid grid = tile.grid(rows.max_rows, p.weight.rows);
   launch("decode_gemm.cu", decode_instance("decode_gemm", p.type, tile), grid, tile.threads,
-         tile.shared_bytes, operands, p.epilogue, tiling(tile, grid, p.weight.rows));
+         tile.shared_bytes, operands, p.epilogue, tiling(tile, grid, p.weight.rows), conversion);
 }
 
 void PlanBuilder::emit_gemm(const Product& p, const RowGroup& rows) {

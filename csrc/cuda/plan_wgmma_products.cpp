@@ -165,7 +165,7 @@ bool PlanBuilder::emit_wgmma_grouped_gemm(const GroupedProduct& p, const RowGrou
     launch("convert_rows.cu",
            std::string("convert_pairs<") + (multiplies_as_bf16(type) ? "bf16>" : "f16>"),
            {groups.max_pairs}, 256, 0,
-           cuda_args::ConvertRows<DevicePointer>{.out = x.data,
+           ConvertRows{.out = x.data,
                                                  .scale = x.scale,
                                                  .x = value(p.x),
                                                  .norm = {},

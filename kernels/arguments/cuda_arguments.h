@@ -87,6 +87,10 @@ KERNEL_STRUCT(ConvertRows,
               WRITES(void) out; WRITES(float) scale; READS(float) x; PART(InputNorm) norm;
               PART(RowSet) set; u32 cols; u32 padded_cols; u32 chunk_cols;)
 
+// Rows of x that the blocks of a product convert before they multiply; none if rows.x is null.
+// counters [3]: all 0 before and after.
+KERNEL_STRUCT(SharedConversion, PART(ConvertRows) rows; WRITES(u32) counters;)
+
 // out [weight.rows, padded_cols]
 KERNEL_STRUCT(Dequantize, WRITES(void) out; PART(WeightRows) weight; u32 padded_cols;)
 

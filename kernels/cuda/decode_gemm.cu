@@ -1,9 +1,9 @@
 // Products of a decode step: out = residual + alpha * activation(x weight^T + bias).
 //
-//   x: F32 rows for one token, else converted to T
+//   x: F32 rows for one token, else rows of T, which the kernel may first convert itself
 //   weight: rows in the format F; out [.., out_stride] F32
-//   grid: (tokens / tile, rows / (32 * row_tiles), blocks that share the columns), or, with a ring
-//   of weights, (1, blocks that share the tiles); block 256; dynamic shared: ProductTile of
+//   grid: (tokens / tile, rows / 32, blocks that share the columns), or, with rings of weights,
+//   (tokens / tile, blocks that share the tiles); block and dynamic shared memory: ProductTile of
 //   csrc/cuda/plan_builder.h
 //   moves: the weight, once per tile of tokens; neighbouring blocks read the same rows
 //
@@ -32,12 +32,12 @@ struct StoreProduct {
 
 template <class F, class T, u32 token_tiles>
 __global__ void __launch_bounds__(kProductThreads<F, token_tiles>, kResident<F, token_tiles>)
-    decode_gemm(ARGUMENT(ProductOperands) a, ARGUMENT(Epilogue) e, ARGUMENT(Tiling) tiling) {
+    decode_gemm(ARGUMENT(ProductOperands) a, ARGUMENT(Epilogue) e, ARGUMENT(Tiling) tiling,
+                ARGUMENT(SharedConversion) conversion) {
   DYNAMIC_SHARED(uint4, memory);
   const u32 rows = a.weight.rows;
-  multiply_tile<F, T, token_tiles>(memory, a, tiling, rows, 1,
-                                          [=](u32 i) { return min(i, rows - 1); },
-                                          StoreProduct{a, e});
+  multiply_tile<F, T, token_tiles>(memory, a, tiling, conversion, rows, 1,
+                                   [=](u32 i) { return min(i, rows - 1); }, StoreProduct{a, e});
 }
 
 INSTANCE(decode_gemm<FormatF16, f16, 0>)

@@ -313,7 +313,8 @@ struct DecodeProduct {
 // There is an output for each of `each` rows.
 template <class F, class T, u32 token_tiles, class RowOf, class Store>
 DEVICE void multiply_tile(void* memory, const ProductOperands& a, const Tiling& tiling,
-                          u32 n_rows, u32 each, RowOf row_of, Store store) {
+                          const SharedConversion& conversion, u32 n_rows, u32 each, RowOf row_of,
+                          Store store) {
   const auto store_at_once = [&](u32 first, u32 i, u32 token, auto sum_of) {
     store.finish(store.begin(first, i, token, sum_of));
   };
@@ -360,7 +361,7 @@ DEVICE void multiply_tile(void* memory, const ProductOperands& a, const Tiling& 
     multiply_by_ring<F, T>(memory, a, tiling.parts, (n_rows + tile_rows - 1) / tile_rows,
                            tile_rows / each, row_of, store_at_once);
   } else {
-    multiply_by_tiles<F, T, token_tiles>(memory, a, tiling, n_rows,
+    multiply_by_tiles<F, T, token_tiles>(memory, a, tiling, conversion, n_rows,
                                          16 * kRowTiles<token_tiles> / each, row_of, store);
   }
 }

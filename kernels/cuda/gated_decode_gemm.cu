@@ -2,8 +2,7 @@
 // of `gate`, followed by the rows of `up`.
 //
 //   x, weight: as in decode_gemm.cu, with 2 * width rows; out [.., width] F32
-//   grid: as in decode_gemm.cu, for 2 * width rows in whole tiles; block 256; dynamic shared as in
-//   decode_gemm.cu
+//   grid, block and dynamic shared memory: as in decode_gemm.cu, for 2 * width rows in whole tiles
 //   moves: the weight, once per tile of tokens; the intermediate of decode_gemm and glu, 16 bytes
 //   per output, stays in shared memory
 //
@@ -32,12 +31,12 @@ struct StoreUnit {
 
 template <class F, class T, u32 token_tiles>
 __global__ void __launch_bounds__(kProductThreads<F, token_tiles>, kResident<F, token_tiles>)
-    gated_decode_gemm(ARGUMENT(ProductOperands) a, u32 unit, ARGUMENT(Tiling) tiling) {
+    gated_decode_gemm(ARGUMENT(ProductOperands) a, u32 unit, ARGUMENT(Tiling) tiling,
+                      ARGUMENT(SharedConversion) conversion) {
   DYNAMIC_SHARED(uint4, memory);
   const u32 width = a.weight.rows / 2;
-  multiply_tile<F, T, token_tiles>(memory, a, tiling, round_up(width, 8) * 2, 2,
-                                          [=](u32 i) { return gated_row(i, width); },
-                                          StoreUnit{a, unit});
+  multiply_tile<F, T, token_tiles>(memory, a, tiling, conversion, round_up(width, 8) * 2, 2,
+                                   [=](u32 i) { return gated_row(i, width); }, StoreUnit{a, unit});
 }
 
 INSTANCE(gated_decode_gemm<FormatF16, f16, 0>)

@@ -1,17 +1,18 @@
 #pragma once
 
-// Rows of x as 16-bit floats, which tensor cores multiply. If an RMSNorm precedes the product, a
-// row is normalized here.
+// Rows of x as 16-bit floats, which tensor cores multiply: converted by convert_rows.cu or by the
+// blocks of a product. If an RMSNorm precedes the product, a row is normalized here.
 //
 // F16 has few exponents, so a row is divided by the power of two that moves its largest number into
 // [16384, 32768), from where its smallest ones lose least. That changes no digit; the product is
 // multiplied by it in the end, and by 1 / rms(x), instead of the row. Products of BF16 rows have no
 // such scale: those of long prompts, by a library, then need no second pass. Sums are in F32.
 
+#include "row_set.cuh"
 #include "warp.cuh"
 
-// The threads of a block that share a row with a norm: every kernel adds the squares of a row in
-// one order.
+// The threads of a block that add the squares of a row with a norm: every kernel adds them in one
+// order.
 constexpr u32 kRowThreads = 256;
 
 // True if rows of a type are divided.
@@ -109,7 +110,7 @@ struct RowScale {
   float product;  // of the product
 };
 
-// All threads of a block must call this; kRowThreads of them if there is a norm.
+// All threads of a block must call this, at least kRowThreads.
 template <u32 threads = kRowThreads, class T>
 DEVICE RowScale scale_of_row(T type, const float* x, const InputNorm& norm, RowStart& start,
                              u32 cols) {
@@ -121,12 +122,15 @@ DEVICE RowScale scale_of_row(T type, const float* x, const InputNorm& norm, RowS
 #pragma unroll
     for (u32 i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(v[i]));
   };
-  apply_norm(norm, start.weight, start.x, squares);
-  add(start.x);
-  for (u32 unit = threadIdx.x + threads; unit * 8 < cols; unit += threads) {
-    float v[8];
-    load_normed(x, norm, unit * 8, cols, v, squares);
-    add(v);
+  const u32 step = norm.weight ? kRowThreads : threads;
+  if (threads == kRowThreads || threadIdx.x < step) {
+    apply_norm(norm, start.weight, start.x, squares);
+    add(start.x);
+    for (u32 unit = threadIdx.x + step; unit * 8 < cols; unit += step) {
+      float v[8];
+      load_normed(x, norm, unit * 8, cols, v, squares);
+      add(v);
+    }
   }
   float divisor = 1.0f, rms = 1.0f;
   if constexpr (kScalesRows<T>) divisor = divisor_of_row(type, block_max(largest, maxima));
@@ -161,4 +165,49 @@ DEVICE uint4 rounded_pairs(T type, const float* x, const InputNorm& norm, u32 un
   if (norm.weight) load_pairs(norm.weight, unit, chunk_cols, cols, weight);
   apply_norm(norm, weight, v, squares);
   return packed(type, v, factor);
+}
+
+// Converts a row to row number `row` of a.out; all threads of a block.
+template <class T, u32 threads>
+DEVICE void convert_row(const ConvertRows& a, const float* from, u64 row) {
+  const u32 units = a.padded_cols / 8;
+  uint4* to = static_cast<uint4*>(a.out) + row * units;
+  RowStart start = start_row(from, a.norm, a.cols);
+  const RowScale scale = scale_of_row<threads>(T{}, from, a.norm, start, a.cols);
+  for (u32 unit = threadIdx.x; unit < units; unit += threads) {
+    to[unit] =
+        a.chunk_cols == 0
+            ? rounded_unit(T{}, from, a.norm, unit, a.cols, scale.factor)
+            : rounded_pairs(T{}, from, a.norm, unit, a.chunk_cols, a.cols, scale.factor);
+  }
+  if (threadIdx.x == 0) a.scale[row] = scale.product;
+}
+
+// Converts the rows of a set by all blocks of a kernel. A block takes rows until none is left, and
+// then waits for those that others have taken: it never waits for a block that does not run yet.
+template <class T, u32 threads>
+DEVICE void convert_together(const SharedConversion& a) {
+  SHARED(u32, taken, [1]);
+  if (a.rows.x == nullptr) return;
+  const u32 count = *a.rows.set.count, n_blocks = gridDim.x * gridDim.y;
+  u32 *next = a.counters, *done = a.counters + 1, *left = a.counters + 2;
+  for (;;) {
+    // Every block takes one number beyond the last row. The last number resets the counter.
+    if (threadIdx.x == 0) taken[0] = atomicInc(next, count + n_blocks - 1);
+    __syncthreads();
+    const u32 row = taken[0];
+    if (row >= count) break;
+    const float* from = a.rows.x + u64(row_of_set(a.rows.set, row)) * a.rows.cols;
+    convert_row<T, threads>(a.rows, from, row);
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) atomicAdd(done, 1u);
+  }
+  if (threadIdx.x == 0) {
+    while (load_now(done) < count) {
+    }
+    if (atomicInc(left, n_blocks - 1) == n_blocks - 1) *done = 0;
+    __threadfence();
+  }
+  __syncthreads();
 }

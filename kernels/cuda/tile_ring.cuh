@@ -7,7 +7,8 @@
 // and of all tokens, so that a tile reads the tokens once, from L2. Each of 16 warps copies and
 // multiplies 16 rows of its own; of 64 tokens, for which that would take too many registers and
 // loads from shared memory, each of 8 warps 32. All warps share the tokens, and wait for each other
-// once a stage. The ring is filled with weights before the wait for the previous kernel.
+// once a stage. The ring is filled with weights before the wait for the previous kernel; while they
+// arrive, the blocks may convert the rows of x (rounded_rows.cuh).
 //
 // The grid has at most the blocks that the device runs at once. A block takes its pieces one after
 // another, each a tile of rows with one part of the columns; copies of the next begin while one is
@@ -19,6 +20,7 @@
 // weight has several parts, the last block to finish one of a tile adds them up.
 
 #include "chunk_products.cuh"
+#include "rounded_rows.cuh"
 #include "row_set.cuh"
 #include "weight_spans.cuh"
 
@@ -363,13 +365,15 @@ class TileRing {
 };
 
 // The products of 8 * token_tiles tokens of a set for each block along x of a grid, by the blocks
-// along y. store, outputs: as TileRing::multiply takes them.
+// along y. store, outputs: as TileRing::multiply takes them. conversion: of the rows of x, or none.
 template <class F, class T, u32 token_tiles, class RowOf, class Store>
 DEVICE void multiply_by_tiles(void* memory, const ProductOperands& a, const Tiling& tiling,
-                              u32 n_rows, u32 outputs, RowOf row_of, Store store) {
+                              const SharedConversion& conversion, u32 n_rows, u32 outputs,
+                              RowOf row_of, Store store) {
   TileRing<F, T, token_tiles, RowOf> product(memory, a, tiling, n_rows, row_of);
   product.request();
   wait_for_previous_kernel();
+  convert_together<T, kTileThreads<token_tiles>>(conversion);
   const u32 first_token = blockIdx.x * 8 * token_tiles, count = *a.set.count;
   if (first_token >= count) {
     wait_copies<0>();

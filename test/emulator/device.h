@@ -130,6 +130,14 @@ T atomicAdd(T* address, T value) {
                                       __ATOMIC_RELAXED));
   return expected;
 }
+// Counts from 0 to `last`, then again from 0.
+inline unsigned atomicInc(unsigned* address, unsigned last) {
+  unsigned before = __atomic_load_n(address, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(address, &before, before >= last ? 0 : before + 1, false,
+                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+  return before;
+}
 template <class T>
 T atomicExch(T* address, T value) {
   T before;

@@ -23,11 +23,10 @@ void check_dequantize(const WeightKind& kind, u32 cols) {
 
 // Converts rows of x to `type`; one block more finds no row.
 HalfRows convert(const std::string& type, const float* x, u32 n_rows, u32 cols, u32 padded,
-                 const InputNorm& norm, u32 chunk_cols = 0, u32 threads = 256) {
+                 const InputNorm& norm, u32 chunk_cols = 0) {
   const Buffer<u32> count = {n_rows};
   HalfRows to = {Buffer<u16>(n_rows * padded), Buffer<float>(n_rows), padded};
-  const std::string of_threads = threads == 256 ? ">" : ", " + std::to_string(threads) + ">";
-  launch("convert_rows<" + type + of_threads, {{n_rows + 1}, {threads}},
+  launch("convert_rows<" + type + ">", {{n_rows + 1}, {256}},
          cuda_args::ConvertRows<const void*>{.out = to.data.data(),
                                              .scale = to.scale.data(),
                                              .x = x,
@@ -108,24 +107,6 @@ TEST(convert_rows_moves_rows_into_the_range_of_f16) {
     }
     EXPECT(!half || (scale[0] == 2 && scale[1] == 1024 && scale[2] == 0x1p-113f));
     EXPECT(half || (scale[0] == 1 && scale[1] == 1 && scale[2] == 1));
-  }
-}
-
-// Blocks of more threads give the same bits, for rows with fewer and with more units than threads.
-TEST(convert_rows_by_large_blocks) {
-  Random random(9);
-  const u32 rows = 2;
-  for (const u32 cols : {300u, 8200u, 9001u}) {
-    const u32 padded = (cols + 63) / 64 * 64;
-    auto x = random_floats(random, rows * cols);
-    x[cols - 1] = 1e6f;  // the largest, in the last unit
-    for (const char* type : {"f16", "bf16"}) {
-      const auto [out, scale, _] = convert(type, x.data(), rows, cols, padded, {});
-      const auto [large, large_scale, __] =
-          convert(type, x.data(), rows, cols, padded, {}, 0, 1024);
-      for (u32 i = 0; i < rows * padded; ++i) EXPECT(large[i] == out[i]);
-      for (u32 i = 0; i < rows; ++i) EXPECT(large_scale[i] == scale[i]);
-    }
   }
 }
 

@@ -8,6 +8,7 @@ using RowSet = cuda_args::RowSet<const void*>;
 using InputNorm = cuda_args::InputNorm<const void*>;
 using ProductRows = cuda_args::ProductRows<const void*>;
 using ProductOperands = cuda_args::ProductOperands<const void*>;
+using SharedConversion = cuda_args::SharedConversion<const void*>;
 
 // Rows of x in F32.
 inline ProductRows float_rows(const float* x, const InputNorm& norm = {}) {
@@ -27,6 +28,18 @@ struct HalfRows {
 // chunk_cols: 0, or the columns of the weight's chunks, for products by wgmma with it.
 HalfRows convert_rows(const DeviceWeight& weight, const float* x, const RowSet& set, u32 max_rows,
                       u32 pieces, const InputNorm& norm = {}, u32 chunk_cols = 0);
+
+// Rows of x that a product with this weight converts itself.
+struct ConvertedByProduct {
+  HalfRows half;
+  Buffer<u32> counters = {0, 0, 0};
+  SharedConversion conversion;
+
+  ConvertedByProduct(const DeviceWeight& weight, const float* x, const RowSet& set, u32 max_rows,
+                     const InputNorm& norm = {});
+  // Fails unless the counters are 0 again.
+  ~ConvertedByProduct();
+};
 
 // The type that tensor cores read for a weight.
 std::string half_of(const DeviceWeight& weight);
@@ -72,7 +85,7 @@ void with_tiling(const DecodeTile& tile, u32 tokens, u32 rows, const Run& run) {
 // As in "decode_gemm<FormatQ8_0, f16, 1>".
 std::string decode_instance(const char* kernel, const DeviceWeight& w, const DecodeTile& tile);
 // Launches a product of decoded tokens, whose columns op.split blocks share, and convert_rows
-// before it for more than one.
+// before it for more than one if weights pass through registers.
 void launch_decode_gemm(const Matvec& op, const RowSet& set, const InputNorm& norm = {});
 
 // Groups the experts of the tokens of a set; ignores op's n_tokens.

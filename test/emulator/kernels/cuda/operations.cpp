@@ -223,27 +223,52 @@ std::string decode_instance(const char* kernel, const DeviceWeight& w, const Dec
   return instance(kernel, w.format + ", " + half_of(w), tile.token_tiles);
 }
 
+static u32 padded_cols(u32 cols, u32 chunk_cols) {
+  return chunk_cols == 0 ? blocks_for(cols, 64) * 64 : blocks_for(cols, 128) * 128;
+}
+
 void launch_decode_gemm(const Matvec& op, const RowSet& set, const InputNorm& norm) {
   const DeviceWeight& w = *op.weight;
   const DecodeTile tile = decode_tile(w, op.at_once, op.split);
-  const HalfRows half = convert_rows(w, op.x, set, op.max_rows, 1, norm);
-  const ProductOperands operands = {
-      .out = op.out,
-      .x = tile.token_tiles == 0 ? float_rows(op.x, norm) : half.rows(),
-      .weight = weight_rows(w, w.rows),
-      .set = set};
-  with_tiling(tile, op.max_rows, w.rows, [&](emulator::Dim3 grid, const Tiling& tiling) {
-    launch(decode_instance("decode_gemm", w, tile), {grid, {tile.threads}, tile.shared}, operands,
-           epilogue(op.epilogue, op.out_stride), tiling);
-  });
+  const auto launch_with = [&](const ProductRows& x, const SharedConversion& conversion) {
+    const ProductOperands operands = {
+        .out = op.out, .x = x, .weight = weight_rows(w, w.rows), .set = set};
+    with_tiling(tile, op.max_rows, w.rows, [&](emulator::Dim3 grid, const Tiling& tiling) {
+      launch(decode_instance("decode_gemm", w, tile), {grid, {tile.threads}, tile.shared}, operands,
+             epilogue(op.epilogue, op.out_stride), tiling, conversion);
+    });
+  };
+  if (tile.place == DecodeTile::Place::block_ring) {
+    const ConvertedByProduct x(w, op.x, set, op.max_rows, norm);
+    launch_with(x.half.rows(), x.conversion);
+  } else if (tile.token_tiles == 0) {
+    launch_with(float_rows(op.x, norm), {});
+  } else {
+    launch_with(convert_rows(w, op.x, set, op.max_rows, 1, norm).rows(), {});
+  }
+}
+
+ConvertedByProduct::ConvertedByProduct(const DeviceWeight& weight, const float* x,
+                                       const RowSet& set, u32 max_rows, const InputNorm& norm)
+    : half{Buffer<u16>(max_rows * padded_cols(weight.cols, 0)), Buffer<float>(max_rows),
+           padded_cols(weight.cols, 0)} {
+  conversion = {.rows = {.out = half.data.data(),
+                         .scale = half.scale.data(),
+                         .x = x,
+                         .norm = norm,
+                         .set = set,
+                         .cols = weight.cols,
+                         .padded_cols = half.padded_cols,
+                         .chunk_cols = 0},
+                .counters = counters.data()};
+}
+
+ConvertedByProduct::~ConvertedByProduct() {
+  for (const u32 count : counters) EXPECT(count == 0);
 }
 
 std::string half_of(const DeviceWeight& weight) {
   return weight.format == "FormatBF16" || weight.format == "Blocks<39>" ? "bf16" : "f16";
-}
-
-static u32 padded_cols(u32 cols, u32 chunk_cols) {
-  return chunk_cols == 0 ? blocks_for(cols, 64) * 64 : blocks_for(cols, 128) * 128;
 }
 
 HalfRows convert_rows(const DeviceWeight& weight, const float* x, const RowSet& set, u32 max_rows,

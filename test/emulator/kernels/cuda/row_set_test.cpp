@@ -49,7 +49,7 @@ void check_gated(const WeightKind& kind, u32 width, u32 cols, u32 tokens, u32 at
                            .x = at_once == 1 ? float_rows(x.data()) : half.rows(),
                            .weight = weight_rows(weight, 2 * width),
                            .set = set},
-           u32{FORGE_SILU}, tiling);
+           u32{FORGE_SILU}, tiling, SharedConversion{});
   });
   for (u32 i = 0; i < tokens * width; ++i) EXPECT(out[i] == expected[i]);
 }
