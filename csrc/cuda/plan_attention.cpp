@@ -135,14 +135,15 @@ void PlanBuilder::emit_decode_attention(const AttentionOp& op, const RopeAppendO
   }
   const uint32_t n_kv_heads = kv.shape.n_kv_heads, queries = shape_.decode_queries;
   const uint32_t query_blocks = divide_up(op.n_heads / n_kv_heads * queries, kDecodeRows);
-  const uint32_t head_blocks = n_kv_heads * query_blocks;
+  const Grid grid{shape_.decode_work, n_kv_heads, query_blocks};
+  const DevicePointer counters =
+      arrivals(uint64_t{shape_.decode_work} * n_kv_heads * query_blocks);
   const DecodeTile tile = decode_tile(kv.shape);
   if (rows) {
     const kernel_args::RopeAppendArgs args = rope_append_args(*rows);
     return launch("batched_decode_attention.cu", head_instance("rope_decode_attention", kv),
-                  {shape_.decode_work * head_blocks}, 32 * tile.warps, tile.shared_bytes,
-                  attention_operands(op), splits,
-                  arrivals(uint64_t{shape_.decode_work} * head_blocks),
+                  grid, 32 * tile.warps, tile.shared_bytes, attention_operands(op), splits,
+                  counters,
                   cuda_args::NewRows<DevicePointer>{.qkv = value(rows->qkv),
                                                     .rope = value(rows->rope),
                                                     .q_norm = floats(rows->q_norm),
@@ -154,8 +155,7 @@ void PlanBuilder::emit_decode_attention(const AttentionOp& op, const RopeAppendO
   }
   launch("batched_decode_attention.cu",
          with_mask(head_instance("batched_decode_attention", kv), is_masked(op)),
-         {shape_.decode_work * head_blocks}, 32 * tile.warps, tile.shared_bytes,
-         attention_operands(op), splits, arrivals(uint64_t{shape_.decode_work} * head_blocks));
+         grid, 32 * tile.warps, tile.shared_bytes, attention_operands(op), splits, counters);
 }
 
 void PlanBuilder::emit_latent_attention(const AttentionOp& op, const AttentionSplits* splits) {

@@ -55,9 +55,13 @@ struct HeadRows {
   u32 group;  // query heads per KV head
   u32 kv_head;
   u32 n_heads;
+  float of_group = __frcp_rn(float(group));
 
-  DEVICE_MEMBER u32 query(u32 row) const { return (first + row) / group; }
-  DEVICE_MEMBER u32 head(u32 row) const { return kv_head * group + (first + row) % group; }
+  // Exact, as rows are fewer than 2^21, and a quarter of the instructions of a division.
+  DEVICE_MEMBER u32 query(u32 row) const { return u32((float(first + row) + 0.5f) * of_group); }
+  DEVICE_MEMBER u32 head(u32 row) const {
+    return kv_head * group + first + row - query(row) * group;
+  }
 };
 
 // Copies 8 numbers of a cache row to to[] as 16 bytes.
@@ -294,29 +298,36 @@ constexpr u32 kMergeBatch = 8;
 // the total. Loads do not wait for each other: hidden parts have a factor of 0.
 DEVICE RowSum merge_parts(const float* parts, const float* ml, u64 stride, u32 n_parts, u32 column,
                           u32 dim) {
-  const u32 lane = lane_id(), from = min(column + 4 * lane, dim - 4);
-  RowSum sum = {make_float4(0, 0, 0, 0), 0, -FORGE_INFINITY};
-  for (u32 part = lane; part < n_parts; part += 4 * kWarp) {
-    float scores[4];
+  const u32 lane = lane_id(), from = min(column + 4 * lane, dim - 4), last = n_parts - 1;
+  float4 values[kMergeBatch];
+  const auto load_batch = [&](u32 first) {
 #pragma unroll
-    for (u32 i = 0; i < 4; ++i) scores[i] = ml[min(part + i * kWarp, n_parts - 1) * stride * 2];
-#pragma unroll
-    for (u32 i = 0; i < 4; ++i) sum.largest = fmaxf(sum.largest, scores[i]);
+    for (u32 i = 0; i < kMergeBatch; ++i) {
+      const u64 row = min(first + i, last) * stride;
+      values[i] = *reinterpret_cast<const float4*>(parts + row * dim + from);
+    }
+  };
+  const auto load_ml = [&](u32 part) {
+    return *reinterpret_cast<const float2*>(ml + min(part, last) * stride * 2);
+  };
+  float2 own_ml = load_ml(lane);
+  load_batch(0);
+  RowSum sum = {make_float4(0, 0, 0, 0), 0, own_ml.x};
+#pragma unroll 1
+  for (u32 part = lane + kWarp; part < n_parts; part += kWarp) {
+    sum.largest = fmaxf(sum.largest, load_ml(part).x);
   }
   sum.largest = warp_max(sum.largest);
   const float base = sum.largest == -FORGE_INFINITY ? 0.0f : sum.largest;
+#pragma unroll 1
   for (u32 first = 0; first < n_parts; first += kWarp) {
-    const u32 last = n_parts - 1, own = first + lane;
-    const float2 own_ml = *reinterpret_cast<const float2*>(ml + min(own, last) * stride * 2);
+    const u32 own = first + lane;
+    if (first > 0) own_ml = load_ml(own);
     const float own_factor = own < n_parts ? expf(own_ml.x - base) : 0.0f;
     sum.total += own_ml.y * own_factor;
+#pragma unroll 1
     for (u32 part = 0; part < min(kWarp, n_parts - first); part += kMergeBatch) {
-      float4 values[kMergeBatch];
-#pragma unroll
-      for (u32 i = 0; i < kMergeBatch; ++i) {
-        const u64 row = min(first + part + i, last) * stride;
-        values[i] = *reinterpret_cast<const float4*>(parts + row * dim + from);
-      }
+      if (first + part > 0) load_batch(first + part);
 #pragma unroll
       for (u32 i = 0; i < kMergeBatch; ++i) {
         sum.add(values[i], __shfl_sync(kAllLanes, own_factor, part + i));

@@ -4,9 +4,8 @@
 //   work: for each tile of queries one entry per split of the positions that it sees
 //   splits: for each entry of several the sum of exp(score - m) * value, the m, the sum of
 //     exp(score - m)
-//   arrivals [work, head blocks]: all 0, before and after
-//   grid: maximum number of entries * head blocks, where head blocks = n_kv_heads * blocks of 16
-//     query rows per KV head
+//   arrivals [work, blocks of 16 query rows, n_kv_heads]: all 0, before and after
+//   grid: (maximum number of entries, n_kv_heads, blocks of 16 query rows per KV head)
 //   block: four warps (two for D = 256); dynamic shared: decode_shared_bytes
 //   moves: the sequence's keys and values once, for all query heads of their KV head
 //
@@ -52,6 +51,16 @@ struct DecodeShape {
   static constexpr u32 kWarpBytes = kStages * kStageBytes + kTileBytes + kScaleBytes;
 };
 
+// All fields are requested together.
+DEVICE AttentionWork load_entry(const AttentionWork* from) {
+  const QueryTile& tile = from->tile;
+  return {{load_now(&tile.first_row), load_now(&tile.n_queries), load_now(&tile.sequence),
+           load_now(&tile.first_position), load_now(&tile.n_keys)},
+          load_now(&from->split),
+          load_now(&from->split_tokens),
+          load_now(&from->n_splits)};
+}
+
 // The positions that an entry of work reads: those of its split that its queries see.
 //
 // Of a long sequence, a window is small against a split. So that all entries share the window, its
@@ -76,6 +85,13 @@ DEVICE PositionRange range_of(const AttentionWork& entry, u32 first_visible,
   return {piece * size, (piece + 1) * size};
 }
 
+// The number of a position's page. The engine's pages have a power of two of positions, which takes
+// few instructions.
+DEVICE u32 page_index(u32 position, u32 page_tokens) {
+  if ((page_tokens & (page_tokens - 1)) == 0) return position >> (__ffs(page_tokens) - 1);
+  return position / page_tokens;
+}
+
 // The place of this lane's row of a slice of positions, that of position first + lane % kTokens.
 struct RowPlace {
   u32 first;  // of the slice
@@ -95,7 +111,7 @@ struct SliceReader {
   // Requests the page of a row. Rows past the end take the last position.
   DEVICE_MEMBER RowPlace seek(u32 first) const {
     const u32 position = min(first + lane_id() % Shape::kTokens, end - 1);
-    const u32 index = position / kv.page_tokens;
+    const u32 index = page_index(position, kv.page_tokens);
     return {first, u32(table[index]), position - index * kv.page_tokens};
   }
 
@@ -107,16 +123,33 @@ struct SliceReader {
     constexpr u32 kUnits = Shape::kRowBytes / 16, kAll = Shape::kTokens * kUnits;
     if (place.first < end) {
       const u64 own = place.page * kv.page_bytes + head + u64(place.slot) * Shape::kRowBytes;
+      // Copies unit 32 n + lane from key_of(n) and value_of(n).
+      const auto copy_units = [&](auto key_of, auto value_of) {
 #pragma unroll
-      for (u32 n = 0; n < (kAll + kWarp - 1) / kWarp; ++n) {
-        const u32 i = n * kWarp + lane_id(), row = i / kUnits, unit = i % kUnits;
-        const u8* from = kv.data + __shfl_sync(kAllLanes, own, row % kWarp) + unit * 16;
-        if (kAll % kWarp != 0 && i >= kAll) continue;
-        if (!all && place.first + row == without) continue;
-        const bool valid = place.first + row < end;
-        u8* at = to + row * Shape::kStride + unit * 16;
-        copy_async_16(at, from, valid);
-        copy_async_16(at + Shape::kTokens * Shape::kStride, from + kv.v_offset, valid);
+        for (u32 n = 0; n < (kAll + kWarp - 1) / kWarp; ++n) {
+          const u32 i = n * kWarp + lane_id(), row = i / kUnits;
+          const u8 *key = key_of(n), *value = value_of(n);
+          if (kAll % kWarp != 0 && i >= kAll) continue;
+          if (!all && place.first + row == without) continue;
+          const bool valid = place.first + row < end;
+          u8* at = to + row * Shape::kStride + i % kUnits * 16;
+          copy_async_16(at, key, valid);
+          copy_async_16(at + Shape::kTokens * Shape::kStride, value, valid);
+        }
+      };
+      if ((place.first | kv.page_tokens) % Shape::kTokens == 0) {
+        // The rows are neighbours in one page, as in all of the engine's caches. Constant distances
+        // become part of the instruction.
+        const u8* keys = kv.data + __shfl_sync(kAllLanes, own, 0) + lane_id() * 16;
+        const u8* values = keys + kv.v_offset;
+        copy_units([&](u32 n) { return keys + n * (kWarp * 16); },
+                   [&](u32 n) { return values + n * (kWarp * 16); });
+      } else {
+        const auto key_of = [&](u32 n) {
+          const u32 i = n * kWarp + lane_id();
+          return kv.data + __shfl_sync(kAllLanes, own, i / kUnits % kWarp) + i % kUnits * 16;
+        };
+        copy_units(key_of, [&](u32 n) { return key_of(n) + kv.v_offset; });
       }
     }
     commit_copies();
@@ -263,13 +296,13 @@ struct BlockSums {
 // The position of a token whose key and value another warp appends.
 constexpr u32 kNotAppended = 0xffffffffu;
 
-// Prepares the queries of a token and, if this warp appends it at position `appended`, its key and
-// value, whose slice is that of this warp. `first`: the warp's first slice.
+// Prepares the queries of a token and, if this warp appends it at position `appended`, in a page,
+// its key and value, whose slice is that of this warp. `first`: the warp's first slice.
 template <class T, int D>
 DEVICE void prepare_rows(typename ComputeType<T>::type* q_tile, u8* stages,
                          SliceScales<T, D>& scales, const SliceReader<T, D>& reader,
                          const NewRows& from, const QueryTile& tile, const HeadRows& rows,
-                         u32 first, u32 appended) {
+                         u32 first, u32 appended, u32 page) {
   typedef DecodeShape<T, D> Shape;
   const KvCache& kv = reader.kv;
   // The last stage is still unused.
@@ -278,7 +311,8 @@ DEVICE void prepare_rows(typename ComputeType<T>::type* q_tile, u8* stages,
   const float* row = from.qkv + u64(tile.first_row) * (q_cols + 2 * k_cols);
   const HeadAngles<D> angles(from.rope + u64(tile.first_row) * 2 * from.n_freqs, from.n_freqs);
   // Norms are requested together with the numbers.
-  HeadNumbers<D> key, value, q_norm, k_norm;
+  HeadNumbers<D> query, key, value, q_norm, k_norm;
+  if (warp_id() < rows.count) query.load(row + rows.head(warp_id()) * D);
   if (from.q_norm) q_norm.load(from.q_norm);
   if (from.k_norm) k_norm.load(from.k_norm);
   if (appended != kNotAppended) {
@@ -291,8 +325,7 @@ DEVICE void prepare_rows(typename ComputeType<T>::type* q_tile, u8* stages,
   };
   for (u32 i = warp_id(); i < kQueryRows; i += Shape::kWarps) {
     if (i < rows.count) {
-      HeadNumbers<D> query;
-      query.load(row + rows.head(i) * D);
+      if (i != warp_id()) query.load(row + rows.head(i) * D);
       prepare(query, from.q_norm != nullptr, q_norm);
     }
     load_query<D>(q_tile + i * kRowStride<D>, values, i < rows.count);
@@ -300,8 +333,8 @@ DEVICE void prepare_rows(typename ComputeType<T>::type* q_tile, u8* stages,
   if (appended == kNotAppended) return;
   prepare(key, from.k_norm != nullptr, k_norm);
   key.load(values);
-  const u32 page = u32(reader.table[appended / kv.page_tokens]);
-  const u32 slot = appended % kv.page_tokens, from_first = appended - first;
+  const u32 slot = appended - page_index(appended, kv.page_tokens) * kv.page_tokens;
+  const u32 from_first = appended - first;
   const u32 stage = from_first / Shape::kStep, at = from_first % Shape::kStep;
   u8* copied = stage + 1 < Shape::kStages
                    ? stages + stage * Shape::kStageBytes + at * Shape::kStride
@@ -329,14 +362,10 @@ DEVICE void attend_entry(const AttentionOperands& a, const AttentionSplits& spli
   typedef typename Shape::C C;
   DYNAMIC_SHARED(u8, shared);
   C* q_tile = reinterpret_cast<C*>(shared);
-  const u32 group = args.n_heads / kv.n_kv_heads;
-  const u32 head_blocks =
-      kv.n_kv_heads * ((group * args.max_queries + kQueryRows - 1) / kQueryRows);
-  const u32 index = blockIdx.x / head_blocks, head_block = blockIdx.x % head_blocks;
-  const AttentionWork entry = splits.work[index];
+  const u32 index = blockIdx.x, kv_head = blockIdx.y, first_row = blockIdx.z * kQueryRows;
+  const AttentionWork entry = load_entry(splits.work + index);
   const QueryTile& tile = entry.tile;
-  const u32 kv_head = head_block % kv.n_kv_heads;
-  const u32 first_row = head_block / kv.n_kv_heads * kQueryRows;
+  const u32 group = args.n_heads / kv.n_kv_heads;
   if (first_row >= tile.n_queries * group) return;
   const u32 n_rows = min(kQueryRows, tile.n_queries * group - first_row), last_row = n_rows - 1;
   const HeadRows rows = {first_row, n_rows, group, kv_head, args.n_heads};
@@ -355,12 +384,15 @@ DEVICE void attend_entry(const AttentionOperands& a, const AttentionSplits& spli
                                     u64(kv_head) * kv.head_bytes, end};
   RowPlace places[Shape::kStages] = {};  // of the next slices
   SliceScales<T, D> scales = {};
-  u32 appended = kNotAppended;
+  u32 appended = kNotAppended, page_of_appended = 0;
   if constexpr (appends) {
     const u32 position = tile.first_position;
     const bool is_own = position >= begin && position < end &&
                         (position - begin) / Shape::kTokens % Shape::kWarps == warp;
-    if (is_own) appended = position;
+    if (is_own) {
+      appended = position;
+      page_of_appended = u32(reader.table[page_index(position, kv.page_tokens)]);
+    }
   }
   if (begin < end) {
 #pragma unroll
@@ -378,7 +410,8 @@ DEVICE void attend_entry(const AttentionOperands& a, const AttentionSplits& spli
   }
 
   if constexpr (appends) {
-    prepare_rows<T, D>(q_tile, stages, scales, reader, new_rows, tile, rows, first, appended);
+    prepare_rows<T, D>(q_tile, stages, scales, reader, new_rows, tile, rows, first, appended,
+                       page_of_appended);
   } else {
     for (u32 i = warp; i < kQueryRows; i += Shape::kWarps) {
       const u32 row = i < n_rows ? i : 0;
@@ -438,6 +471,7 @@ DEVICE void attend_entry(const AttentionOperands& a, const AttentionSplits& spli
   sums.store(state);
   __syncthreads();
   const u64 entry_rows = u64(args.max_queries) * args.n_heads;
+#pragma unroll 1
   for (u32 i = threadIdx.x; i < n_rows * (D / 4); i += blockDim.x) {
     const u32 row = i / (D / 4), column = i % (D / 4) * 4;
     const RowSum sum = sums.sum(row, column);
@@ -457,12 +491,15 @@ DEVICE void attend_entry(const AttentionOperands& a, const AttentionSplits& spli
   if (entry.n_splits == 1) return;
 
   const u32 first_entry = index - entry.split;
-  u32* counter = arrivals + u64(first_entry) * head_blocks + head_block;
+  u32* counter =
+      arrivals + (u64(first_entry) * gridDim.z + blockIdx.z) * gridDim.y + blockIdx.y;
   if (!is_last_arrival(counter, entry.n_splits)) return;
+#pragma unroll 1
   for (u32 row = warp; row < n_rows; row += Shape::kWarps) {
     const u32 head = rows.head(row);
     const u64 at = first_entry * entry_rows + u64(rows.query(row)) * args.n_heads + head;
     float* to = a.out + ((tile.first_row + rows.query(row)) * u64(args.n_heads) + head) * D;
+#pragma unroll 1
     for (u32 column = 0; column < D; column += 4 * kWarp) {
       const RowSum sum = merge_parts(splits.out + at * D, splits.ml + at * 2, entry_rows,
                                      entry.n_splits, column, D);

@@ -281,6 +281,24 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "const u32 seen = first_visible / entry.split_tokens;",
     ],
     [
+      "slices-of-two-pages",
+      "batched_decode_attention.cu",
+      "if ((place.first | kv.page_tokens) % Shape::kTokens == 0) {",
+      "if (kv.page_tokens > 0) {",
+    ],
+    [
+      "page-of-a-position",
+      "batched_decode_attention.cu",
+      "return position >> (__ffs(page_tokens) - 1);",
+      "return position >> __ffs(page_tokens);",
+    ],
+    [
+      "sums-of-the-first-batch",
+      "attention.cuh",
+      "if (first + part > 0) load_batch(first + part);",
+      "if (first > 0) load_batch(first + part);",
+    ],
+    [
       "batch-of-a-merge",
       "attention.cuh",
       "part += kMergeBatch) {",
@@ -503,6 +521,27 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "tile_ring.cuh",
       "is_in_row = col < a_.x.padded_cols;",
       "is_in_row = true;",
+    ],
+  ),
+  ...group(
+    RING,
+    [
+      "number-beyond-the-last-row",
+      "rounded_rows.cuh",
+      "atomicInc(next, count + n_blocks - 1)",
+      "atomicInc(next, count + n_blocks)",
+    ],
+    [
+      "count-of-converted-rows",
+      "rounded_rows.cuh",
+      "== n_blocks - 1) *done = 0;",
+      "== n_blocks) *done = 0;",
+    ],
+    [
+      "listed-rows-of-a-conversion",
+      "rounded_rows.cuh",
+      "u64(row_of_set(a.rows.set, row)) * a.rows.cols",
+      "u64(row) * a.rows.cols",
     ],
   ),
   ...group(

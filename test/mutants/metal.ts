@@ -375,6 +375,12 @@ export const METAL: readonly Mutant[] = [
     "    if (@available(macOS 15.0, *)) {\n      const AutoreleasePool pool;\n      [static_cast<id<MTLResidencySet>>(set_.get()) requestResidency];\n    }",
     "    if (@available(macOS 15.0, *)) {\n      const AutoreleasePool pool;\n      \n    }",
   ]),
+  ...group({ tests: ["test/metal/models_test.ts"], filter: "without a signal" }, [
+    "residency-of-an-exiting-process",
+    "csrc/metal/residency.mm",
+    "    if (!call.is_allowed()) return;\n",
+    "",
+  ]),
   ...group(on("step_series"), [
     "last-step-of-a-series",
     "csrc/metal/metal_executor.cpp",

@@ -472,11 +472,13 @@ void launch_decode(const DecodeAttention& op, const std::string& name, const Row
                          : 4 * row;
   const size_t tiles_bytes = 16 * row + warps * tokens * slices,
                sums_bytes = warps * 16 * (op.dim + 2) * 4;
-  const u32 head_blocks =
-      kv.n_kv_heads * blocks_for(a.n_heads / kv.n_kv_heads * a.max_queries, 16);
-  Buffer<u32> arrivals(u64(op.max_work) * head_blocks);
+  const u32 query_blocks = blocks_for(a.n_heads / kv.n_kv_heads * a.max_queries, 16);
+  Buffer<u32> arrivals(u64(op.max_work) * kv.n_kv_heads * query_blocks);
   std::fill(arrivals.begin(), arrivals.end(), 0);
-  launch(name, {{op.max_work * head_blocks}, {warps * 32}, std::max(tiles_bytes, sums_bytes)},
+  launch(name,
+         {{op.max_work, kv.n_kv_heads, query_blocks},
+          {warps * 32},
+          std::max(tiles_bytes, sums_bytes)},
          operands(op), splits(op), arrivals.data(), rows...);
   for (const u32 count : arrivals) EXPECT(count == 0);
 }
