@@ -41,6 +41,7 @@ function tileTokens(kernel: string): number {
  */
 const PASSES: readonly (readonly [kernel: RegExp, bytes: (cols: number) => number])[] = [
   [/^convert_(rows|pairs)</, (cols) => 6 * cols],
+  [/^convert_gated_rows</, (cols) => 10 * cols],
   [/^dequantize</, (cols) => 2.6 * Math.min(cols, 4096)],
   [/^epilogue$/, () => 8 * 1024],
 ];

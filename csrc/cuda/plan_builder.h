@@ -75,6 +75,7 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
  private:
   using SharedOperations::emit;
   void emit(const RmsNormOp& op);
+  void emit(const GluOp& op);
   void emit(const MatmulOp& op);
   void emit(const HeadMatmulOp& op);
   void emit(const RopeAppendOp& op);
@@ -102,20 +103,25 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
   // The product with the rows of a weight that have one type, from `first_row` on.
   struct Product {
     DevicePointer out;
-    ProductRows x;  // in F32
+    ProductRows x;      // in F32
+    const GluOp* unit;  // if x are rows before a gated unit, else null
     WeightType type;
     uint64_t first_row;
     WeightRows weight;
     Epilogue epilogue;
   };
   using RowGroup = forge::RowGroup<DevicePointer>;
-  // Emits a product of x, or, of the norm before it, of the norm's x.
-  void emit_product(const MatmulOp& op, const RmsNormOp* norm);
+  // Emits a product of x, or, of the norm or the gated unit before it, of its x.
+  void emit_product(const MatmulOp& op, const RmsNormOp* norm, const GluOp* unit = nullptr);
   // Emits a norm and the product that follows it, whose kernels compute the norm; returns false if
   // they cannot.
   bool emit_norm_with_product(const RmsNormOp& op);
+  // Emits a gated unit of prompts and the product that follows it, for which its rows are converted
+  // as they are computed; returns false if they cannot be fused.
+  bool emit_unit_with_product(const GluOp& op);
   ProductRows product_rows(const MatmulOp& op, const RmsNormOp* norm) const;
-  std::vector<Product> products_of(const MatmulOp& op, const RmsNormOp* norm) const;
+  std::vector<Product> products_of(const MatmulOp& op, const RmsNormOp* norm,
+                                   const GluOp* unit) const;
   WeightRows weight_rows(DevicePointer data, uint64_t row_bytes, uint64_t rows,
                          uint64_t cols) const;
   // Emits one launch for a product of decoded tokens and the gated unit after it; returns false if
@@ -175,6 +181,7 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
                                              uint32_t chunk_cols = 0);
   ProductRows half_rows(WeightType type, const ProductRows& x, uint32_t cols,
                         const RowGroup& rows, uint32_t pieces = 1, uint32_t chunk_cols = 0);
+  ProductRows half_rows(const Product& product, const RowGroup& rows, uint32_t chunk_cols = 0);
   uint32_t matvec_split(uint64_t rows, uint64_t cols) const;
 
   // A product of each row with `top_k` of the equal blocks of a weight's rows: those that a

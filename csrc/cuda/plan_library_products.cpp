@@ -82,7 +82,7 @@ bool PlanBuilder::emit_library_product(const Product& p, const RowGroup& rows) {
     workspace_bytes = std::max(workspace_bytes, CublasLt::workspace_bytes(*product));
   }
 
-  const ProductRows half = half_rows(p.type, p.x, p.weight.cols, rows);
+  const ProductRows half = half_rows(p, rows);
   const uint64_t kept = scratch_used_;
   const DevicePointer workspace = scratch(workspace_bytes);
   const DevicePointer unpacked = scratch(unpacks ? tile_rows * padded * 2 : 0);

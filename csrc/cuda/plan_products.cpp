@@ -47,6 +47,11 @@ StageSize stage_size(WeightType type) {
   }
 }
 
+// Shared memory in which convert_gated_rows keeps a row in F32, padded for any order of columns.
+uint32_t gated_row_bytes(uint32_t cols) {
+  return static_cast<uint32_t>(padded_to(cols, 128) * sizeof(float));
+}
+
 }  // namespace
 
 // MXFP4 has the exponents of F32, and BF16 represents its weights exactly.
@@ -225,10 +230,31 @@ bool PlanBuilder::emit_norm_with_product(const RmsNormOp& op) {
   return true;
 }
 
-void PlanBuilder::emit_product(const MatmulOp& op, const RmsNormOp* norm) {
+void PlanBuilder::emit(const GluOp& op) {
+  if (!emit_unit_with_product(op)) SharedOperations::emit(op);
+}
+
+bool PlanBuilder::emit_unit_with_product(const GluOp& op) {
+  const auto* product = device_.device().fuses_operations() ? next_op<MatmulOp>() : nullptr;
+  if (!product || product->x != op.out || !program_.is_read_once(op.out)) return false;
+  // Rows of several groups have their gates apart.
+  if (cols(op.out) != op.width || row_groups(op.out).decode.max_rows > 0) return false;
+  if (!fits(gated_row_bytes(op.width), 2)) return false;
+  const auto& parts = cuda_weight(*product->weight).device_parts();
+  const auto is_rounded = [](const DevicePart& part) { return part.type != WeightType::F32; };
+  if (!std::ranges::all_of(parts, is_rounded)) return false;
+  // Parts may need different conversions, of which the later follow the products of the earlier.
+  // The result is planned to live after the unit's input, so it may have the same memory.
+  if (parts.size() > 1 && !are_apart(program_, values_, product->out, op.x)) return false;
+  compute_with_next();
+  emit_product(*product, nullptr, &op);
+  return true;
+}
+
+void PlanBuilder::emit_product(const MatmulOp& op, const RmsNormOp* norm, const GluOp* unit) {
   const auto [all, decode, prefill] = row_groups(op.x);
   if (prefill.max_rows == 0 && emit_gated_product(op, norm, decode)) return;
-  const std::vector<Product> products = products_of(op, norm);
+  const std::vector<Product> products = products_of(op, norm, unit);
   for (const Product& p : products) {
     if (p.type == WeightType::F32) emit_matvec(p, all);
   }
@@ -288,14 +314,16 @@ ProductRows PlanBuilder::product_rows(const MatmulOp& op, const RmsNormOp* norm)
 }
 
 std::vector<PlanBuilder::Product> PlanBuilder::products_of(const MatmulOp& op,
-                                                           const RmsNormOp* norm) const {
+                                                           const RmsNormOp* norm,
+                                                           const GluOp* unit) const {
   const CudaWeight& weight = cuda_weight(*op.weight);
   std::vector<Product> products;
   for (const DevicePart& part : weight.device_parts()) {
     const DevicePointer skip = part.first_row * sizeof(float);
     const DevicePointer bias = floats_of(op.bias), residual = value(op.residual);
     products.push_back({.out = value(op.out) + skip,
-                        .x = product_rows(op, norm),
+                        .x = unit ? float_rows(value(unit->x)) : product_rows(op, norm),
+                        .unit = unit,
                         .type = part.type,
                         .first_row = part.first_row,
                         .weight = weight_rows(weight.matrix.at(part.offset), part.row_bytes,
@@ -376,6 +404,17 @@ ProductRows PlanBuilder::half_rows(WeightType type, const ProductRows& x, uint32
   return half_rows_.at({element, chunk_cols});
 }
 
+ProductRows PlanBuilder::half_rows(const Product& p, const RowGroup& rows, uint32_t chunk_cols) {
+  const uint32_t cols = p.weight.cols;
+  if (!p.unit) return half_rows(p.type, p.x, cols, rows, 1, chunk_cols);
+  const std::string element = half_of(p.type);
+  if (const auto rows_to_convert = place_half_rows(p.type, p.x, cols, rows, 1, chunk_cols)) {
+    launch("convert_rows.cu", "convert_gated_rows<" + element + ">", {rows.max_rows}, 256,
+           gated_row_bytes(cols), *rows_to_convert, p.unit->unit);
+  }
+  return half_rows_.at({element, chunk_cols});
+}
+
 PlanBuilder::DecodeRows PlanBuilder::decode_rows(WeightType type, const ProductRows& x,
                                                  uint32_t cols, const RowGroup& rows,
                                                  const ProductTile& tile) {
@@ -399,7 +438,7 @@ void PlanBuilder::emit_decode_gemm(const Product& p, const RowGroup& rows) {
 
 void PlanBuilder::emit_gemm(const Product& p, const RowGroup& rows) {
   const ProductOperands operands = {.out = p.out,
-                                    .x = half_rows(p.type, p.x, p.weight.cols, rows),
+                                    .x = half_rows(p, rows),
                                     .weight = p.weight,
                                     .set = rows.set};
   const Grid grid{divide_up(p.weight.rows, kGemmRows), divide_up(rows.max_rows, kGemmTokens)};

@@ -142,7 +142,7 @@ bool PlanBuilder::emit_wgmma_gemm(const Product& p, const RowGroup& rows) {
   if (!multiplies_by_wgmma(p.type)) return false;
   const ProductOperands operands = {
       .out = p.out,
-      .x = half_rows(p.type, p.x, p.weight.cols, rows, 1, chunk_cols(p.type)),
+      .x = half_rows(p, rows, chunk_cols(p.type)),
       .weight = p.weight,
       .set = rows.set};
   return launch_wgmma("wgmma_", p.type, operands, p.epilogue, rows.max_rows,
@@ -166,13 +166,13 @@ bool PlanBuilder::emit_wgmma_grouped_gemm(const GroupedProduct& p, const RowGrou
            std::string("convert_pairs<") + (multiplies_as_bf16(type) ? "bf16>" : "f16>"),
            {groups.max_pairs}, 256, 0,
            ConvertRows{.out = x.data,
-                                                 .scale = x.scale,
-                                                 .x = value(p.x),
-                                                 .norm = {},
-                                                 .set = rows.set,
-                                                 .cols = n_cols,
-                                                 .padded_cols = padded,
-                                                 .chunk_cols = chunk_cols(type)},
+                       .scale = x.scale,
+                       .x = value(p.x),
+                       .norm = {},
+                       .set = rows.set,
+                       .cols = n_cols,
+                       .padded_cols = padded,
+                       .chunk_cols = chunk_cols(type)},
            pairs);
   };
   return launch_wgmma("wgmma_grouped_", type, grouped_operands(p, rows, x), pairs,

@@ -103,7 +103,8 @@ DEVICE float round_row(T type, uint4* to, const float* x, const InputNorm& norm,
                        RowStart& start, u32 cols, u32 first, u32 end) {
   const RowScale scale = scale_of_row(type, x, norm, start, cols);
   for (u32 unit = first + threadIdx.x; unit < end; unit += kThreads) {
-    to[unit_place<F>(0, unit) - first] = rounded_unit(type, x, norm, unit, cols, scale.factor);
+    to[unit_place<F>(0, unit) - first] =
+        rounded_unit(type, x, norm, start, unit, cols, scale.factor);
   }
   return scale.product;
 }

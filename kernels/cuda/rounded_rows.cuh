@@ -110,7 +110,7 @@ struct RowScale {
   float product;  // of the product
 };
 
-// All threads of a block must call this, at least kRowThreads.
+// All threads of a block must call this, at least kRowThreads. Applies the norm to `start`.
 template <u32 threads = kRowThreads, class T>
 DEVICE RowScale scale_of_row(T type, const float* x, const InputNorm& norm, RowStart& start,
                              u32 cols) {
@@ -122,15 +122,17 @@ DEVICE RowScale scale_of_row(T type, const float* x, const InputNorm& norm, RowS
 #pragma unroll
     for (u32 i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(v[i]));
   };
+  apply_norm(norm, start.weight, start.x, squares);
+  add(start.x);
   const u32 step = norm.weight ? kRowThreads : threads;
   if (threads == kRowThreads || threadIdx.x < step) {
-    apply_norm(norm, start.weight, start.x, squares);
-    add(start.x);
     for (u32 unit = threadIdx.x + step; unit * 8 < cols; unit += step) {
       float v[8];
       load_normed(x, norm, unit * 8, cols, v, squares);
       add(v);
     }
+  } else {
+    squares = 0;
   }
   float divisor = 1.0f, rms = 1.0f;
   if constexpr (kScalesRows<T>) divisor = divisor_of_row(type, block_max(largest, maxima));
@@ -147,10 +149,12 @@ DEVICE uint4 packed(T type, const float (&v)[8], float factor) {
                     pack_as(type, v[6] * factor, v[7] * factor));
 }
 
-// Columns 8 unit .. 8 unit + 7 of a row, rounded; zeros beyond the last.
+// Columns 8 unit .. 8 unit + 7 of a row, rounded; zeros beyond the last. `start`: as scale_of_row
+// left it.
 template <class T>
-DEVICE uint4 rounded_unit(T type, const float* x, const InputNorm& norm, u32 unit, u32 cols,
-                          float factor) {
+DEVICE uint4 rounded_unit(T type, const float* x, const InputNorm& norm, const RowStart& start,
+                          u32 unit, u32 cols, float factor) {
+  if (unit == threadIdx.x) return packed(type, start.x, factor);
   float v[8], squares = 0;
   load_normed(x, norm, unit * 8, cols, v, squares);
   return packed(type, v, factor);
@@ -177,7 +181,7 @@ DEVICE void convert_row(const ConvertRows& a, const float* from, u64 row) {
   for (u32 unit = threadIdx.x; unit < units; unit += threads) {
     to[unit] =
         a.chunk_cols == 0
-            ? rounded_unit(T{}, from, a.norm, unit, a.cols, scale.factor)
+            ? rounded_unit(T{}, from, a.norm, start, unit, a.cols, scale.factor)
             : rounded_pairs(T{}, from, a.norm, unit, a.chunk_cols, a.cols, scale.factor);
   }
   if (threadIdx.x == 0) a.scale[row] = scale.product;

@@ -96,7 +96,7 @@ class RingProduct {
   DEVICE_MEMBER void round_x(const float* x, const InputNorm& norm, RowStart& start) {
     const RowScale scale = scale_of_row(T{}, x, norm, start, w_.cols);
     for (u32 unit = threadIdx.x; unit < row_units(); unit += kRowThreads) {
-      x_[unit_place<F>(0, unit)] = rounded_unit(T{}, x, norm, unit, w_.cols, scale.factor);
+      x_[unit_place<F>(0, unit)] = rounded_unit(T{}, x, norm, start, unit, w_.cols, scale.factor);
     }
     scale_ = scale.product;
     __syncthreads();

@@ -67,7 +67,7 @@ Deno.test("--profile needs no value, and a folder that is missing is an error be
 const KERNELS: Readonly<Record<string, RegExp>> = {
   embed: /^embed/,
   rms_norm: /rms_norm$/,
-  matmul: /mat|gemm|qkv|^convert_rows/,
+  matmul: /mat|gemm|qkv|^convert_/,
   rope_table: /^rope_table$/,
   rope_append: /^rope_append/,
   attention: /attention/,

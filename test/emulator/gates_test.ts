@@ -94,7 +94,7 @@ const occupancies: readonly (readonly [RegExp, threads: number, blocks: number])
   [/^prefill_attention</, 128, 4],
   [/^latent_attention</, 256, 2],
   [/^dequantize</, 128, 4],
-  [/^convert_(rows|pairs)</, 256, 4],
+  [/^convert_(rows|pairs|gated_rows)</, 256, 4],
   // At launch; its warpgroups then divide the registers among themselves.
   [/^wgmma_/, 384, 1],
   // All other kernels may be launched with the largest blocks.

@@ -61,3 +61,36 @@ deviceTest("a gated unit with its product, and without", async (device, random) 
     assertSameBits(together, apart, `case ${i}`);
   }
 });
+
+/** A gated unit and the product with its results, of a prompt. */
+function multiplied(
+  device: NativeBackend,
+  x: Matrix,
+  weight: Parameters<NativeBackend["mapWeight"]>[0],
+  keepsUnit: boolean,
+): Promise<Matrix> {
+  const width = x.cols / 2;
+  return runStep(device, tokenInputs(x.rows), (graph) => {
+    const hidden = graph.recorder.glu(graph.input(x), width, "silu");
+    if (keepsUnit) graph.recorder.keep(hidden);
+    const out = graph.recorder.matmul(hidden, device.mapWeight(weight, width));
+    return { value: out, cols: weight.reduce((sum, { tensor }) => sum + tensor.shape[0]!, 0) };
+  });
+}
+
+deviceTest("a gated unit with the product after it, and without", async (device, random) => {
+  using folder = new TempFolder();
+  const cases = [["BF16"], ["Q8_0"], ["Q4_K", "BF16"], ["F16", "F32"], ["IQ4_XS"]] as const;
+  for (const [i, types] of cases.entries()) {
+    const weight = types.map((type, part) => {
+      const { rows, bytes } = randomWeight(random, type, 24, COLS);
+      const file = folder.at(`${i}-${part}.bin`);
+      Deno.writeFileSync(file, bytes);
+      const shape = [rows, COLS];
+      return { tensor: { name: file, type, shape, file, offset: 0, bytes: bytes.length } };
+    });
+    const x = randomByteMatrix(random, random.int(20, 70), 2 * COLS, 1 / Math.sqrt(COLS));
+    const together = await multiplied(device, x, weight, false);
+    assertSameBits(together, await multiplied(device, x, weight, true), `case ${i}`);
+  }
+});

@@ -156,6 +156,74 @@ TEST(convert_rows_normalizes) {
   }
 }
 
+// Blocks of 256 and of 512 threads add the squares of a row in one order.
+TEST(products_convert_rows_as_convert_rows_does) {
+  const u32 tokens = 3, rows = 16, cols = 4400;
+  const Buffer<u32> count = {tokens}, list = {2, 0, 1};
+  const RowSet set = {count.data(), list.data()};
+  for (const WeightKind& kind : {fast_kinds[1], fast_kinds[2]}) {
+    Random random(kind.type);
+    const DeviceWeight weight = random_weight(random, kind, rows, cols);
+    const auto x = random_floats(random, tokens * cols), scale = random_floats(random, cols, 2);
+    for (const InputNorm& norm : {InputNorm{}, InputNorm{scale.data(), 0.5f, 1}}) {
+      const HalfRows expected = convert_rows(weight, x.data(), set, tokens, 1, norm);
+      for (const u32 at_once : {2u, 8u}) {
+        const DecodeTile tile = decode_tile(weight, at_once);
+        const ConvertedByProduct own(weight, x.data(), set, tokens, norm);
+        Buffer<float> out(tokens * rows);
+        with_tiling(tile, tokens, rows, [&](emulator::Dim3 grid, const Tiling& tiling) {
+          launch(decode_instance("decode_gemm", weight, tile),
+                 {grid, {tile.threads}, tile.shared},
+                 ProductOperands{.out = out.data(),
+                                 .x = own.half.rows(),
+                                 .weight = weight_rows(weight, rows),
+                                 .set = set},
+                 epilogue({nullptr, nullptr, 1, 0}, rows), tiling, own.conversion);
+        });
+        for (u32 i = 0; i < tokens * own.half.padded_cols; ++i) {
+          EXPECT(own.half.data[i] == expected.data[i]);
+        }
+        for (u32 i = 0; i < tokens; ++i) EXPECT(own.half.scale[i] == expected.scale[i]);
+      }
+    }
+  }
+}
+
+TEST(convert_gated_rows_is_glu_and_convert_rows) {
+  Random random(11);
+  const u32 rows = 3, padded = 384;
+  const Buffer<u32> count = {rows}, list = {2, 0, 1};
+  for (const u32 cols : {300u, 320u}) {
+    const auto x = random_floats(random, rows * 2 * cols, 3);
+    Buffer<float> gated(rows * cols);
+    launch<Glu>(rows, {.out = gated.data(), .x = x.data(), .n_rows = count.data()},
+                {.out_cols = cols, .width = cols, .unit = FORGE_SILU});
+    for (const char* type : {"f16", "bf16"}) {
+      for (const u32 chunk_cols : {0u, 16u, 32u}) {
+        if (chunk_cols > 0 && cols % 32 != 0) continue;
+        HalfRows own = {Buffer<u16>(rows * padded), Buffer<float>(rows), padded};
+        HalfRows apart = {Buffer<u16>(rows * padded), Buffer<float>(rows), padded};
+        const auto arguments = [&](HalfRows& to, const float* from) {
+          return cuda_args::ConvertRows<const void*>{.out = to.data.data(),
+                                                     .scale = to.scale.data(),
+                                                     .x = from,
+                                                     .norm = {},
+                                                     .set = {count.data(), list.data()},
+                                                     .cols = cols,
+                                                     .padded_cols = padded,
+                                                     .chunk_cols = chunk_cols};
+        };
+        const std::string of_type = std::string("<") + type + ">";
+        launch("convert_rows" + of_type, {{rows + 1}, {256}}, arguments(apart, gated.data()));
+        launch("convert_gated_rows" + of_type, {{rows + 1}, {256}, padded * 4},
+               arguments(own, x.data()), u32{FORGE_SILU});
+        for (u32 i = 0; i < rows * padded; ++i) EXPECT(own.data[i] == apart.data[i]);
+        for (u32 i = 0; i < rows; ++i) EXPECT(own.scale[i] == apart.scale[i]);
+      }
+    }
+  }
+}
+
 TEST(cast_rows_of_tiles_only) {
   Random random(12);
   const u32 cols = 2 * 524, rows = 30;
