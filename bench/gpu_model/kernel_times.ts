@@ -217,7 +217,7 @@ function ringTime(
   const stalled = Math.max(0, gap + inputs - idle - (most - filled));
   // Tokens of a ring of the block arrive after all weights that were requested before.
   const emptied = launch.tiling?.stages ? latency : 0;
-  const overhead = Math.max(idle + stalled, least - work) + emptied + mergeTime(launch);
+  const overhead = Math.max(idle + stalled, least - work) + emptied + mergeTime(launch, gpu);
   return { parts, work, overhead };
 }
 
@@ -304,7 +304,7 @@ function tileTime(
   const blocks = Math.max(1, launch.blocks);
   const waves = Math.ceil(blocks / gpu.multiprocessors / measures.blocks);
   const memory = memoryTime(launch.bytes, gpu);
-  const overhead = gap + (waves + 1) * COSTS.turn + waves * mergeTime(launch);
+  const overhead = gap + (waves + 1) * COSTS.turn + waves * mergeTime(launch, gpu);
   if (stream.ring > 0) {
     const parts = { ...ringParts(launch, measures, gpu), memory };
     return { parts, work: joined(parts), overhead };
@@ -318,13 +318,19 @@ function tileTime(
 
 /**
  * Microseconds in which the last block of a tile adds up the parts of its columns that blocks have
- * computed: partial sums go to L2, the count of arrivals follows, and the sums come back.
+ * computed: partial sums go to L2, the count of arrivals follows, and the sums come back. A thread
+ * loads all parts of a sum at once, with a ring of the block those of four sums, and so many that
+ * L2 bounds them.
  */
-function mergeTime(launch: Launch): number {
+function mergeTime(launch: Launch, gpu: NvidiaGpu): number {
   const { kernel, tiling, threads } = launch;
   if (tiling === undefined || tiling.parts === 1 || ONE_TOKEN.test(kernel)) return 0;
   const tokens = Math.min(productTokens(launch) ?? 1, tileTokens(kernel));
-  return COSTS.mergedSum * tiling.rows * tokens / threads;
+  const sums = tiling.rows * tokens;
+  if (tiling.stages === 0) return COSTS.mergedSum * sums / threads;
+  const bytes = 4 * tiling.parts * sums;
+  return COSTS.mergedSum * Math.ceil(sums / threads / 4) +
+    bytes / COSTS.l2BytesPerMultiprocessor / gpu.clock / 1e3;
 }
 
 /** Products of a single token. */

@@ -174,7 +174,10 @@ export const COSTS = {
    * of 3 us between two of them took 3.0 us (the same results).
    */
   launchAhead: 3,
-  /** Microseconds for each sum of a thread that blocks add up last (the same results). */
+  /**
+   * Microseconds for each load of a sum's parts by a thread, of those that blocks add up last (the
+   * same results).
+   */
   mergedSum: 0.32,
   /** Microseconds in which a block rounds 2,048 columns of a row of x (the same results). */
   roundedColumns: 0.8,

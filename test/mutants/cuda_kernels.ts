@@ -228,8 +228,8 @@ export const CUDA_KERNELS: readonly Mutant[] = [
     [
       "head-of-a-row",
       "attention.cuh",
-      "return kv_head * group + (first + row) % group;",
-      "return kv_head * group + row % group;",
+      "return kv_head * group + first + row - query(row) * group;",
+      "return kv_head * group + row - query(row) * group;",
     ],
     [
       "sum-is-not-shrunk",
