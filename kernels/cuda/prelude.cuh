@@ -68,6 +68,8 @@ DEVICE uint4 load_streaming(const void* p) { return *static_cast<const uint4*>(p
 DEVICE u32 load_now(const u32* p) { return *p; }
 DEVICE float load_now(const float* p) { return *p; }
 DEVICE float4 load_now(const float4* p) { return *p; }
+// Waits until blocks that run have increased a counter to `count`.
+DEVICE void await_count(const u32* counter, u32 count) { emulator::await_count(counter, count); }
 #else
 DEVICE float to_float(f16 x) {
   float result;
@@ -107,6 +109,10 @@ DEVICE float4 load_now(const float4* p) {
                : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
                : "l"(p));
   return v;
+}
+DEVICE void await_count(const u32* counter, u32 count) {
+  while (load_now(counter) < count) {
+  }
 }
 #endif
 

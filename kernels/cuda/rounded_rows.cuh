@@ -208,8 +208,7 @@ DEVICE void convert_together(const SharedConversion& a) {
     if (threadIdx.x == 0) atomicAdd(done, 1u);
   }
   if (threadIdx.x == 0) {
-    while (load_now(done) < count) {
-    }
+    await_count(done, count);
     if (atomicInc(left, n_blocks - 1) == n_blocks - 1) *done = 0;
     __threadfence();
   }

@@ -201,6 +201,7 @@ struct Block {
   uint32_t done = 0;  // of them
   std::vector<Thread*> at_resident_barrier;
   std::vector<Thread*> polling;  // until the awaited counter has its arrivals
+  std::vector<Thread*> yielding;  // until the block's next turn
 };
 
 const std::function<void()>* thread_function = nullptr;
@@ -410,11 +411,18 @@ bool has_arrivals(const Operation& operation) {
     now = each.get();
     const Operation& operation = now->operation;
     if (now->polling.empty()) report_deadlock();
-    const char* const name = (*launched->operations)[operation.kernel]->name.c_str();
-    std::fprintf(stderr, "  block %u waits in operation %u, %s: %u of %u blocks arrived\n",
-                 now->number, operation.index, name, *operation.awaited, operation.expected);
+    std::fprintf(stderr, "  block %u waits", now->number);
+    if (launched->operations) {
+      const char* const name = (*launched->operations)[operation.kernel]->name.c_str();
+      std::fprintf(stderr, " in operation %u, %s", operation.index, name);
+    }
+    std::fprintf(stderr, ": %u of %u arrived\n", *operation.awaited, operation.expected);
   }
   fail("deadlock: blocks wait for arrivals that never come");
+}
+
+bool runs_at_once() {
+  return launched->at_once && !races::is_watched() && !is_traced_build();
 }
 
 // Runs all blocks of a grid at once: each until it waits for arrivals, in turn.
@@ -423,19 +431,21 @@ void run_resident_grid(const Launch& launch) {
   if (is_traced_build()) fail("accesses of blocks that run at once cannot be traced");
   // The fences and counters by which blocks wait for each other mean nothing to ThreadSanitizer.
   if (races::is_watched()) fail("races of blocks that run at once cannot be found");
-  const uint32_t n = launch.grid.x;
+  const auto [x, y, z] = launch.grid;
+  const uint32_t n = x * y * z;
   while (resident.size() < n) resident.push_back(std::make_unique<Block>());
   resident.resize(n);
   for (uint32_t i = 0; i < n; ++i) {
     now = resident[i].get();
     now->number = i;
-    begin_block(launch, {i, 0, 0});
+    begin_block(launch, {i % x, i / x % y, i / x / y});
   }
   for (bool is_live = true; is_live;) {
     bool has_run = is_live = false;
     for (const uint32_t i : order_of_blocks(n)) {
       now = resident[i].get();
       if (now->live == 0) continue;
+      for (Thread* thread : std::exchange(now->yielding, {})) wake(*thread);
       if (!now->polling.empty() && has_arrivals(now->operation)) {
         for (Thread* thread : now->polling) wake(*thread);
         now->polling.clear();
@@ -462,7 +472,7 @@ void run_grid(const Launch& launch, const std::function<void()>& thread) {
   random_state = order_seed;
   races::release(&launch_tag);
   launched = &launch;
-  if (launch.operations) {
+  if (launch.operations || runs_at_once()) {
     run_resident_grid(launch);
     races::acquire(&end_tag);
     return;
@@ -586,6 +596,26 @@ void arrive(uint32_t* counter) {
   }
   races::release(counter);
   __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+void await_count(const uint32_t* counter, uint32_t count) {
+  const races::Ignored ignored;
+  const auto counted = [&] { return __atomic_load_n(counter, __ATOMIC_RELAXED); };
+  if (counted() >= count) return;
+  if (!runs_at_once()) fail("a wait for %u of %u, which later blocks count", counted(), count);
+  current->place = {"await_count", 0};
+  now->operation.awaited = counter;
+  now->operation.expected = count;
+  now->polling.push_back(current);
+  suspend("a count of other blocks");
+}
+
+void let_others_run() {
+  if (!runs_at_once() || next_random(random_state) % 2 == 0) return;
+  const races::Ignored ignored;
+  current->place = {"let_others_run", 0};
+  now->yielding.push_back(current);
+  suspend("the next turn of its block");
 }
 
 void collective(uint32_t mask, WarpOp op, void* argument,

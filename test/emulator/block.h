@@ -56,6 +56,12 @@ void collective(uint32_t mask, WarpOp op, void* argument,
 enum class MemorySpace { none, stack, shared, global };
 MemorySpace space_of(const void* address);
 
+// Waits until other blocks have increased a counter to `count`. Fails if that would be blocks that
+// run later.
+void await_count(const uint32_t* counter, uint32_t count);
+// May leave the running thread for other blocks, if all run at once.
+void let_others_run();
+
 // Records that the running thread waits for the previous kernel (kernels/cuda/prelude.cuh).
 void note_wait();
 

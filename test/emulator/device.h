@@ -130,12 +130,13 @@ T atomicAdd(T* address, T value) {
                                       __ATOMIC_RELAXED));
   return expected;
 }
-// Counts from 0 to `last`, then again from 0.
+// Counts from 0 to `last`, then again from 0. Blocks that take numbers may be interrupted after it.
 inline unsigned atomicInc(unsigned* address, unsigned last) {
   unsigned before = __atomic_load_n(address, __ATOMIC_RELAXED);
   while (!__atomic_compare_exchange_n(address, &before, before >= last ? 0 : before + 1, false,
                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }
+  emulator::let_others_run();
   return before;
 }
 template <class T>

@@ -32,6 +32,9 @@ struct Launch {
   size_t most_shared = SIZE_MAX;  // maximum bytes per block; more is an error
   // The kernels that the blocks compute together, which run all at once; null: one after another.
   const std::vector<const Kernel*>* operations = nullptr;
+  // True to run all blocks at once, in turns, so that some wait for others; ignored where races are
+  // watched or accesses traced.
+  bool at_once = false;
 };
 
 // Runs `thread` as every thread of every block. With seed 0, blocks run in order and each thread

@@ -84,6 +84,7 @@ const RING: KernelCheck = {
     "decode_gemm_of_odd_columns",
     "decode_gemm_of_several_tiles_a_block",
     "products_of_listed_rows",
+    "products_convert_rows_as_convert_rows_does",
   ],
   kernels: ["decode_gemm.cu", "gemm.cu", "convert_rows.cu", "repack_rows.cu"],
   instances: "decode_gemm<Format\\w+, \\w+, [0124]|^gemm<|rows<",
@@ -514,7 +515,7 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "shorter-slice-of-a-stage",
       "tile_ring.cuh",
       "    if (stage >= end) return;\n",
-      "    if (!has_rows()) return;\n",
+      "    if (stage > end) return;\n",
     ],
     [
       "columns-beyond-the-last",
@@ -536,6 +537,12 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "rounded_rows.cuh",
       "== n_blocks - 1) *done = 0;",
       "== n_blocks) *done = 0;",
+    ],
+    [
+      "rows-of-other-blocks",
+      "rounded_rows.cuh",
+      "    await_count(done, count);\n",
+      "",
     ],
     [
       "listed-rows-of-a-conversion",

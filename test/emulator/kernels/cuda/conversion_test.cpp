@@ -158,8 +158,8 @@ TEST(convert_rows_normalizes) {
 
 // Blocks of 256 and of 512 threads add the squares of a row in one order.
 TEST(products_convert_rows_as_convert_rows_does) {
-  const u32 tokens = 3, rows = 16, cols = 4400;
-  const Buffer<u32> count = {tokens}, list = {2, 0, 1};
+  const u32 tokens = 5, rows = 400, cols = 4400;
+  const Buffer<u32> count = {tokens}, list = {2, 0, 1, 4, 3};
   const RowSet set = {count.data(), list.data()};
   for (const WeightKind& kind : {fast_kinds[1], fast_kinds[2]}) {
     Random random(kind.type);
@@ -172,8 +172,9 @@ TEST(products_convert_rows_as_convert_rows_does) {
         const ConvertedByProduct own(weight, x.data(), set, tokens, norm);
         Buffer<float> out(tokens * rows);
         with_tiling(tile, tokens, rows, [&](emulator::Dim3 grid, const Tiling& tiling) {
-          launch(decode_instance("decode_gemm", weight, tile),
-                 {grid, {tile.threads}, tile.shared},
+          emulator::Launch shape{grid, {tile.threads}, tile.shared};
+          shape.at_once = true;  // some blocks wait for the rows of others
+          launch(decode_instance("decode_gemm", weight, tile), shape,
                  ProductOperands{.out = out.data(),
                                  .x = own.half.rows(),
                                  .weight = weight_rows(weight, rows),

@@ -67,6 +67,11 @@ TEST(decode_gemm_of_odd_columns) {
   check_gemm(half_kinds[0], 3, 77, 1, multiply<1, 2>);
   check_gemm(half_kinds[1], 17, 1031, 19, multiply<4, 2>);
   check_gemm(half_kinds[1], 17, 1031, 19, multiply<4>);
+  // The last stage of a row, of 128 columns, has 32.
+  for (int k = 0; k < kHalfKinds; ++k) {
+    const bool has_short_blocks = half_kinds[k].type == 2 || half_kinds[k].type == 8;
+    if (has_short_blocks) check_gemm(half_kinds[k], 17, 800, 9, multiply<4>);
+  }
 }
 // Blocks with rings of weights, which share the tiles, have two or more each.
 TEST(decode_gemm_of_several_tiles_a_block) {
