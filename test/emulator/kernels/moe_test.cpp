@@ -166,9 +166,9 @@ void check_route(u32 tokens, u32 n_experts, u32 top_k, bool normalize) {
   }
 }
 
-void check_product(const WeightKind& kind, u32 tokens, u32 at_once, bool shared) {
+void check_product(const WeightKind& kind, u32 tokens, u32 at_once, bool shared, u32 cols = 256) {
   Random random(kind.type + tokens);
-  const u32 n_experts = 5, top_k = 2, rows = 7, cols = 256;
+  const u32 n_experts = 5, top_k = 2, rows = 7;
   const DeviceWeight weight = random_weight(random, kind, n_experts * rows, cols);
   const auto x = random_floats(random, tokens * (shared ? 1 : top_k) * cols);
   const auto bias = random_floats(random, n_experts * rows);
@@ -198,7 +198,8 @@ void check_product(const WeightKind& kind, u32 tokens, u32 at_once, bool shared)
                          bias[r]);
     }
     expect_near("grouped_matvec", out.data() + pair * rows, expected.data(), rows,
-                1e-5 + 24 * matvec_rounding(kind), 1e-5 + matvec_rounding(kind));
+                1e-5 + 1.5 * std::sqrt(cols) * matvec_rounding(kind),
+                1e-5 + matvec_rounding(kind));
   }
 }
 
@@ -306,7 +307,9 @@ TEST(grouped_matvec_of_one_token) {
 }
 TEST(grouped_matvec_of_many_tokens) {
   for (const WeightKind& kind : fast_kinds) {
-    for (const u32 at_once : {2u, 4u, 8u}) check_product(kind, 11, at_once, at_once == 4);
+    for (const u32 at_once : {2u, 4u}) check_product(kind, 11, at_once, at_once == 4);
+    // Kernels request some thousand columns before they multiply the first.
+    check_product(kind, 11, 8, false, 5376);
   }
 }
 TEST(grouped_matvec_of_other_types) {
