@@ -87,7 +87,7 @@ const RING: KernelCheck = {
     "products_convert_rows_as_convert_rows_does",
   ],
   kernels: ["decode_gemm.cu", "gemm.cu", "convert_rows.cu", "repack_rows.cu"],
-  instances: "decode_gemm<Format\\w+, \\w+, [0124]|^gemm<|rows<",
+  instances: "decode_gemm<Format\\w+, \\w+, [01248]|^gemm<|rows<",
 };
 const RACES: KernelCheck = {
   ...RING,

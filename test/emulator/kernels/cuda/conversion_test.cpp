@@ -170,17 +170,23 @@ TEST(products_convert_rows_as_convert_rows_does) {
       for (const u32 at_once : {2u, 8u}) {
         const DecodeTile tile = decode_tile(weight, at_once);
         const ConvertedByProduct own(weight, x.data(), set, tokens, norm);
-        Buffer<float> out(tokens * rows);
-        with_tiling(tile, tokens, rows, [&](emulator::Dim3 grid, const Tiling& tiling) {
-          emulator::Launch shape{grid, {tile.threads}, tile.shared};
-          shape.at_once = true;  // some blocks wait for the rows of others
-          launch(decode_instance("decode_gemm", weight, tile), shape,
-                 ProductOperands{.out = out.data(),
-                                 .x = own.half.rows(),
-                                 .weight = weight_rows(weight, rows),
-                                 .set = set},
-                 epilogue({nullptr, nullptr, 1, 0}, rows), tiling, own.conversion);
-        });
+        const auto product = [&](const ProductRows& from, const SharedConversion& conversion) {
+          Buffer<float> out(tokens * rows);
+          with_tiling(tile, tokens, rows, [&](emulator::Dim3 grid, const Tiling& tiling) {
+            emulator::Launch shape{grid, {tile.threads}, tile.shared};
+            shape.at_once = true;  // some blocks wait for the rows of others
+            launch(decode_instance("decode_gemm", weight, tile), shape,
+                   ProductOperands{.out = out.data(),
+                                   .x = from,
+                                   .weight = weight_rows(weight, rows),
+                                   .set = set},
+                   epilogue({nullptr, nullptr, 1, 0}, rows), tiling, conversion);
+          });
+          return out;
+        };
+        const Buffer<float> out = product(own.half.rows(), own.conversion);
+        const Buffer<float> apart = product(expected.rows(), {});
+        for (u32 i = 0; i < tokens * rows; ++i) EXPECT(out[i] == apart[i]);
         for (u32 i = 0; i < tokens * own.half.padded_cols; ++i) {
           EXPECT(own.half.data[i] == expected.data[i]);
         }
