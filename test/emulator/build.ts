@@ -179,16 +179,16 @@ export function emulatorUnavailable(): string | undefined {
  * Compiles the emulator's scheduler and registries; returns their objects. They are not under test,
  * so no mode instruments them, and the compiler makes them fast.
  *
- * @param flags additional flags of the compiler
+ * @param isTraced true for a runtime that records the accesses of traced kernels
  */
-export async function buildRuntime(flags: readonly string[] = []): Promise<string[]> {
+export async function buildRuntime(isTraced = false): Promise<string[]> {
   const folder = join(ROOT, "build", "emulator", "runtime");
   await Deno.mkdir(folder, { recursive: true });
   const headers = text(list("test/emulator", ".h"));
-  return await inParallel(
-    list("test/emulator", ".cpp"),
-    (path) => compile({ path, flags: ["-O2", ...testFlags, ...flags] }, folder, headers),
-  );
+  return await inParallel(list("test/emulator", ".cpp"), (path) => {
+    const traced = isTraced && basename(path) === "access_trace.cpp" ? ["-DFORGE_TRACED"] : [];
+    return compile({ path, flags: ["-O2", ...testFlags, ...traced] }, folder, headers);
+  });
 }
 
 /**
@@ -272,7 +272,7 @@ export async function buildKernels(options: EmulatorOptions = {}): Promise<strin
   ]);
   const headers = [...own, ...numbers, ...deviceHeaders];
   const objects = [
-    ...await buildRuntime(mode === "traced" ? ["-DFORGE_TRACED"] : []),
+    ...await buildRuntime(mode === "traced"),
     ...await inParallel(device, (source) => compile(source, folder, headers)),
   ];
   // Traced kernels call the runtime, not a sanitizer's library.

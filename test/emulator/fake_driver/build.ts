@@ -35,8 +35,8 @@ export async function buildFakeDriver(options: EmulatorOptions = {}): Promise<Fa
   const kernels = await buildKernels(options);
   const folder = join(ROOT, "build", "emulator", "fake_driver");
   const { mode = "plain" } = options;
-  // A trace is of kernels alone.
-  const sanitize = mode === "traced" ? [] : modeFlags[mode];
+  // A trace is of kernels alone, so both modes share the objects.
+  const sanitize = modeFlags[mode === "traced" ? "plain" : mode];
   const flags = [...warnings, ...sanitize, "-fvisibility=hidden"];
   await Deno.mkdir(folder, { recursive: true });
   const headers = text([
