@@ -143,13 +143,15 @@ export interface FlashPrediction extends Prediction {
 }
 
 /**
- * Predicts the forward kernels of all shapes, those of SM80 on an H100 and an A100; undefined
- * without a library built by nvcc, or without the disassemblers.
+ * Predicts the forward kernels of all shapes, those of SM80 on an H100 and an A100; undefined if
+ * nvcc has not compiled them, or without the disassemblers.
  */
-export async function predictFlash(): Promise<FlashPrediction[] | undefined> {
+export async function predictFlash(
+  headDims: readonly number[] = Object.keys(CONSUMERS).map(Number),
+): Promise<FlashPrediction[] | undefined> {
   const predictions: FlashPrediction[] = [];
   for (const gpu of [H100, A100]) {
-    for (const headDim of Object.keys(CONSUMERS).map(Number)) {
+    for (const headDim of headDims) {
       const kernels = [
         ...gpu === H100 ? [await sm90Kernel(headDim)] : [],
         ...gpu === H100 && headDim !== 96 ? [await sm90Kernel(headDim, true)] : [],

@@ -4,8 +4,6 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
-import { buildLibraries } from "../../build.ts";
-import { findNvcc } from "../../ffi/build/nvcc.ts";
 import { FlashAttention } from "./binding.ts";
 import {
   copiesBeforeWait,
@@ -31,20 +29,11 @@ import {
   touchedInFlight,
 } from "./kernel_code.ts";
 import { describeKernel, type KernelReport, parseKernelReports } from "./kernel_reports.ts";
-import { ROOT } from "../support/checkout.ts";
+import { buildFlashAttention, compiledHeadDims, compileKernels, nvcc } from "./nvcc_build.ts";
+import { isThorough } from "../support/thorough.ts";
 
-const nvcc = await findNvcc();
 if (nvcc === undefined) console.error("skipping: no nvcc found (CUDA_HOME, CUDA_PATH, PATH)");
 const ignore = nvcc === undefined;
-
-/** Builds the library unless it is up to date. */
-async function build(): Promise<{ library: string; objects: string }> {
-  const { libraries, folder } = await buildLibraries({ only: ["flash_attn"] });
-  const path = libraries[0]?.path;
-  assert(path !== undefined);
-  const platform = folder.split("/").at(-1) ?? "";
-  return { library: path, objects: join(ROOT, "build", "obj", platform, "flash_attn") };
-}
 
 /**
  * Returns the kernels of an object file; undefined, with the reason printed, without disassemblers.
@@ -57,29 +46,35 @@ async function kernelsOf(path: string): Promise<KernelCode[] | undefined> {
   return kernels;
 }
 
-/** Files below the object folder that end in `ending`. */
-function objectFiles(folder: string, ending: string): string[] {
+/** Compiles the kernels; returns the files in the folder of objects that end in `ending`. */
+async function objectFiles(ending: string): Promise<string[]> {
+  const folder = await compileKernels();
+  const isCompiled = (path: string) => {
+    const [, headDim] = /_(\d+)\.cu\.o/.exec(path) ?? [];
+    return headDim === undefined || compiledHeadDims.includes(Number(headDim));
+  };
   return ["decode", "sm80", "sm90"].flatMap((part) =>
     Array.from(Deno.readDirSync(join(folder, part)), (entry) => join(folder, part, entry.name))
-  ).filter((path) => path.endsWith(ending)).sort();
+  ).filter((path) => path.endsWith(ending) && isCompiled(path)).sort();
 }
 
 Deno.test({
   name: "nvcc: no kernel spills registers, no products wait for each other",
   ignore,
   async fn() {
-    const { objects } = await build();
-    const texts = objectFiles(objects, ".cu.o.txt").map((path) => Deno.readTextFileSync(path));
+    const texts = (await objectFiles(".cu.o.txt")).map((path) => Deno.readTextFileSync(path));
     const reports = texts.flatMap(parseKernelReports);
     const count = (test: (report: KernelReport) => boolean) => reports.filter(test).length;
-    // Two types and five head_dims; SM80's kernels are also compiled for SM90; decode has two
-    // shapes of each type, and one of Q8_0; instances for four numbers of parts combine them;
-    // kernels of SM90 cap scores or do not, and E4M3 has four head_dims. Masked are SM80's, and
-    // those of decode that have the shape of few rows.
-    assertEquals(count(({ kernel }) => kernel === "forward_sm80"), 20 + 20);
-    assertEquals(count(({ kernel }) => kernel === "decode_sm80"), 50 + 30);
+    // Two types of each head_dim; SM80's kernels are also compiled for SM90; decode has two shapes
+    // of each type, and one of Q8_0; instances for four numbers of parts combine them; kernels of
+    // SM90 cap scores or do not, and E4M3 lacks a head_dim. Masked are SM80's, and those of decode
+    // that have the shape of few rows.
+    const headDims = compiledHeadDims.length;
+    const ofE4m3 = compiledHeadDims.filter((headDim) => headDim !== 96).length;
+    assertEquals(count(({ kernel }) => kernel === "forward_sm80"), headDims * (4 + 4));
+    assertEquals(count(({ kernel }) => kernel === "decode_sm80"), headDims * (10 + 6));
     assertEquals(count(({ kernel }) => kernel === "combine_sm80"), 16);
-    assertEquals(count(({ kernel }) => kernel === "forward_sm90"), 28);
+    assertEquals(count(({ kernel }) => kernel === "forward_sm90"), headDims * 4 + ofE4m3 * 2);
     const spilling = reports.filter(({ spilled }) => spilled > 0);
     assertEquals(spilling.map(describeKernel), []);
     for (const text of texts) {
@@ -94,8 +89,7 @@ Deno.test({
   name: "nvcc: registers leave room for the intended number of blocks on a multiprocessor",
   ignore,
   async fn() {
-    const { objects } = await build();
-    const reports = objectFiles(objects, ".cu.o.txt")
+    const reports = (await objectFiles(".cu.o.txt"))
       .flatMap((path) => parseKernelReports(Deno.readTextFileSync(path)));
     for (const report of reports) {
       const limits: Record<string, number> = {
@@ -124,8 +118,7 @@ Deno.test({
   name: "nvcc: exponentials run while products are in flight, whose registers nothing touches",
   ignore,
   async fn(t) {
-    const { objects } = await build();
-    for (const path of objectFiles(objects, ".cu.o").filter((one) => one.includes("/sm90/"))) {
+    for (const path of (await objectFiles(".cu.o")).filter((one) => one.includes("/sm90/"))) {
       const kernels = await kernelsOf(path);
       if (kernels === undefined) return;
       assertEquals(kernels.length, path.includes("e4m3") ? 2 : 4, path);
@@ -177,8 +170,7 @@ async function eachKernel(
   beginning: string,
   check: (kernel: KernelCode) => void,
 ): Promise<void> {
-  const { objects } = await build();
-  const paths = objectFiles(objects, ".cu.o").filter((path) =>
+  const paths = (await objectFiles(".cu.o")).filter((path) =>
     new RegExp(`/${beginning}`).test(path)
   );
   assert(paths.length > 0);
@@ -291,8 +283,8 @@ Deno.test({
   name: "nvcc: the model expects the published speed of FlashAttention-2 and -3",
   ignore,
   async fn(t) {
-    await build();
-    const compared = (await predictFlash() ?? []).filter(({ published }) =>
+    await compileKernels();
+    const compared = (await predictFlash(compiledHeadDims) ?? []).filter(({ published }) =>
       published !== undefined
     );
     for (const { device, model, depth, teraflops, published } of compared) {
@@ -310,7 +302,7 @@ Deno.test({
   name: "nvcc: the model expects decoding to read at most of the bandwidth",
   ignore,
   async fn() {
-    await build();
+    await compileKernels();
     for (const prediction of await predictFlashDecode() ?? []) {
       const { batch, kvHeads, depth, type, limit_us, readShare } = prediction;
       // 20 us are 67 MB, 10 us are 8,192 keys of one sequence with 8 heads of BF16. Shorter reads
@@ -371,14 +363,13 @@ Deno.test({
   name: "nvcc: kernels use the instructions they are written for",
   ignore,
   async fn(t) {
-    const { objects } = await build();
     // Matrix products, the copies that feed them, and setmaxnreg.
     const wanted: Record<string, readonly string[]> = {
       sm90: ["UTMALDG", "USETMAXREG"],
       sm80: ["HMMA", "LDGSTS", "LDSM"],
       decode: ["HMMA", "LDGSTS", "LDSM"],
     };
-    for (const path of objectFiles(objects, ".cu.o")) {
+    for (const path of await objectFiles(".cu.o")) {
       const [part = "", name = ""] = path.split("/").slice(-2);
       if (name.startsWith("combine")) continue;
       const kernels = await kernelsOf(path);
@@ -405,10 +396,9 @@ Deno.test({
 
 Deno.test({
   name: "nvcc: the library opens without a GPU, and reports that it finds none",
-  ignore,
+  ignore: ignore || !isThorough,
   async fn() {
-    const { library } = await build();
-    using flash = FlashAttention.open(library);
+    using flash = FlashAttention.open(await buildFlashAttention());
     const status = flash.deviceStatus();
     // 0 on a machine with a GPU.
     const said = flash.statusText(status);

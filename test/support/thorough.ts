@@ -1,5 +1,19 @@
+import { libraries, type LibraryName } from "../../ffi/build/libraries.ts";
+import { hostPlatform } from "../../ffi/build/targets.ts";
+
 /**
  * True in `deno task thorough`, which runs what `deno task ok` leaves out: cases that differ from
  * others only in a number or a format, and libraries that another system's checks build, too.
  */
 export const isThorough: boolean = Deno.env.get("FORGE_THOROUGH") === "1";
+
+/**
+ * The libraries that tests build; undefined for all. nvcc takes six minutes of processor time for
+ * libflash_attn, so only `deno task thorough` builds it: other runs compile some of its kernels
+ * (test/flash_attn/nvcc_build.ts).
+ */
+export const testedLibraries: readonly LibraryName[] | undefined = isThorough
+  ? undefined
+  : libraries.filter(({ compiler, systems }) =>
+    compiler === undefined && systems.includes(hostPlatform().os)
+  ).map(({ name }) => name);
