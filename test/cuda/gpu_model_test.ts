@@ -20,6 +20,7 @@ import {
   predictDivided,
 } from "../../bench/gpu_model/tensor_parallel.ts";
 import { SHAPES } from "../../src/bench/synthetic/shapes.ts";
+import { isThorough } from "../support/thorough.ts";
 import { emulatedGpuUnavailable } from "./emulated_gpu.ts";
 
 const ignore = emulatedGpuUnavailable() !== undefined;
@@ -126,7 +127,8 @@ Deno.test({
 
 Deno.test({
   name: "the model predicts steps of 1B: within their limits, and faster with more bandwidth",
-  ignore,
+  // It compiles all kernels of a step and of a prompt.
+  ignore: !isThorough || ignore,
   fn: async () => {
     const compiler = await KernelCompiler.open();
     if (typeof compiler === "string") return console.error(`skipping: ${compiler}`);
