@@ -1,6 +1,7 @@
 /** Every CUDA kernel against plain loops, in the emulator. */
-import { buildEmulator, type EmulatorMode, emulatorUnavailable } from "./build.ts";
+import { buildEmulator, emulatorUnavailable } from "./build.ts";
 import { listTests, runSteps } from "./kernel_program.ts";
+import { isThorough } from "../support/thorough.ts";
 
 const unavailable = emulatorUnavailable();
 if (unavailable) console.error(`skipping: ${unavailable}`);
@@ -53,14 +54,28 @@ const sanitized = [
   /^sampling_(adjusts|reports|flags)/,
 ];
 
-for (const [mode, what] of [["asan", "stay inside their buffers"], ["tsan", "have no races"]]) {
+/**
+ * Tests that search for races only in `deno task thorough`: they take the most time, and launch
+ * kernels that other tests of sampling launch, too.
+ */
+const thoroughRaces = /^sampling_(adjusts|reports|flags)/;
+
+/** True for a test that a sanitizer checks in this run. */
+function isSanitized(name: string, mode: string): boolean {
+  if (mode === "tsan" && !isThorough && thoroughRaces.test(name)) return false;
+  return sanitized.some((pattern) => pattern.test(name));
+}
+
+for (
+  const [mode, what] of [["asan", "stay inside their buffers"], ["tsan", "have no races"]] as const
+) {
   Deno.test({
     name: `CUDA kernels ${what}`,
     ignore: unavailable !== undefined,
     fn: async (t) => {
-      const { tests } = await buildEmulator({ mode: mode as EmulatorMode, instances });
+      const { tests } = await buildEmulator({ mode, instances });
       const names = await listTests(tests);
-      await runSteps(t, tests, names.filter((name) => sanitized.some((p) => p.test(name))));
+      await runSteps(t, tests, names.filter((name) => isSanitized(name, mode)));
     },
   });
 }

@@ -2,6 +2,7 @@
 import { type EmulatorMode, emulatorUnavailable } from "../build.ts";
 import { listTests, runSteps } from "../kernel_program.ts";
 import { buildMetalEmulator } from "./build.ts";
+import { isThorough } from "../../support/thorough.ts";
 
 const unavailable = emulatorUnavailable();
 if (unavailable) console.error(`skipping: ${unavailable}`);
@@ -46,6 +47,18 @@ const sanitized = [
   /^matrix_places_/,
 ];
 
+/**
+ * Tests that search for races only in `deno task thorough`: they take the most time, and launch
+ * kernels that other tests of sampling launch, too.
+ */
+const thoroughRaces = /^sampling_(adjusts|reports|flags)/;
+
+/** True for a test that a sanitizer checks in this run. */
+function isSanitized(name: string, mode: string): boolean {
+  if (mode === "tsan" && !isThorough && thoroughRaces.test(name)) return false;
+  return sanitized.some((pattern) => pattern.test(name));
+}
+
 // Barriers order the memory in their flags only, so races are searched in one kind at a time.
 const checks: readonly (readonly [what: string, EmulatorMode, env: Record<string, string>])[] = [
   ["stay inside their buffers", "asan", {}],
@@ -59,7 +72,7 @@ for (const [what, mode, env] of checks) {
     fn: async (t) => {
       const { tests } = await buildMetalEmulator({ mode, instances });
       const names = await listTests(tests);
-      await runSteps(t, tests, names.filter((name) => sanitized.some((p) => p.test(name))), env);
+      await runSteps(t, tests, names.filter((name) => isSanitized(name, mode)), env);
     },
   });
 }

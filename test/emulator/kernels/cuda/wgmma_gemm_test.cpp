@@ -113,8 +113,8 @@ TEST(wgmma_gemm_of_quantised_weights_and_several_tiles_a_block) {
 }
 TEST(wgmma_gemm_of_quantised_weights) {
   for (int k = 2; k < 7; ++k) {
-    check_gemm(half_kinds[k], 290, 768, 130, multiply<2, 3>);
-    check_grouped_gemm(half_kinds[k], {70, 3, 2, 270, 512, k % 2 == 0}, 2, k % 2 == 0, 128,
+    check_gemm(half_kinds[k], 290, 512, 130, multiply<2, 3>);
+    check_grouped_gemm(half_kinds[k], {70, 3, 2, 270, 256, k % 2 == 0}, 2, k % 2 == 0, 128,
                        multiply_groups<2, 1>);
   }
 }
