@@ -292,7 +292,7 @@ Deno.test({
   name: "seeded bugs are caught",
   ignore: unavailable !== undefined,
   fn: async (t) => {
-    await assertCaught(t, bugs, async (bug) => {
+    await assertCaught(t, bugs, "kernels/cuda", async (bug) => {
       const { tests } = await buildEmulator({
         mode: bug.mode,
         kernels: await seed(bug),

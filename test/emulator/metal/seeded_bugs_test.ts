@@ -269,7 +269,7 @@ Deno.test({
   name: "seeded bugs in Metal kernels are caught",
   ignore: unavailable !== undefined,
   fn: async (t) => {
-    await assertCaught(t, bugs, async (bug) => {
+    await assertCaught(t, bugs, "kernels/metal", async (bug) => {
       const { tests } = await buildMetalEmulator({
         mode: bug.mode,
         only: bug.kernels,
