@@ -26,12 +26,18 @@ import type { Tokenizer } from "../../src/tokenizer/tokenizer.ts";
 import { PlainHostSampler } from "./plain_host_sampler.ts";
 import type { Random } from "./random.ts";
 import { TempFolder } from "./temp_folder.ts";
+import { isThorough } from "./thorough.ts";
 import { EOS, writeRandomLlama } from "./tiny_llama.ts";
 
 const CONTEXT = 400;
 /** Cache size that suffices for any sequence of a random mix alone. */
 export const CACHE = 64 * Math.ceil(CONTEXT / 64);
 const VOCABULARY = 97;
+
+/** Number of random mixes of a test: `rounds` in `deno task thorough`, a third in other runs. */
+export function roundsOf(rounds: number): number {
+  return isThorough ? rounds : Math.ceil(rounds / 3);
+}
 
 /** A request and its result when run alone. */
 export interface MixCase {

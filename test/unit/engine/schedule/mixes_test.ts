@@ -14,6 +14,7 @@ import {
   randomPrompts,
   randomRequest,
   readAll,
+  roundsOf,
   withRunner,
 } from "../../../support/mixes.ts";
 import { Random } from "../../../support/random.ts";
@@ -35,7 +36,7 @@ for (
     await withRunner(device, options, async (runner, tokenizer) => {
       const random = new Random(`mixes ${name}`);
       let preemptions = 0;
-      for (let round = 0; round < rounds; round++) {
+      for (let round = 0; round < roundsOf(rounds); round++) {
         const cases = await randomCases(random, runner, tokenizer);
         preemptions += (await checkMix(random, runner, tokenizer, cases)).preemptions;
       }
@@ -52,7 +53,7 @@ for (const division of [{ tensorParallel: 2 }, { pipelineParallel: 2 }]) {
       options,
       async (runner, tokenizer) => {
         const random = new Random("mixes on ranks");
-        for (let round = 0; round < 2; round++) {
+        for (let round = 0; round < roundsOf(2); round++) {
           await checkMix(random, runner, tokenizer, await randomCases(random, runner, tokenizer));
         }
       },
@@ -74,7 +75,7 @@ for (
   Deno.test(`tokens do not depend on other sequences with recurrent state: ${name}`, async () => {
     await withRunner(device, options, async (runner, tokenizer) => {
       const random = new Random(`recurrent mixes ${name}`);
-      for (let round = 0; round < rounds; round++) {
+      for (let round = 0; round < roundsOf(rounds); round++) {
         await checkMix(random, runner, tokenizer, await randomCases(random, runner, tokenizer));
       }
     }, writeRandomHybrid);

@@ -20,6 +20,7 @@ import {
   randomPrompts,
   randomRequest,
   readAll,
+  roundsOf,
   withRunner,
 } from "../../../support/mixes.ts";
 import { OracleDrafter, OracleHead } from "../../../support/oracle_drafter.ts";
@@ -116,7 +117,7 @@ for (
     ],
     ["recurrent state, tree", "cpu", { maxSequences: 2, nSlots: 6, maxBranches: 9 }, 1, tree(6, 1)],
     // Several mixes, because in some of them many draft tokens follow the ends of texts.
-    ["recurrent state, all right", "cpu", { maxSequences: 2, nSlots: 6 }, 4, oracle(6, 1)],
+    ["recurrent state, all right", "cpu", { maxSequences: 2, nSlots: 6 }, 9, oracle(6, 1)],
     ["recurrent state, all wrong", "cpu", { maxSequences: 1, nSlots: 3 }, 1, oracle(5, 0)],
     ["recurrent state, half right", "cpu", { maxSequences: 8, nSlots: 24 }, 3, oracle(4, 0.5)],
     ["recurrent state, few slots", "cpu", { maxSequences: 8, nSlots: 9 }, 2, oracle(12, 0.9)],
@@ -129,7 +130,7 @@ for (
     await withRunner(device, options, async (runner, tokenizer) => {
       const random = new Random(`drafts ${name}`);
       let drafted = 0, accepted = 0;
-      for (let round = 0; round < rounds; round++) {
+      for (let round = 0; round < roundsOf(rounds); round++) {
         const cases = await randomCases(random, runner, tokenizer);
         const speculator = new Speculator(drafting(random, cases));
         const counts = await checkMix(random, runner, tokenizer, cases, speculator);
