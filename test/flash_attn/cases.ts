@@ -1,6 +1,7 @@
 /** Calls of the library to compare with plain loops: edge cases and random cases. */
 
 import type { Random } from "../support/random.ts";
+import { isThorough } from "../support/thorough.ts";
 
 /** The words of a case, as `emulated/case_shape.cpp` reads them. */
 export interface Case {
@@ -340,11 +341,20 @@ export const decodeCases: readonly Case[] = [
 /** Small cases for the sanitizers, one for each kernel and addressing mode. */
 export const sanitizerCases: readonly Case[] = [
   { fn: "varlen", head_dim: 64, q: [3, 0, 20], k: [5, 7, 130], heads: 2, kv_heads: 1, causal: 1 },
-  { fn: "fwd", head_dim: 96, q: [20], k: [100], softcap: 20 },
+  { fn: "fwd", head_dim: isThorough ? 96 : 64, q: [20], k: [100], softcap: 20 },
   { fn: "varlen", head_dim: 64, q: [20], k: [70], page: 16, causal: 1, order: 5 },
   { fn: "decode", head_dim: 64, q: [3, 2], k: [600, 5], heads: 2, page: 8, splits: 2, packed_q: 1 },
   { fn: "decode", head_dim: 64, q: [10], k: [70], heads: 4, kv_heads: 1, causal: 1 },
-  { fn: "decode", kv: "q8", dtype: "f16", head_dim: 96, q: [2], k: [333], page: 8, splits: 2 },
+  {
+    fn: "decode",
+    kv: "q8",
+    dtype: "f16",
+    head_dim: isThorough ? 96 : 64,
+    q: [2],
+    k: [333],
+    page: 8,
+    splits: 2,
+  },
   // Masks that end with their last entry.
   { fn: "fwd", head_dim: 64, q: [20], k: [101], mask: "f32", causal: 1 },
   { fn: "decode", head_dim: 64, q: [2], k: [515], mask: "bits", page: 16, heads: 2, splits: 2 },
