@@ -15,6 +15,7 @@ import { join, resolve } from "@std/path";
 import { buildLibraries } from "../build.ts";
 import { inParallel } from "./emulator/build.ts";
 import { addCounts, type Counts, summaryLine, testCounts } from "./support/summary.ts";
+import { testedLibraries } from "./support/thorough.ts";
 
 const root = resolve(import.meta.dirname ?? ".", "..");
 
@@ -80,10 +81,13 @@ async function runTests(args: readonly string[], options: RunDenoOptions = {}): 
   }
 }
 
-/** Folders whose tests take minutes, longest first, so that short folders fill the end. */
+/**
+ * Folders whose tests take minutes: the two longest first, and last those that mostly compile, which
+ * use all processors even when no other folder is left.
+ */
 const LONGEST: readonly string[] = [
-  ...["cuda", "emulator", "unit", "metal", "ops", "flash_attn", "windows", "models"],
-  "cli",
+  ...["cuda", "emulator", "unit", "cli", "ops", "models", "metal", "flash_attn"],
+  "windows",
 ];
 
 /**
@@ -106,10 +110,19 @@ async function runAllTests(args: readonly string[]): Promise<Counts> {
 
 /** The tests that run more cases in `deno task thorough`. */
 const THOROUGH_TESTS: readonly string[] = [
+  "test/cuda/gpu_model_test.ts",
   "test/emulator/gates_test.ts",
+  "test/emulator/kernels_test.ts",
+  "test/emulator/metal/kernels_test.ts",
+  "test/emulator/metal/seeded_bugs_test.ts",
+  "test/emulator/seeded_bugs_test.ts",
   "test/flash_attn/emulator_test.ts",
+  "test/flash_attn/nvcc_test.ts",
   "test/metal/cross_link_test.ts",
   "test/ops/emulated_products_test.ts",
+  "test/unit/build/library_test.ts",
+  "test/unit/engine/schedule/mixes_test.ts",
+  "test/unit/engine/speculation/mixes_test.ts",
   "test/windows",
 ];
 
@@ -203,13 +216,15 @@ async function runAll(): Promise<Counts> {
     await check("format", ["fmt", "--check"]),
     await check("lint", ["lint"]),
     await check("types", ["check", "--quiet"]),
-    await buildStrictly(),
+    await buildStrictly(testedLibraries),
     await runAllTests(["--no-check"]),
   );
 }
 
-function buildStrictly(): Promise<Counts> {
-  return check("build", ["task", "--quiet", "build", "--strict"]);
+/** Builds the given libraries, by default all. */
+function buildStrictly(only?: readonly string[]): Promise<Counts> {
+  const names = only === undefined ? [] : ["--only", only.join(",")];
+  return check("build", ["task", "--quiet", "build", "--strict", ...names]);
 }
 
 async function main([mode, ...args]: readonly string[]): Promise<void> {
@@ -224,7 +239,7 @@ async function main([mode, ...args]: readonly string[]): Promise<void> {
     )
     : mode === "--tests"
     ? addCounts(
-      await buildStrictly(),
+      await buildStrictly(testedLibraries),
       await (args.length > 0 ? runTests(args) : runAllTests([])),
     )
     : await runAll();
