@@ -6,6 +6,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { SpeedGroup } from "../../bench/gpu/lines.ts";
 import type { PartResult } from "../../bench/gpu/report.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { isThorough } from "../support/thorough.ts";
 import { emulatedGpu, emulatedGpuUnavailable, type FakeOptions } from "./emulated_gpu.ts";
 import { ROOT } from "../support/checkout.ts";
 
@@ -93,7 +94,8 @@ Deno.test({
 
 Deno.test({
   name: "the GPU check runs the kernels of SM90 on an emulated SM90",
-  ignore,
+  // It runs the other kernels again.
+  ignore: !isThorough || ignore,
   fn: async () => {
     const { code, output, results } = await check(["kernels"], { gpu: { architecture: 90 } });
     assertEquals(code, 0, output);

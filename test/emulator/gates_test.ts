@@ -36,9 +36,9 @@ function representative(instance: string): boolean {
 }
 
 /**
- * Instances that only `deno task thorough` compiles for sm_90: they differ from others in how blocks
- * of weights or of a cache are decoded, or in a number. Those with the most registers stay, and all
- * kernels of which the machine code has to hold certain instructions.
+ * Instances that only `deno task thorough` compiles for sm_90: they differ from others in how
+ * blocks of weights or of a cache are decoded, or in a number. Those with the most registers stay,
+ * and all kernels of which the machine code has to hold certain instructions.
  */
 const THOROUGH_ONLY: readonly RegExp[] = [
   /gemm<Format(F16|FP8|Q8_0|Q4_0)/,
