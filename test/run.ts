@@ -82,8 +82,8 @@ async function runTests(args: readonly string[], options: RunDenoOptions = {}): 
 }
 
 /**
- * Folders whose tests take minutes: the two longest first, and last those that mostly compile, which
- * use all processors even when no other folder is left.
+ * Folders whose tests take minutes: the two longest first. The last ones mostly compile, which
+ * keeps all processors busy even when no other folder is left.
  */
 const LONGEST: readonly string[] = [
   ...["cuda", "emulator", "unit", "cli", "ops", "models", "metal", "flash_attn"],
@@ -110,6 +110,7 @@ async function runAllTests(args: readonly string[]): Promise<Counts> {
 
 /** The tests that run more cases in `deno task thorough`. */
 const THOROUGH_TESTS: readonly string[] = [
+  "test/cuda/gpu_check_test.ts",
   "test/cuda/gpu_model_test.ts",
   "test/emulator/gates_test.ts",
   "test/emulator/kernels_test.ts",
