@@ -177,8 +177,8 @@ function laterColumns(matrix: string, threads: number): number {
 }
 
 /**
- * Microseconds in which the blocks of a product convert the rows of x: a block takes a row, converts
- * it, rows with a norm by 256 threads, and waits until the others are done.
+ * Microseconds in which the blocks of a product convert the rows of x: a block takes a row,
+ * converts it, rows with a norm by 256 threads, and waits until the others are done.
  */
 function conversionTime({ converted = "none", matrix, threads }: Launch): number {
   if (converted === "none") return 0;

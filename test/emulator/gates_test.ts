@@ -155,10 +155,12 @@ async function compileAll(architecture: string): Promise<void> {
 }
 
 /**
- * Products whose 16 warps take all registers of a multiprocessor. A few that change once a tile may
- * be spilled, but none in the loop over columns (test/cuda/speed_gates_test.ts).
+ * Products whose 16 warps take all registers of a multiprocessor, or whose threads all that one may
+ * have. A few that change once a tile may be spilled, but none in the loop over columns
+ * (test/cuda/speed_gates_test.ts).
  */
-const FULL_REGISTERS = /^(gated_)?decode_gemm<Format\w+, \w+, 4>$/, MOST_SPILLED = 40;
+const FULL_REGISTERS = /^(gated_)?decode_gemm<(Format\w+, \w+, 4|FormatQ6_K, f16, 8)>$/;
+const MOST_SPILLED = 40;
 
 /** Returns the kernels compiled for an architecture. */
 function kernelsOf(architecture: string): CompiledKernel[] {

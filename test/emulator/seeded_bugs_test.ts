@@ -124,7 +124,7 @@ const bugs: readonly SeededBug[] = [
   {
     bug: "a page table is read at the wrong position",
     file: "batched_decode_attention.cu",
-    change: ["index = position / kv.page_tokens", "index = first / kv.page_tokens"],
+    change: ["index = page_index(position,", "index = page_index(first,"],
     kernels: ["batched_decode_attention.cu"],
     test: "decode_attention_bf16_of_many_heads",
     mode: "plain",
