@@ -258,7 +258,7 @@ const bugs: readonly SeededBug[] = [
     kernels: ["step_kernel.cu", "step_operations.cu"],
     test: "step_kernel_computes_operations_in_order",
     mode: "plain",
-    caughtAs: /waits in operation \d+, sum_of_all: \d+ of \d+ blocks arrived[^]*deadlock/,
+    caughtAs: /waits in operation \d+, sum_of_all: \d+ of \d+ arrived[^]*deadlock/,
   },
   {
     bug: "of equal logits the highest id wins",
