@@ -182,8 +182,8 @@ export const COSTS = {
   /** Microseconds in which a block rounds 2,048 columns of a row of x (the same results). */
   roundedColumns: 0.8,
   /**
-   * Microseconds in which a block converts the first of these columns, by the machine code of
-   * convert_rows: two loads from L2 in turn and three barriers.
+   * Microseconds in which a block converts the first of these columns: what the model expects of
+   * convert_rows after its gap, 334 instructions and five loads from L2 in turn.
    */
   convertedRow: 1.4,
   /**

@@ -12,6 +12,20 @@ import { randomWeight } from "../support/weights.ts";
 const COLS = 256;
 const UNITS = ["silu", "gelu_tanh", "gelu_erf", "clamped_swiglu"] as const;
 
+/** Writes the parts of a weight to a file each. */
+function writeParts(
+  folder: TempFolder,
+  name: string,
+  weights: readonly ReturnType<typeof randomWeight>[],
+): Parameters<NativeBackend["mapWeight"]>[0] {
+  return weights.map(({ type, rows, bytes }, part) => {
+    const file = folder.at(`${name}-${part}.bin`);
+    Deno.writeFileSync(file, bytes);
+    const shape = [rows, COLS];
+    return { tensor: { name: file, type, shape, file, offset: 0, bytes: bytes.length } };
+  });
+}
+
 /** A gated unit over a product with a weight, followed by another unit. */
 function gated(
   device: NativeBackend,
@@ -45,14 +59,7 @@ deviceTest("a gated unit with its product, and without", async (device, random) 
   ] as const;
   for (const [i, { parts, tokens }] of cases.entries()) {
     const weights = parts.map(([type, rows]) => randomWeight(random, type, rows, COLS));
-    const weight = weights.map(({ type, rows, bytes }, part) => {
-      const file = folder.at(`${i}-${part}.bin`);
-      Deno.writeFileSync(file, bytes);
-      const shape = [rows, COLS];
-      return {
-        tensor: { name: file, type, shape, file, offset: 0, bytes: bytes.length },
-      };
-    });
+    const weight = writeParts(folder, `${i}`, weights);
     const x = randomByteMatrix(random, tokens, COLS, 1 / Math.sqrt(COLS));
     const width = weights.reduce((sum, { rows }) => sum + rows, 0) / 2;
     const unit = UNITS[i % UNITS.length]!;
@@ -82,13 +89,8 @@ deviceTest("a gated unit with the product after it, and without", async (device,
   using folder = new TempFolder();
   const cases = [["BF16"], ["Q8_0"], ["Q4_K", "BF16"], ["F16", "F32"], ["IQ4_XS"]] as const;
   for (const [i, types] of cases.entries()) {
-    const weight = types.map((type, part) => {
-      const { rows, bytes } = randomWeight(random, type, 24, COLS);
-      const file = folder.at(`${i}-${part}.bin`);
-      Deno.writeFileSync(file, bytes);
-      const shape = [rows, COLS];
-      return { tensor: { name: file, type, shape, file, offset: 0, bytes: bytes.length } };
-    });
+    const weights = types.map((type) => randomWeight(random, type, 24, COLS));
+    const weight = writeParts(folder, `${i}`, weights);
     const x = randomByteMatrix(random, random.int(20, 70), 2 * COLS, 1 / Math.sqrt(COLS));
     const together = await multiplied(device, x, weight, false);
     assertSameBits(together, await multiplied(device, x, weight, true), `case ${i}`);
