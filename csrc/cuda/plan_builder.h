@@ -180,7 +180,8 @@ class PlanBuilder final : public SharedOperations<DevicePointer, PlanEntry> {
                                              const RowGroup& rows, uint32_t pieces = 1,
                                              uint32_t chunk_cols = 0);
   ProductRows half_rows(WeightType type, const ProductRows& x, uint32_t cols,
-                        const RowGroup& rows, uint32_t pieces = 1, uint32_t chunk_cols = 0);
+                        const RowGroup& rows, uint32_t pieces = 1, uint32_t chunk_cols = 0,
+                        const GluOp* unit = nullptr);
   ProductRows half_rows(const Product& product, const RowGroup& rows, uint32_t chunk_cols = 0);
   uint32_t matvec_split(uint64_t rows, uint64_t cols) const;
 

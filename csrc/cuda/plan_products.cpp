@@ -395,24 +395,23 @@ std::optional<ConvertRows> PlanBuilder::place_half_rows(WeightType type, const P
 }
 
 ProductRows PlanBuilder::half_rows(WeightType type, const ProductRows& x, uint32_t cols,
-                                   const RowGroup& rows, uint32_t pieces, uint32_t chunk_cols) {
+                                   const RowGroup& rows, uint32_t pieces, uint32_t chunk_cols,
+                                   const GluOp* unit) {
   const std::string element = half_of(type);
   if (const auto rows_to_convert = place_half_rows(type, x, cols, rows, pieces, chunk_cols)) {
-    launch("convert_rows.cu", "convert_rows<" + element + ">", {rows.max_rows, pieces}, 256, 0,
-           *rows_to_convert);
+    if (unit) {
+      launch("convert_rows.cu", "convert_gated_rows<" + element + ">", {rows.max_rows}, 256,
+             gated_row_bytes(cols), *rows_to_convert, unit->unit);
+    } else {
+      launch("convert_rows.cu", "convert_rows<" + element + ">", {rows.max_rows, pieces}, 256, 0,
+             *rows_to_convert);
+    }
   }
   return half_rows_.at({element, chunk_cols});
 }
 
 ProductRows PlanBuilder::half_rows(const Product& p, const RowGroup& rows, uint32_t chunk_cols) {
-  const uint32_t cols = p.weight.cols;
-  if (!p.unit) return half_rows(p.type, p.x, cols, rows, 1, chunk_cols);
-  const std::string element = half_of(p.type);
-  if (const auto rows_to_convert = place_half_rows(p.type, p.x, cols, rows, 1, chunk_cols)) {
-    launch("convert_rows.cu", "convert_gated_rows<" + element + ">", {rows.max_rows}, 256,
-           gated_row_bytes(cols), *rows_to_convert, p.unit->unit);
-  }
-  return half_rows_.at({element, chunk_cols});
+  return half_rows(p.type, p.x, p.weight.cols, rows, 1, chunk_cols, p.unit);
 }
 
 PlanBuilder::DecodeRows PlanBuilder::decode_rows(WeightType type, const ProductRows& x,
