@@ -112,6 +112,8 @@ async function runAllTests(args: readonly string[]): Promise<Counts> {
 const THOROUGH_TESTS: readonly string[] = [
   "test/cuda/gpu_check_test.ts",
   "test/cuda/gpu_model_test.ts",
+  "test/cuda/operations_test.ts",
+  "test/cuda/speed_gates_test.ts",
   "test/emulator/gates_test.ts",
   "test/emulator/kernels_test.ts",
   "test/emulator/metal/kernels_test.ts",
@@ -120,9 +122,12 @@ const THOROUGH_TESTS: readonly string[] = [
   "test/flash_attn/emulator_test.ts",
   "test/flash_attn/nvcc_test.ts",
   "test/metal/cross_link_test.ts",
+  "test/metal/misuse_test.ts",
+  "test/metal/operations_test.ts",
   "test/ops/emulated_products_test.ts",
   "test/unit/build/library_test.ts",
   "test/unit/engine/schedule/mixes_test.ts",
+  "test/unit/engine/speculation/head_drafter_test.ts",
   "test/unit/engine/speculation/mixes_test.ts",
   "test/windows",
 ];

@@ -35,23 +35,25 @@ function tileTokens(kernel: string): number {
 }
 
 /**
- * Bytes that a block moves, of kernels next to a product whose operation has no bytes for them:
- * rows of x read in F32 and written in 16 bits, unpacked weights (4.5 bits to 16), and products
- * that are read and written once more.
+ * Bytes that kernels next to a product move, whose operation has no bytes for them: rows of x read
+ * in F32 and written in 16 bits, unpacked weights (4.5 bits to 16), and products that are read and
+ * written once more. Rows of models in F16 have no scale (kernels/cuda/rounded_rows.cuh).
  */
-const PASSES: readonly (readonly [kernel: RegExp, bytes: (cols: number) => number])[] = [
-  [/^convert_(rows|pairs)</, (cols) => 6 * cols],
-  [/^convert_gated_rows</, (cols) => 10 * cols],
-  [/^dequantize</, (cols) => 2.6 * Math.min(cols, 4096)],
-  [/^epilogue$/, () => 8 * 1024],
+const PASSES: readonly (readonly [kernel: RegExp, bytes: (launch: Launch) => number])[] = [
+  [/^convert_(rows|pairs)</, ({ blocks, matrix }) => 6 * blocks * columnsOf(matrix)],
+  [/^convert_gated_rows</, ({ blocks, matrix }) => 10 * blocks * columnsOf(matrix)],
+  [/^dequantize</, ({ blocks, matrix }) => 2.6 * blocks * Math.min(columnsOf(matrix), 4096)],
+  [
+    /^epilogue$/,
+    ({ epilogue, matrix }) => epilogue?.changes ? 8 * epilogue.tokens * rowsOf(matrix) : 0,
+  ],
 ];
 
 /** Returns a launch with the bytes of its pass. */
 function withPass(launch: Launch): Launch {
-  const { kernel, matrix, blocks, bytes } = launch;
-  const each = PASSES.find(([pattern]) => pattern.test(kernel))?.[1];
-  if (each === undefined || bytes > 0) return launch;
-  return { ...launch, bytes: blocks * each(columnsOf(matrix)) };
+  const bytesOf = PASSES.find(([pattern]) => pattern.test(launch.kernel))?.[1];
+  if (bytesOf === undefined || launch.bytes > 0) return launch;
+  return { ...launch, bytes: bytesOf(launch) };
 }
 
 /** Rows of a matrix such as `4096 x 14336 BF16`, of all experts. */

@@ -42,6 +42,12 @@ export interface Launch extends OperationLaunch {
   readonly tiling?: Tiling;
   /** The rows of x that its blocks convert before they multiply them (`SharedConversion`). */
   readonly converted?: "none" | "normed" | "plain";
+  /** Of the epilogue of a library's product. */
+  readonly epilogue?: {
+    readonly tokens: number;
+    /** False if it leaves rows without a scale as the library wrote them. */
+    readonly changes: boolean;
+  };
   readonly count: number;
   /** The launch before it; undefined for the first one of a step. */
   readonly before?: Omit<Launch, "before">;
@@ -214,6 +220,9 @@ function withGrids({ launches }: DryRunStep, log: string, device: number): Launc
         tiling: parseTiling(parameters?.[2] ?? ""),
         converted: parseConverted(parameters?.[3] ?? ""),
       }),
+      ...(launch.kernel === "epilogue" && {
+        epilogue: { tokens: grid[1], changes: changesRows(parameters ?? []) },
+      }),
     };
   });
   const shared = shareWork(joined);
@@ -233,6 +242,16 @@ function parseConverted(hexadecimal: string): "none" | "normed" | "plain" {
   const bytes = new DataView(Uint8Array.fromHex(hexadecimal).buffer);
   if (bytes.getBigUint64(16, true) === 0n) return "none";
   return bytes.getBigUint64(24, true) === 0n ? "plain" : "normed";
+}
+
+/** True if an epilogue moves or changes the rows of a `LibraryProduct` (cuda_arguments.h). */
+function changesRows([product = "", epilogue = ""]: readonly string[]): boolean {
+  const addresses = new DataView(Uint8Array.fromHex(product).buffer);
+  const added = new DataView(Uint8Array.fromHex(epilogue).buffer);
+  const isInPlace = addresses.getBigUint64(0, true) === addresses.getBigUint64(8, true);
+  const bias = added.getBigUint64(0, true), residual = added.getBigUint64(8, true);
+  const alpha = added.getFloat32(16, true), activation = added.getUint32(20, true);
+  return !isInPlace || bias !== 0n || residual !== 0n || alpha !== 1 || activation !== 0;
 }
 
 /** Kernels that do the work of an operation with several launches. */

@@ -110,8 +110,9 @@ bool PlanBuilder::emit_library_product(const Product& p, const RowGroup& rows) {
                                workspace);
   }
   if (!is_whole) {
-    launch("epilogue.cu", "epilogue", {divide_up(p.weight.rows, kEpilogueCols), rows.max_rows},
-           256, 0,
+    const uint32_t blocks = std::min(divide_up(p.weight.rows, kEpilogueCols),
+                                     divide_up(8 * gpu_.multiprocessors, rows.max_rows));
+    launch("epilogue.cu", "epilogue", {blocks, rows.max_rows}, 256, 0,
            cuda_args::LibraryProduct<DevicePointer>{
                .out = p.out,
                .product = out,

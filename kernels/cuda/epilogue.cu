@@ -2,7 +2,10 @@
 // where p = product * x_scale of its row undoes the scaling of convert_rows.
 //
 //   product may be out itself; out [.., out_stride] F32: token i is row i of the set
-//   grid: (cols / 1024, tokens); block 256, four elements a thread
+//   grid: (blocks per row, tokens); block 256, four elements a thread and turn
+//
+// Most rows have no scale (rounded_rows.cuh): where a library has written the product to its place
+// and nothing else is added, a block ends at once.
 
 #include "activation.cuh"
 #include "row_set.cuh"
@@ -14,11 +17,19 @@ KERNEL epilogue(LibraryProduct a, Epilogue e) {
   const float scale = a.x_scale ? a.x_scale[token] : 1.0f;
   const bool changes = scale != 1.0f || e.bias || e.residual || e.alpha != 1.0f || e.activation;
   if (a.out == a.product && !changes) return;
-  for (u32 k = 0; k < 4; ++k) {
-    const u32 i = blockIdx.x * 1024 + k * blockDim.x + threadIdx.x;
-    if (i >= a.cols) return;
-    const float product = a.product[u64(token) * a.product_stride + i] * scale;
-    store_product(a.out, e, product, row_of_set(a.set, token), i);
+  const float* product = a.product + u64(token) * a.product_stride;
+  const u32 row = row_of_set(a.set, token);
+  for (u32 first = blockIdx.x * 1024 + threadIdx.x; first < a.cols; first += gridDim.x * 1024) {
+    LoadedProduct loaded[4];
+#pragma unroll
+    for (u32 k = 0; k < 4; ++k) {
+      const u32 i = min(first + k * 256, a.cols - 1);
+      loaded[k] = load_epilogue(e, product[i] * scale, row, i);
+    }
+#pragma unroll
+    for (u32 k = 0; k < 4; ++k) {
+      if (first + k * 256 < a.cols) store_product(a.out, e, loaded[k]);
+    }
   }
 }
 

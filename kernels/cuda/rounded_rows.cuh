@@ -3,10 +3,12 @@
 // Rows of x as 16-bit floats, which tensor cores multiply: converted by convert_rows.cu or by the
 // blocks of a product. If an RMSNorm precedes the product, a row is normalized here.
 //
-// F16 has few exponents, so a row is divided by the power of two that moves its largest number into
-// [16384, 32768), from where its smallest ones lose least. That changes no digit; the product is
-// multiplied by it in the end, and by 1 / rms(x), instead of the row. Products of BF16 rows have no
-// such scale: those of long prompts, by a library, then need no second pass. Sums are in F32.
+// F16 has few exponents. A row whose largest number is below 2^-6 or at least 2^15 is therefore
+// divided by the power of two that moves that number into [2^14, 2^15), by which its product is
+// multiplied in the end. Products of other rows, as nearly all rows of models are, have no scale:
+// those that a library computes need no second pass. Numbers below 2^-14, which F16 represents with
+// fewer digits, are off by 2^-25 at most, where the largest one of the row may be by 2^-17 or more.
+// Sums are in F32.
 
 #include "row_set.cuh"
 #include "warp.cuh"
@@ -24,6 +26,7 @@ constexpr bool kScalesRows<bf16> = false;
 // The divisor of a row, given its largest |x|.
 DEVICE float divisor_of_row(f16, float largest) {
   if (!(largest > 0 && largest < FORGE_INFINITY)) return 1.0f;
+  if (largest >= 0x1p-6f && largest < 0x1p15f) return 1.0f;
   // From the exponent bits alone; the smallest divisor is 2^-126.
   const u32 exponent = max(__float_as_uint(largest) >> 23, 15u);
   return __uint_as_float((exponent - 14) << 23);
@@ -134,11 +137,10 @@ DEVICE RowScale scale_of_row(T type, const float* x, const InputNorm& norm, RowS
   } else {
     squares = 0;
   }
-  float divisor = 1.0f, rms = 1.0f;
-  if constexpr (kScalesRows<T>) divisor = divisor_of_row(type, block_max(largest, maxima));
-  if (norm.weight) rms = sqrtf(block_sum(squares, sums) / float(cols) + norm.eps);
-  if (!kScalesRows<T>) return {1.0f / rms, 1.0f};
-  return {1.0f / divisor, divisor / rms};
+  float factor = 1.0f, divisor = 1.0f;
+  if (norm.weight) factor /= sqrtf(block_sum(squares, sums) / float(cols) + norm.eps);
+  if constexpr (kScalesRows<T>) divisor = divisor_of_row(type, block_max(largest, maxima) * factor);
+  return {factor / divisor, divisor};
 }
 
 template <class T>

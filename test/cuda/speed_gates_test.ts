@@ -17,6 +17,7 @@ import { A100, H100 } from "../../bench/gpu_model/nvidia.ts";
 import { measureWaits, stepKernel } from "../../bench/gpu_model/step_kernel.ts";
 import { SHAPES } from "../../src/bench/synthetic/shapes.ts";
 import { deviceSources } from "../emulator/nvrtc.ts";
+import { drawn } from "../support/thorough.ts";
 import { emulatedGpuUnavailable } from "./emulated_gpu.ts";
 
 const problem = await (async () => {
@@ -147,7 +148,7 @@ Deno.test({
   name: "speed gates: kernels of whole steps spill nothing, and wait before they read activations",
   ignore: problem !== undefined || emulatedGpuUnavailable() !== undefined,
   fn: async (t) => {
-    for (const { gpu, shape, type } of STEP_KERNELS) {
+    for (const { gpu, shape, type } of drawn("kernels of whole steps", STEP_KERNELS, 1 / 3)) {
       await t.step(`${shape} ${type} on ${gpu.name}`, async () => {
         const model = modelledLlama(shape, SHAPES[shape]!);
         const planned = await stepKernel(model, type, gpu, [{ batch: 1, tokens: 1, depth: 512 }]);

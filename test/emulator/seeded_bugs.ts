@@ -3,8 +3,7 @@ import { assert, assertMatch } from "@std/assert";
 import { join } from "@std/path";
 import { type EmulatorMode, text } from "./build.ts";
 import { runTest } from "./kernel_program.ts";
-import { Random } from "../support/random.ts";
-import { isThorough } from "../support/thorough.ts";
+import { drawn } from "../support/thorough.ts";
 
 /** One bug in one file, and its symptoms. */
 export interface SeededBug {
@@ -30,13 +29,6 @@ export function withBug({ file, change: [from, to] }: SeededBug, name: string, t
   return name === file ? text.replace(from, () => to) : text;
 }
 
-/** Bugs to seed in this run: all in `deno task thorough`, else a third, drawn at random. */
-function drawBugs(bugs: readonly SeededBug[]): readonly SeededBug[] {
-  if (isThorough) return bugs;
-  const order = new Random("seeded bugs").permutation(bugs.length);
-  return order.slice(0, Math.ceil(bugs.length / 3)).map((i) => bugs[i]!);
-}
-
 /**
  * Fails unless every drawn bug is caught, or if a text to change no longer exists.
  *
@@ -50,7 +42,7 @@ export async function assertCaught(
   build: (bug: SeededBug) => Promise<string>,
 ): Promise<void> {
   for (const bug of bugs) withBug(bug, bug.file, text([join(folder, bug.file)])[0]!);
-  for (const bug of drawBugs(bugs)) {
+  for (const bug of drawn("seeded bugs", bugs, 1 / 3)) {
     await t.step(`${bug.bug} (${bug.mode})`, async () => {
       const env = bug.races === undefined ? {} : { FORGE_EMULATOR_RACES: bug.races };
       const { ok, output } = await runTest(await build(bug), bug.test, env);

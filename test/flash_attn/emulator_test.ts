@@ -5,6 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { emulatorUnavailable } from "../emulator/build.ts";
 import { Random } from "../support/random.ts";
+import { drawn } from "../support/thorough.ts";
 import { buildEmulatedFlashAttention, buildScheduleBalance, sanitizedHeadDims } from "./build.ts";
 import {
   type Case,
@@ -117,14 +118,14 @@ Deno.test({
   fn: () => checkAll("plain", randomCases(60)),
 });
 
-Deno.test({
-  name: "flash attention: no access beyond a buffer, nothing undefined",
-  ignore,
-  fn: () => checkAll("asan", [...sanitizerCases, ...randomSanitizedCases()]),
-});
-
-Deno.test({
-  name: "flash attention: no races between threads, copies and products",
-  ignore,
-  fn: () => checkAll("tsan", [...sanitizerCases, ...randomSanitizedCases()]),
-});
+const sanitizers = [
+  ["asan", "no access beyond a buffer, nothing undefined"],
+  ["tsan", "no races between threads, copies and products"],
+] as const;
+for (const [mode, what] of drawn("sanitizers of flash attention", sanitizers, 1 / 2)) {
+  Deno.test({
+    name: `flash attention: ${what}`,
+    ignore,
+    fn: () => checkAll(mode, [...sanitizerCases, ...randomSanitizedCases()]),
+  });
+}

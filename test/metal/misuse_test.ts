@@ -5,6 +5,7 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { forge } from "../cli/forge.ts";
 import { buildFakeMetal, type HostChange } from "../emulator/fake_metal/build.ts";
+import { drawn } from "../support/thorough.ts";
 import { emulatedMetal, emulatedMetalUnavailable } from "./emulated_metal.ts";
 
 const ignore = emulatedMetalUnavailable() !== undefined;
@@ -99,7 +100,7 @@ Deno.test({
   },
 });
 
-for (const [what, said, change] of mistakes) {
+for (const [what, said, change] of drawn("misuse of Metal", mistakes, 1 / 2)) {
   Deno.test({
     name: `the stand-in for Metal notices ${what}`,
     ignore,

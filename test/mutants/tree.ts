@@ -127,6 +127,8 @@ export class Tree implements Disposable {
       env: {
         NO_COLOR: "1",
         FORGE_SHARED: sharedPath(),
+        // A drawn test would catch its mutant only by chance.
+        FORGE_THOROUGH: "1",
         ...(devices === undefined ? {} : { FORGE_TEST_DEVICES: devices }),
       },
       stdin: "null",

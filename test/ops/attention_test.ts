@@ -16,6 +16,7 @@ import {
   type Tolerance,
 } from "../support/matrix.ts";
 import { opTest } from "../support/operations.ts";
+import { drawn } from "../support/thorough.ts";
 import {
   type AttentionCase,
   attentionCase,
@@ -172,7 +173,7 @@ function attentionTest(
     readonly prepared: boolean;
     /** Runs one of this many outlines. @default 1 */
     readonly every?: number;
-    /** @default the common ones */
+    /** @default the common ones; on an emulated GPU a half of them */
     readonly outlines?: readonly Outline[];
     /** @default all devices */
     readonly only?: readonly TestDevice[];
@@ -185,12 +186,9 @@ function attentionTest(
 ): void {
   opTest<AttentionCase>(name, {
     cases: (random) =>
-      (options.outlines ?? outlines).filter((_, i) => i % (options.every ?? 1) === 0).map((
-        outline,
-      ) => [
-        JSON.stringify(outline),
-        attentionCase(random, outline, options),
-      ]),
+      (options.outlines ?? drawn(name, outlines, isEmulated ? 1 / 2 : 1))
+        .filter((_, i) => i % (options.every ?? 1) === 0)
+        .map((outline) => [JSON.stringify(outline), attentionCase(random, outline, options)]),
     run: runAttention,
     plain,
     only: options.only,

@@ -52,8 +52,8 @@ struct RegisterTest {
     if (!(condition)) kernel_test::fail_test("%s:%d: %s", __FILE__, __LINE__, #condition); \
   } while (0)
 
-// Offset of the random numbers of this process: 0 until a test of random shapes asks for new
-// numbers, or for the numbers of the variable FORGE_TEST_SEED. A failing test reports it.
+// Offset of the random numbers of a test: 0 until it asks for new ones, or for those of the
+// variable FORGE_TEST_SEED. A failing test reports it.
 u64 run_seed();
 void start_fresh_run();
 

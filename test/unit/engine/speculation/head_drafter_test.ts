@@ -16,6 +16,7 @@ import { CACHE, checkMix, randomCases, withRunner } from "../../../support/mixes
 import { Places } from "../../../support/places.ts";
 import { Random } from "../../../support/random.ts";
 import { TempFolder } from "../../../support/temp_folder.ts";
+import { drawn } from "../../../support/thorough.ts";
 import { writeRandomHybrid } from "../../../support/tiny_hybrid.ts";
 import {
   type TinyLlamaOptions,
@@ -85,7 +86,9 @@ const CASES = [
   ["leaves as they pay", "cpu", { maxSequences: 2, maxBranches: 9 }, writeGuessing, undefined],
 ] as const;
 
-for (const [name, device, options, writeModel, length, treeWidth] of CASES) {
+for (
+  const [name, device, options, writeModel, length, treeWidth] of drawn("heads", CASES, 1 / 2)
+) {
   Deno.test(`a draft head changes no token: ${name}`, async () => {
     await withRunner(device, options, async (runner, tokenizer) => {
       assert(runner.hasDraftHead);

@@ -25,6 +25,7 @@ import {
 } from "../../../support/mixes.ts";
 import { OracleDrafter, OracleHead } from "../../../support/oracle_drafter.ts";
 import { Random } from "../../../support/random.ts";
+import { drawn } from "../../../support/thorough.ts";
 import { writeRandomHybrid } from "../../../support/tiny_hybrid.ts";
 import { writeRandomMamba } from "../../../support/tiny_mamba.ts";
 import { writeRandomLlama } from "../../../support/tiny_llama.ts";
@@ -67,65 +68,65 @@ function writerOf(name: string) {
   return name.startsWith("recurrent") ? writeRandomHybrid : writeRandomLlama;
 }
 
-for (
-  const [name, device, options, rounds, drafting] of [
-    ["one sequence, all right", "cpu", { maxSequences: 1 }, 1, oracle(7, 1)],
-    ["one sequence, all wrong", "cpu", { maxSequences: 1 }, 1, oracle(5, 0)],
-    ["few pages, half right", "cpu", { maxSequences: 8, cacheTokens: CACHE }, 3, oracle(4, 0.5)],
-    ["few pages, long", "cpu", { maxSequences: 8, cacheTokens: CACHE }, 3, oracle(32, 0.95)],
-    ["some pages, one", "cpu", { maxSequences: 8, cacheTokens: 2 * CACHE }, 2, oracle(1, 0.7)],
-    ["all at once", "cpu", { maxSequences: 32, cacheTokens: 32 * CACHE }, 2, oracle(9, 0.8)],
-    ["as many as pay", "cpu", { maxSequences: 3 }, 2, oracle(undefined, 0.8)],
-    ["looked up", "cpu", { maxSequences: 2 }, 2, () => ({ length: 3 })],
-    ["looked up as it pays", "cpu", { maxSequences: 2 }, 2, () => ({})],
-    [
-      "the reference device",
-      "reference",
-      { maxSequences: 5, cacheTokens: CACHE },
-      1,
-      oracle(3, 0.6),
-    ],
-    ["tree, one sequence", "cpu", { maxSequences: 1, maxBranches: 16 }, 1, tree(5, 0.4)],
-    [
-      "tree, second choices",
-      "cpu",
-      { maxSequences: 2, cacheTokens: 9 * CACHE, maxBranches: 40 },
-      1,
-      tree(2, 0),
-    ],
-    [
-      "tree, few pages, long",
-      "cpu",
-      { maxSequences: 8, cacheTokens: CACHE, maxBranches: 5 },
-      1,
-      tree(20, 0.9),
-    ],
-    [
-      "tree, all at once",
-      "cpu",
-      { maxSequences: 32, cacheTokens: 32 * CACHE, maxBranches: 40 },
-      1,
-      tree(4, 0.5),
-    ],
-    ["tree, as many as pay", "cpu", { maxSequences: 3, maxBranches: 9 }, 1, tree(undefined, 0.8)],
-    [
-      "tree, the reference device",
-      "reference",
-      { maxSequences: 5, cacheTokens: 3 * CACHE, maxBranches: 16 },
-      1,
-      tree(3, 0.5),
-    ],
-    ["recurrent state, tree", "cpu", { maxSequences: 2, nSlots: 6, maxBranches: 9 }, 1, tree(6, 1)],
-    // Several mixes, because in some of them many draft tokens follow the ends of texts.
-    ["recurrent state, all right", "cpu", { maxSequences: 2, nSlots: 6 }, 9, oracle(6, 1)],
-    ["recurrent state, all wrong", "cpu", { maxSequences: 1, nSlots: 3 }, 1, oracle(5, 0)],
-    ["recurrent state, half right", "cpu", { maxSequences: 8, nSlots: 24 }, 3, oracle(4, 0.5)],
-    ["recurrent state, few slots", "cpu", { maxSequences: 8, nSlots: 9 }, 2, oracle(12, 0.9)],
-    ["recurrent state, as many as pay", "cpu", { maxSequences: 3 }, 2, oracle(undefined, 0.8)],
-    ["Mamba-2, few slots", "cpu", { maxSequences: 8, nSlots: 9 }, 1, oracle(12, 0.9)],
-    ["recurrent state, the reference device", "reference", { maxSequences: 5 }, 1, oracle(3, 0.6)],
-  ] as const
-) {
+const MIXES = [
+  ["one sequence, all right", "cpu", { maxSequences: 1 }, 1, oracle(7, 1)],
+  ["one sequence, all wrong", "cpu", { maxSequences: 1 }, 1, oracle(5, 0)],
+  ["few pages, half right", "cpu", { maxSequences: 8, cacheTokens: CACHE }, 3, oracle(4, 0.5)],
+  ["few pages, long", "cpu", { maxSequences: 8, cacheTokens: CACHE }, 3, oracle(32, 0.95)],
+  ["some pages, one", "cpu", { maxSequences: 8, cacheTokens: 2 * CACHE }, 2, oracle(1, 0.7)],
+  ["all at once", "cpu", { maxSequences: 32, cacheTokens: 32 * CACHE }, 2, oracle(9, 0.8)],
+  ["as many as pay", "cpu", { maxSequences: 3 }, 2, oracle(undefined, 0.8)],
+  ["looked up", "cpu", { maxSequences: 2 }, 2, () => ({ length: 3 })],
+  ["looked up as it pays", "cpu", { maxSequences: 2 }, 2, () => ({})],
+  [
+    "the reference device",
+    "reference",
+    { maxSequences: 5, cacheTokens: CACHE },
+    1,
+    oracle(3, 0.6),
+  ],
+  ["tree, one sequence", "cpu", { maxSequences: 1, maxBranches: 16 }, 1, tree(5, 0.4)],
+  [
+    "tree, second choices",
+    "cpu",
+    { maxSequences: 2, cacheTokens: 9 * CACHE, maxBranches: 40 },
+    1,
+    tree(2, 0),
+  ],
+  [
+    "tree, few pages, long",
+    "cpu",
+    { maxSequences: 8, cacheTokens: CACHE, maxBranches: 5 },
+    1,
+    tree(20, 0.9),
+  ],
+  [
+    "tree, all at once",
+    "cpu",
+    { maxSequences: 32, cacheTokens: 32 * CACHE, maxBranches: 40 },
+    1,
+    tree(4, 0.5),
+  ],
+  ["tree, as many as pay", "cpu", { maxSequences: 3, maxBranches: 9 }, 1, tree(undefined, 0.8)],
+  [
+    "tree, the reference device",
+    "reference",
+    { maxSequences: 5, cacheTokens: 3 * CACHE, maxBranches: 16 },
+    1,
+    tree(3, 0.5),
+  ],
+  ["recurrent state, tree", "cpu", { maxSequences: 2, nSlots: 6, maxBranches: 9 }, 1, tree(6, 1)],
+  // Several mixes, because in some of them many draft tokens follow the ends of texts.
+  ["recurrent state, all right", "cpu", { maxSequences: 2, nSlots: 6 }, 9, oracle(6, 1)],
+  ["recurrent state, all wrong", "cpu", { maxSequences: 1, nSlots: 3 }, 1, oracle(5, 0)],
+  ["recurrent state, half right", "cpu", { maxSequences: 8, nSlots: 24 }, 3, oracle(4, 0.5)],
+  ["recurrent state, few slots", "cpu", { maxSequences: 8, nSlots: 9 }, 2, oracle(12, 0.9)],
+  ["recurrent state, as many as pay", "cpu", { maxSequences: 3 }, 2, oracle(undefined, 0.8)],
+  ["Mamba-2, few slots", "cpu", { maxSequences: 8, nSlots: 9 }, 1, oracle(12, 0.9)],
+  ["recurrent state, the reference device", "reference", { maxSequences: 5 }, 1, oracle(3, 0.6)],
+] as const;
+
+for (const [name, device, options, rounds, drafting] of drawn("mixes", MIXES, 1 / 2)) {
   Deno.test(`draft tokens change no token: ${name}`, async () => {
     await withRunner(device, options, async (runner, tokenizer) => {
       const random = new Random(`drafts ${name}`);
