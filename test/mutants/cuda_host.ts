@@ -573,6 +573,12 @@ export const CUDA_HOST: readonly Mutant[] = [
     "is_enqueued && error.status() != FORGE_DEVICE_FAILED;",
     "false;",
   ]),
+  ...group(on("lora"), [
+    "columns-of-lora-sums",
+    "gpu/launch_geometry.h",
+    "divide_up(a.cols, kernel_args::kLoraColumns)",
+    "divide_up(a.width, kernel_args::kLoraColumns)",
+  ]),
   ...group(on("meter"), [
     "free-memory-of-a-device",
     "gpu/gpu_backend.h",

@@ -944,6 +944,26 @@ export const CUDA_KERNELS: readonly Mutant[] = [
   ),
   ...group(
     {
+      kernelTests: [
+        "convert_rows_moves_rows_into_the_range_of_f16",
+        "convert_rows_normalizes",
+        "epilogue_of_a_library_product",
+      ],
+      kernels: ["convert_rows.cu", "epilogue.cu"],
+    },
+    ["rows-below-the-range", "rounded_rows.cuh", "largest >= 0x1p-6f && ", ""],
+    ["rows-above-the-range", "rounded_rows.cuh", " && largest < 0x1p15f) return", ") return"],
+    [
+      "range-of-rows-before-their-norm",
+      "rounded_rows.cuh",
+      "block_max(largest, maxima) * factor",
+      "block_max(largest, maxima)",
+    ],
+    ["scale-of-rows-in-place", "epilogue.cu", "scale != 1.0f || e.bias", "e.bias"],
+    ["first-columns-of-an-epilogue", "epilogue.cu", "first += gridDim.x * 1024", "first += a.cols"],
+  ),
+  ...group(
+    {
       kernelTests: ["lora_of_tokens", "lora_of_outputs_with_an_activation"],
       kernels: ["lora_products.cu", "lora_sums.cu"],
     },

@@ -215,6 +215,10 @@ opTest<LoraCase>("lora", {
         { adapter: 3, rank: 1, first: 300, width: 77 },
       ]),
     ],
+    [
+      "few columns of many",
+      loraCase(random, 3, [20, 530], [{ adapter: 0, rank: 2, first: 505, width: 25 }]),
+    ],
     ["many rows", loraCase(random, 70, [130, 40], [whole(0, 8, 40), whole(1, 2, 40)])],
     ["many ranks", loraCase(random, 5, [16, 9], [whole(0, 250, 9), whole(1, 60, 9)])],
     [

@@ -110,6 +110,10 @@ const refusals: readonly (readonly [message: string, record: (parts: Parts) => u
     (p) => p.recorder.gatedRmsNorm(p.x, p.tokens(4), p.vector(8), normOptions),
   ],
   [
+    "gated_rms_norm: gate has 8 columns",
+    (p) => p.recorder.gatedRmsNorm(p.x, p.outputs(8), p.vector(8), normOptions),
+  ],
+  [
     "weight is [1, 3]; expected [1, 8], a divisor of these columns, or a row for each group",
     (p) => p.recorder.gatedRmsNorm(p.x, p.x, p.vector(3), normOptions),
   ],
@@ -153,6 +157,7 @@ const refusals: readonly (readonly [message: string, record: (parts: Parts) => u
   }],
   ["gated_delta_rule: qkv is 99", (p) => delta(p, {}, { qkv: unknown })],
   ["must have tokens for rows", (p) => delta(p, {}, { ba: p.outputs(8) })],
+  ["must have tokens for rows", (p) => delta(p, {}, { qkv: p.outputs(32) })],
   ["qkv has 31 columns; the state implies 32", (p) => delta(p, {}, { qkv: p.tokens(31) })],
   ["qkv has 33 columns; the state implies 32", (p) => delta(p, {}, { qkv: p.tokens(33) })],
   ["ba has 4 columns; expected 8", (p) => delta(p, {}, { ba: p.tokens(4) })],
@@ -165,6 +170,8 @@ const refusals: readonly (readonly [message: string, record: (parts: Parts) => u
   ["eps nan", (p) => delta(p, { eps: NaN })],
   ["selective_scan: xbc is 99", (p) => scan(p, {}, { xbc: unknown })],
   ["xbc and dt must have tokens for rows", (p) => scan(p, {}, { dt: p.outputs(4) })],
+  ["xbc and dt must have tokens for rows", (p) => scan(p, {}, { xbc: p.outputs(32) })],
+  ["gate has 20 columns", (p) => scan(p, { gate: p.outputs(20) })],
   ["xbc has 31 columns; the state implies 32", (p) => scan(p, {}, { xbc: p.tokens(31) })],
   ["xbc has 33 columns; the state implies 32", (p) => scan(p, {}, { xbc: p.tokens(33) })],
   ["dt has 5 columns; expected 4, one for each head", (p) => scan(p, {}, { dt: p.tokens(5) })],
