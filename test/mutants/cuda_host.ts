@@ -467,6 +467,11 @@ export const CUDA_HOST: readonly Mutant[] = [
     "  \n  device.check(result",
   ]),
   ...group({ ...on("attention"), filter: "F16 cache" }, [
+    "mask-of-a-run-without-one",
+    "cuda/plan_builder.h",
+    "return op.masked && shape_.mask_kind != 0;",
+    "return op.masked;",
+  ], [
     "warps-of-wide-heads",
     "cuda/plan_attention.cpp",
     "const uint32_t warps = dim > kWideHead ? 2 : 4",

@@ -40,6 +40,8 @@ export interface AttentionCase {
   readonly keyLengths: readonly number[];
   /** Of the tokens of the last run. */
   readonly attentionMask: AttentionMask | undefined;
+  /** True if the step takes masks, as it must for one. */
+  readonly masked: boolean;
   /** The tokens of earlier runs, then those of the run whose results are compared. */
   readonly runs: readonly (readonly Token[])[];
 }
@@ -445,6 +447,7 @@ export function attentionCase(
     keyLengths: outline.keys ?? lengths,
     attentionMask: outline.mask &&
       randomMask(random, outline.mask, now.length, nHeads, Math.max(...lengths)),
+    masked: outline.mask !== undefined || random.chance(0.3),
     runs: outline.shuffled ?? random.chance(0.5) ? shuffledRuns(random, ordered) : ordered,
   };
 }
@@ -479,7 +482,7 @@ export async function runAttention(
   isSpoiled = true,
 ): Promise<Matrix> {
   const { shape, nHeads, scale, window, softcap, sinks, invFreq, ropeLayout, causal } = inputs;
-  const { attentionMask, chunked } = inputs;
+  const { attentionMask, masked, chunked } = inputs;
   const kv = device.createKv(shape);
   const page = new Uint8Array(kv.pageBytes).fill(0xff);
   for (let i = 0; isSpoiled && i < shape.nPages; i++) kv.writePage(i, page);
@@ -511,7 +514,7 @@ export async function runAttention(
       sinks: graph.optionalWeight(sinks && f32Vector(sinks)),
       causal,
       chunked,
-      masked: attentionMask !== undefined,
+      masked,
     }),
     cols: nHeads * shape.vHeadDim,
   }));
