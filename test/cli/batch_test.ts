@@ -167,6 +167,11 @@ Deno.test("batch: an output is never overwritten, and --resume continues it", as
   assertMatch(refused.stderr, /out\.jsonl" exists already; --resume .* --overwrite/);
   assertEquals(Deno.readTextFileSync(desk.at("out.jsonl")), all);
 
+  desk.write("byte", "x");
+  assertEquals((await desk.run(input, "-o", desk.at("byte"))).code, 2);
+  assertEquals(Deno.readTextFileSync(desk.at("byte")), "x");
+  Deno.removeSync(desk.at("byte"));
+
   // Two whole answers, an error and half a line, as after a kill.
   const answered = all.split("\n").filter((line) => line.includes('"text"'));
   const error = all.split("\n").find((line) => line.includes('"error"'));

@@ -596,6 +596,13 @@ export const TYPESCRIPT: readonly Mutant[] = [
       "serve/readers",
     ],
     [
+      "most-calls-of-a-list",
+      "serve/chat/json_calls",
+      "++this.#nCalls === this.#most ||",
+      "++this.#nCalls > this.#most ||",
+      "serve/readers",
+    ],
+    [
       "held-mark",
       "serve/chat/call_reader",
       "this.#held.length - heldLength(this.#held, [open])",
@@ -1267,6 +1274,13 @@ export const TYPESCRIPT: readonly Mutant[] = [
       tests: ["test/models/tensor_parallel_test.ts"],
       filter: "do not load its layer for multi-token prediction",
     },
+  },
+  {
+    name: "cli/output-of-one-byte",
+    file: "src/cli/batch/output.ts",
+    find: "isFile && size > 0) {",
+    replace: "isFile && size > 1) {",
+    caughtBy: { tests: ["test/cli/batch_test.ts"], filter: "never overwritten" },
   },
   {
     name: "engine/settings-of-zeros",

@@ -275,6 +275,14 @@ Deno.test("readers: messages in channels, in any pieces", () => {
   }
 });
 
+Deno.test("readers: a list of calls ends at the limit", () => {
+  const text = '[TOOL_CALLS][{"name": "f", "arguments": {}}, {"name": "g", "arguments": {}}]';
+  for (const [most, names] of [[1, ["f"]], [2, ["f", "g"]], [3, ["f", "g"]]] as const) {
+    const parts = read(new CallReader(MISTRAL, TOOLS, most, false), [...text]);
+    assertEquals(parts.map((part) => part.kind === "call" ? part.name : part.text), [...names]);
+  }
+});
+
 Deno.test("readers: calls in channels above the limit are dropped, unknown ones are content", () => {
   const message = (name: string) =>
     `<|start|>assistant<|channel|>commentary to=functions.${name}<|message|>{"a": "${name}"}<|end|>`;
