@@ -155,7 +155,8 @@ Deno.test("batch: a bad line gives an error line and exit code 1, and the others
 
 Deno.test("batch: an output is never overwritten, and --resume continues it", async () => {
   using desk = new Desk();
-  const lines = [...prompts(8), "broken", { id: "t", prompt: "x", temperature: "hot" }];
+  const several = { id: "several", prompt: "x", n: 2 };
+  const lines = [several, ...prompts(7), "broken", { id: "t", prompt: "x", temperature: "hot" }];
   const input = desk.lines("in.jsonl", lines);
   const out = ["-o", desk.at("out.jsonl")];
   assertEquals((await desk.run(input, ...out)).code, 1);
@@ -173,7 +174,9 @@ Deno.test("batch: an output is never overwritten, and --resume continues it", as
   Deno.removeSync(desk.at("byte"));
 
   // Two whole answers, an error and half a line, as after a kill.
-  const answered = all.split("\n").filter((line) => line.includes('"text"'));
+  const isSeveral = (line: string) => line.includes('"several"');
+  const texts = all.split("\n").filter((line) => line.includes('"text"'));
+  const answered = [...texts.filter(isSeveral), ...texts.filter((line) => !isSeveral(line))];
   const error = all.split("\n").find((line) => line.includes('"error"'));
   const partial = [answered[0], error, answered[1], answered[2]!.slice(0, -30)].join("\n");
   desk.write("out.jsonl", partial);

@@ -1276,6 +1276,13 @@ export const TYPESCRIPT: readonly Mutant[] = [
     },
   },
   {
+    name: "cli/answer-of-several-completions",
+    file: "src/cli/batch/output.ts",
+    find: 'typeof text === "string" || Array.isArray(completions);',
+    replace: 'typeof text === "string";',
+    caughtBy: { tests: ["test/cli/batch_test.ts"], filter: "never overwritten" },
+  },
+  {
     name: "cli/output-of-one-byte",
     file: "src/cli/batch/output.ts",
     find: "isFile && size > 0) {",
