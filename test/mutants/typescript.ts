@@ -421,6 +421,13 @@ export const TYPESCRIPT: readonly Mutant[] = [
   ...group(
     "constrain",
     [
+      "names-that-repeat",
+      "constrain/json_schema/object",
+      "if (count + Math.min(others, 1) >= min)",
+      "if (count + others >= min)",
+      "constrain/schema",
+    ],
+    [
       "last-word-of-a-mask",
       "constrain/masks/masks",
       "Math.ceil(vocabSize / 32)",

@@ -263,6 +263,28 @@ Deno.test("schema: of each pair of rules, exactly the values pass that ajv accep
   assert(nRefused < nPairs / 2, `${nRefused} of ${nPairs} pairs are refused`);
 });
 
+Deno.test("schema: names that may repeat count once", async () => {
+  await withConstraints(async (constraints) => {
+    const schema = {
+      properties: { a: true, b: true },
+      additionalProperties: true,
+      minProperties: 2,
+      maxProperties: 4,
+    };
+    const constraint = await constraints.compile(spec.schema(schema), false);
+    for (
+      const [text, isValid] of [
+        ['{"x":1,"x":2}', false],
+        ['{"x":1,"x":2,"x":3}', false],
+        ['{"a":1,"x":2}', true],
+        ['{"a":1,"b":2}', true],
+      ] as const
+    ) {
+      assertEquals(acceptsText(constraint, text), isValid, text);
+    }
+  });
+});
+
 Deno.test("schema: unsupported keywords are rejected by name and place", async () => {
   const refusals: [unknown, string[]][] = [
     [{ not: { type: "string" } }, ['"not"', '"#"']],
