@@ -35,13 +35,16 @@ function tileTokens(kernel: string): number {
 }
 
 /**
- * Bytes that kernels next to a product move, whose operation has no bytes for them: rows of x read
- * in F32 and written in 16 bits, unpacked weights (4.5 bits to 16), and products that are read and
- * written once more. Rows of models in F16 have no scale (kernels/cuda/rounded_rows.cuh).
+ * Bytes that kernels next to a product or to libflash_attn move, whose operation has no bytes for
+ * them: rows read in F32 and written in 16 bits, or the other way, unpacked weights (4.5 bits to
+ * 16), and products that are read and written once more. Rows of models in F16 have no scale
+ * (kernels/cuda/rounded_rows.cuh).
  */
 const PASSES: readonly (readonly [kernel: RegExp, bytes: (launch: Launch) => number])[] = [
   [/^convert_(rows|pairs)</, ({ blocks, matrix }) => 6 * blocks * columnsOf(matrix)],
   [/^convert_gated_rows</, ({ blocks, matrix }) => 10 * blocks * columnsOf(matrix)],
+  // Eight blocks of 1024 columns share a tile of 64 queries.
+  [/^cast_rows</, ({ blocks }) => 6 * 8 * 1024 * blocks],
   [/^dequantize</, ({ blocks, matrix }) => 2.6 * blocks * Math.min(columnsOf(matrix), 4096)],
   [
     /^epilogue$/,

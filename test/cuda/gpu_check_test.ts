@@ -4,6 +4,7 @@
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { SpeedGroup } from "../../bench/gpu/lines.ts";
+import { PARTS } from "../../bench/gpu/parts.ts";
 import type { PartResult } from "../../bench/gpu/report.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { isThorough } from "../support/thorough.ts";
@@ -19,6 +20,9 @@ const GROUPS: readonly SpeedGroup[] = [
 ];
 
 type Numbers = { readonly parts: readonly Omit<PartResult, "output">[] };
+
+/** All parts, or without the one that test/cuda/gpu_model_test.ts tests, too. */
+const ALL = isThorough ? [] : PARTS.map(({ name }) => name).filter((name) => name !== "model");
 
 /** Runs parts of the check; returns its numbers and its output. */
 async function check(
@@ -60,7 +64,7 @@ Deno.test({
   name: "the GPU check runs all of its parts on an emulated GPU",
   ignore,
   fn: async () => {
-    const { code, output, results, report } = await check([]);
+    const { code, output, results, report } = await check(ALL);
     const failures = results.flatMap(({ name, outcome, reason, lines }) =>
       outcome === "failed" ? [name, reason, ...lines.filter((line) => line.kind === "check")] : []
     );

@@ -12,7 +12,7 @@ import {
   touchedInFlight,
 } from "../flash_attn/kernel_code.ts";
 import { deviceSources, Nvrtc, targetOf } from "./nvrtc.ts";
-import { isThorough } from "../support/thorough.ts";
+import { drawn, isThorough } from "../support/thorough.ts";
 
 const compiler = await Nvrtc.install();
 const kernelCompiler = await KernelCompiler.open();
@@ -143,8 +143,9 @@ async function compileAll(architecture: string): Promise<void> {
         instance,
       }))
     );
-  const kernels = await kernelCompiler.compile(names, architecture);
-  const byFile = Map.groupBy(names, ({ file }) => file);
+  const chosen = architecture === "sm_90" ? drawn("kernels of gates", names, 2 / 3) : names;
+  const kernels = await kernelCompiler.compile(chosen, architecture);
+  const byFile = Map.groupBy(chosen, ({ file }) => file);
   compiled.set(
     architecture,
     new Map(Array.from(byFile, ([file, names]) => [
@@ -177,7 +178,7 @@ function checkReports(architecture: string) {
     if (spillBytes > spilled) problems.push(`${instance}: ${spillBytes} bytes spilled`);
     if (sharedBytes > mostShared) problems.push(`${instance}: ${sharedBytes} bytes shared`);
   }
-  const least = isThorough || architecture === "sm_90" ? 100 : 20;
+  const least = isThorough ? 100 : architecture === "sm_90" ? 60 : 20;
   assert(kernels.length > least, `only ${kernels.length} kernels were reported on`);
   assertEquals(problems, []);
 }
@@ -224,7 +225,7 @@ Deno.test({
       assertEquals(emulated.get(instance), symbol);
       compared++;
     }
-    assert(compared > 100);
+    assert(compared > (isThorough ? 100 : 80));
     const listed = [...sources, ...instructions].flatMap((source) => source.instances);
     // The library writes its source (csrc/cuda/step_kernel.cpp).
     listed.push("step_kernel");
@@ -318,7 +319,7 @@ Deno.test({
         }
       }
     }
-    assert(checked >= (isThorough ? 100 : 80), `only ${checked} kernels were looked at`);
+    assert(checked >= (isThorough ? 100 : 40), `only ${checked} kernels were looked at`);
     assertEquals(problems, []);
   },
 });
@@ -359,7 +360,10 @@ Deno.test({
       const spin = atomicLoop.exec(code)?.[0];
       if (spin !== undefined) problems.push(`${instance}: ${spin}`);
     }
-    assert(kernels.length >= 100, `only ${kernels.length} kernels were looked at`);
+    assert(
+      kernels.length >= (isThorough ? 100 : 60),
+      `only ${kernels.length} kernels were looked at`,
+    );
     assertEquals(problems, []);
   },
 });
@@ -390,6 +394,6 @@ Deno.test({
         checked++;
       }
     }
-    assert(checked >= (isThorough ? 16 : 13), `only ${checked} kernels were looked at`);
+    assert(checked >= (isThorough ? 16 : 5), `only ${checked} kernels were looked at`);
   },
 });

@@ -1,6 +1,9 @@
+import { drawn } from "./thorough.ts";
+
 /**
  * The operation tests that run on an emulated GPU, the same that compare the CPU with the
- * reference: all files of `test/ops` except these.
+ * reference: all files of `test/ops` except these. Of the others each run takes two thirds, and
+ * `deno task thorough` all.
  */
 const LEFT_OUT: Readonly<Record<string, string>> = {
   amx_products: "compares kernels of the CPU",
@@ -18,7 +21,13 @@ export function operationTests(): { readonly args: string[]; readonly notes: str
     .filter((name) => name.endsWith("_test.ts"))
     .sort();
   const left = (file: string) => LEFT_OUT[file.replace("_test.ts", "")];
-  const taken = files.filter((file) => left(file) === undefined);
+  const fitting = files.filter((file) => left(file) === undefined);
+  // Those of attention launch the most kernels.
+  const isLarge = (file: string) => file === "attention_test.ts";
+  const taken = [
+    ...fitting.filter(isLarge),
+    ...drawn("operations", fitting.filter((file) => !isLarge(file)), 2 / 3),
+  ];
   return {
     args: ["test", "-A", "--quiet", "--no-check", ...taken.map((file) => `test/ops/${file}`)],
     notes: files.filter((file) => left(file) !== undefined)
