@@ -37,7 +37,7 @@ function tileTokens(kernel: string): number {
 /**
  * Bytes that kernels next to a product or to libflash_attn move, whose operation has no bytes for
  * them: rows read in F32 and written in 16 bits, or the other way, unpacked weights (4.5 bits to
- * 16), and products that are read and written once more. Rows of models in F16 have no scale
+ * 16), and products that are read and written once more. Rows in F16 are assumed to have no scale
  * (kernels/cuda/rounded_rows.cuh).
  */
 const PASSES: readonly (readonly [kernel: RegExp, bytes: (launch: Launch) => number])[] = [

@@ -4,8 +4,8 @@
 //   product may be out itself; out [.., out_stride] F32: token i is row i of the set
 //   grid: (blocks per row, tokens); block 256, four elements a thread and turn
 //
-// Most rows have no scale (rounded_rows.cuh): where a library has written the product to its place
-// and nothing else is added, a block ends at once.
+// Rows of models are expected to have no scale (rounded_rows.cuh): where a library has written the
+// product to its place and nothing is added, a block then ends at once.
 
 #include "activation.cuh"
 #include "row_set.cuh"
@@ -20,11 +20,11 @@ KERNEL epilogue(LibraryProduct a, Epilogue e) {
   const float* product = a.product + u64(token) * a.product_stride;
   const u32 row = row_of_set(a.set, token);
   for (u32 first = blockIdx.x * 1024 + threadIdx.x; first < a.cols; first += gridDim.x * 1024) {
-    LoadedProduct loaded[4];
+    LoadedProduct loaded[4] = {};
 #pragma unroll
     for (u32 k = 0; k < 4; ++k) {
-      const u32 i = min(first + k * 256, a.cols - 1);
-      loaded[k] = load_epilogue(e, product[i] * scale, row, i);
+      const u32 i = first + k * 256;
+      if (i < a.cols) loaded[k] = load_epilogue(e, product[i] * scale, row, i);
     }
 #pragma unroll
     for (u32 k = 0; k < 4; ++k) {

@@ -5,10 +5,10 @@
 //
 // F16 has few exponents. A row whose largest number is below 2^-6 or at least 2^15 is therefore
 // divided by the power of two that moves that number into [2^14, 2^15), by which its product is
-// multiplied in the end. Products of other rows, as nearly all rows of models are, have no scale:
-// those that a library computes need no second pass. Numbers below 2^-14, which F16 represents with
-// fewer digits, are off by 2^-25 at most, where the largest one of the row may be by 2^-17 or more.
-// Sums are in F32.
+// multiplied in the end. Products of other rows, which rows of models are expected to be, have no
+// scale: those that a library computes need no second pass. Numbers below 2^-14, which F16
+// represents with fewer digits, are off by 2^-25 at most, where the largest one of the row may be
+// by 2^-17 or more. Sums are in F32.
 
 #include "row_set.cuh"
 #include "warp.cuh"

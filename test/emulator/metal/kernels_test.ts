@@ -2,7 +2,7 @@
 import { type EmulatorMode, emulatorUnavailable } from "../build.ts";
 import { listTests, runSteps } from "../kernel_program.ts";
 import { buildMetalEmulator } from "./build.ts";
-import { drawn, isThorough } from "../../support/thorough.ts";
+import { isThorough } from "../../support/thorough.ts";
 
 const unavailable = emulatorUnavailable();
 if (unavailable) console.error(`skipping: ${unavailable}`);
@@ -65,7 +65,7 @@ const checks: readonly (readonly [what: string, EmulatorMode, env: Record<string
   ["have no races in threadgroup memory", "tsan", { FORGE_EMULATOR_RACES: "shared" }],
   ["have no races in device memory", "tsan", { FORGE_EMULATOR_RACES: "device" }],
 ];
-for (const [what, mode, env] of drawn("sanitizers of Metal kernels", checks, 1 / 3)) {
+for (const [what, mode, env] of checks) {
   Deno.test({
     name: `Metal kernels ${what}`,
     ignore: unavailable !== undefined,
