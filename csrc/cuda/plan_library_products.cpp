@@ -86,7 +86,7 @@ bool PlanBuilder::emit_library_product(const Product& p, const RowGroup& rows) {
   const uint64_t kept = scratch_used_;
   const DevicePointer workspace = scratch(workspace_bytes);
   const DevicePointer unpacked = scratch(unpacks ? tile_rows * padded * 2 : 0);
-  // Rows in F16 have scales.
+  // Rows in F16 may have scales.
   const bool is_whole = in_place && shape.is_bf16 && is_linear(p.epilogue);
   const DevicePointer residual = is_whole ? p.epilogue.residual : 0;
   const DevicePointer out =
@@ -110,6 +110,7 @@ bool PlanBuilder::emit_library_product(const Product& p, const RowGroup& rows) {
                                workspace);
   }
   if (!is_whole) {
+    // As few for a row as fill the device: most of them only read its scale.
     const uint32_t blocks = std::min(divide_up(p.weight.rows, kEpilogueCols),
                                      divide_up(8 * gpu_.multiprocessors, rows.max_rows));
     launch("epilogue.cu", "epilogue", {blocks, rows.max_rows}, 256, 0,
