@@ -143,7 +143,7 @@ async function compileAll(architecture: string): Promise<void> {
         instance,
       }))
     );
-  const chosen = architecture === "sm_90" ? drawn("kernels of gates", names, 2 / 3) : names;
+  const chosen = architecture === "sm_90" ? drawn("kernels of gates", names, 1 / 2) : names;
   const kernels = await kernelCompiler.compile(chosen, architecture);
   const byFile = Map.groupBy(chosen, ({ file }) => file);
   compiled.set(

@@ -2,7 +2,7 @@ import { drawn } from "./thorough.ts";
 
 /**
  * The operation tests that run on an emulated GPU, the same that compare the CPU with the
- * reference: all files of `test/ops` except these. Of the others each run takes two thirds, and
+ * reference: all files of `test/ops` except these. Of the others each run takes half, and
  * `deno task thorough` all.
  */
 const LEFT_OUT: Readonly<Record<string, string>> = {
@@ -26,7 +26,7 @@ export function operationTests(): { readonly args: string[]; readonly notes: str
   const isLarge = (file: string) => file === "attention_test.ts";
   const taken = [
     ...fitting.filter(isLarge),
-    ...drawn("operations", fitting.filter((file) => !isLarge(file)), 2 / 3),
+    ...drawn("operations", fitting.filter((file) => !isLarge(file)), 1 / 2),
   ];
   return {
     args: ["test", "-A", "--quiet", "--no-check", ...taken.map((file) => `test/ops/${file}`)],

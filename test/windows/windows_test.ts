@@ -11,7 +11,7 @@ import { crossCompilers, type Platform } from "../../ffi/build/targets.ts";
 import { ROOT } from "../support/checkout.ts";
 import { crossFlags } from "../support/cross_build.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { isThorough } from "../support/thorough.ts";
+import { drawn, isThorough } from "../support/thorough.ts";
 import { toolAvailable } from "../unit/build/fake_tree.ts";
 
 const windows: Platform = { os: "windows", arch: "x86_64" };
@@ -140,8 +140,10 @@ Deno.test({
  * kernels of the CPU.
  */
 const operations = [
-  ...["activations", "gather_columns", "kv", "matmul", "moe", "norms", "rope", "rows", "quant"],
-  ...["sampling", "state"],
+  ...drawn("operations of Windows", [
+    ...["activations", "gather_columns", "kv", "matmul", "moe", "norms", "rope", "rows", "quant"],
+    ...["sampling", "state"],
+  ], 1 / 2),
   ...isThorough ? ["attention", "quantized_matmul"] : [],
 ].map((name) => `test/ops/${name}_test.ts`);
 

@@ -57,13 +57,18 @@ function tinyTensors(): TensorData[] {
   });
 }
 
-const DEVICES: readonly { options: LoadOptions; tolerance: number }[] = [
+const DEVICES: readonly { options: LoadOptions; tolerance: number; changes?: Config }[] = [
   { options: { device: "reference" }, tolerance: 1e-6 },
-  // Here the CPU rounds activations to eight bits, as with all quantised weights.
-  { options: { device: "cpu" }, tolerance: 5e-2 },
+  {
+    options: { device: "cpu" },
+    // Here the CPU rounds activations to eight bits, as with all quantised weights.
+    tolerance: 5e-2,
+    // So it could choose other experts where two are nearly as good.
+    changes: { num_experts_per_tok: 4 },
+  },
 ];
 
-for (const { options, tolerance } of DEVICES) {
+for (const { options, tolerance, changes } of DEVICES) {
   Deno.test({
     name: `experts in MXFP4 give the logits of their dequantised numbers on ${options.device}`,
     ignore: !sharedAvailable("models", "tiny"),
@@ -84,7 +89,7 @@ for (const { options, tolerance } of DEVICES) {
       using folder = new TempFolder();
       const logitsOf = async (kind: "floats" | "mxfp4", added: Config) => {
         const path = folder.at(kind);
-        writeModelFolder(path, { "config.json": { ...config, ...added }, ...files }, [
+        writeModelFolder(path, { "config.json": { ...config, ...changes, ...added }, ...files }, [
           ...rest,
           ...experts.flatMap((expert): readonly TensorData[] => expert[kind]),
         ]);
