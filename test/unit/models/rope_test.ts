@@ -117,6 +117,38 @@ Deno.test("RoPE's base defaults to that of the family", () => {
   assertRope(fromJson({ rope_theta: 3000, rope_parameters: {} }), plain(3000));
 });
 
+Deno.test("RoPE's parameters default to those of the family, and the older name counts", () => {
+  const apertus = fromJson({ model_type: "apertus" });
+  const parameters = {
+    ...LLAMA3,
+    rope_theta: 12_000_000,
+    original_max_position_embeddings: 8192,
+  };
+  assertEquals(apertus, fromParameters(parameters));
+  const rope_parameters = { rope_type: "linear", factor: 4 };
+  const older = (rope_scaling: JsonObject) => fromJson({ rope_parameters, rope_scaling });
+  assertRope(older({ rope_type: "linear", factor: 2 }), plain(10000, 16, 2));
+  assertRope(older({}), plain(10000, 16, 4));
+  const layerType = "full_attention";
+  const gemma4 = fromJson({ model_type: "gemma4_text" }, { layerType });
+  assertEquals([...gemma4.invFreq], [1, 0.17782793939113617, 0, 0, 0, 0, 0, 0]);
+});
+
+Deno.test("positions in time, height and width rotate text plainly", () => {
+  const mrope = { rope_type: "mrope", mrope_section: [2, 3, 3] };
+  assertRope(fromJson({ model_type: "qwen2_vl", rope_parameters: mrope }), plain(1e6));
+  assertRope(fromGguf({ "rope.scaling.type": "mrope" }), plain());
+  assertRefused(() => fromParameters(mrope), "unsupported", `"mrope"`);
+});
+
+Deno.test("proportional scaling rotates the first pairs only", () => {
+  const parameters = { rope_type: "proportional", partial_rotary_factor: 0.45, factor: 2 };
+  const [first, second, third] = plain(10000, 16, 2);
+  const expected = Float32Array.of(first!, second!, third!, 0, 0, 0, 0, 0);
+  assertEquals(fromParameters(parameters), { invFreq: expected, scale: 1, layout: "half" });
+  assertRope(fromParameters({ rope_type: "proportional" }), plain());
+});
+
 Deno.test("RoPE may rotate a part of each head", () => {
   const model_type = "glm4";
   const parameters = { partial_rotary_factor: 0.25 };
@@ -125,7 +157,16 @@ Deno.test("RoPE may rotate a part of each head", () => {
   assertRope(fromJson({ model_type, ...parameters, rope_scaling: null }), plain(10000, 4));
   // Llama rotates whole heads; transformers ignores the setting.
   assertRope(fromJson(parameters), plain(10000));
+  assertRope(fromJson({ ...parameters, partial_rotary_factor: null }), plain(10000));
+  // transformers ignores the setting of Bamba, whose default is a half.
+  assertRope(fromJson({ model_type: "bamba", ...parameters }), plain(10000, 8));
   assertRope(fromGguf({ "rope.dimension_count": 8 }), plain(10000, 8));
+  assertRope(fromGguf({ "rope.dimension_count": 2 }), [1]);
+  const bySize = { "rope.dimension_count": 8, "rope.dimension_count_swa": 4 };
+  assertRope(fromGguf(bySize, { layerType: "sliding_attention" }), plain(10000, 4));
+  assertRope(fromGguf(bySize, { layerType: "full_attention" }), plain(10000, 8));
+  const one = { "rope.dimension_count": 8 };
+  assertRope(fromGguf(one, { layerType: "sliding_attention" }), plain(10000, 8));
 });
 
 Deno.test("RoPE's layout is the requested one", () => {
@@ -149,9 +190,17 @@ Deno.test("dynamic NTK scaling changes nothing within the model's own length", (
   assertRope(fromParameters({ rope_type: "dynamic", factor: 4 }), plain());
 });
 
+Deno.test("dynamic scaling by alpha divides the slowest frequency by it", () => {
+  const rope = fromParameters({ rope_type: "dynamic", factor: 1, alpha: 1000 });
+  assertRope(rope, plain().map((frequency, i) => frequency / 1000 ** (i / 7)));
+});
+
 Deno.test("llama3 scaling keeps short waves, divides long ones and blends the others", () => {
   assertRope(fromParameters({ rope_theta: 500000, ...LLAMA3 }), LLAMA3_FREQUENCIES);
   assertRope(fromJson({ rope_theta: 500000, rope_scaling: LLAMA3 }), LLAMA3_FREQUENCIES);
+  // With equal bounds, a wave is either kept or divided.
+  const steep = fromParameters({ rope_theta: 500000, ...LLAMA3, high_freq_factor: 1 });
+  assertRope(steep, plain(500000).map((frequency, i) => i < 3 ? frequency : frequency / 8));
 });
 
 Deno.test("GGUF's rope_freqs divide the frequencies", () => {
@@ -172,11 +221,37 @@ Deno.test("YaRN divides slow frequencies and scales attention", () => {
   const given = { ...gguf, "rope.scaling.attn_factor": 1.25 };
   assertRope(fromGguf(given), YARN_FREQUENCIES, 1.25);
   assertRope(fromParameters({ ...YARN, attention_factor: 1.25 }), YARN_FREQUENCIES, 1.25);
+  const own = { ...given, "rope.scaling.yarn_attn_factor": 1.5 };
+  assertRope(fromGguf(own), YARN_FREQUENCIES, 1.5);
+});
+
+Deno.test("YaRN does not scale attention if it does not lengthen the context", () => {
+  const scaleOf = (parameters: JsonObject) => fromParameters({ ...YARN, ...parameters }).scale;
+  assertEquals(scaleOf({ factor: 0.5 }), 1);
+  assertEquals(scaleOf({ factor: 1 }), 1);
+  assertAlmostEquals(scaleOf({ factor: 1.5 }), 1 + 0.1 * Math.log(1.5));
+  // One of the two without the other, or 0, changes nothing.
+  for (const name of ["mscale", "mscale_all_dim"]) {
+    assertAlmostEquals(scaleOf({ [name]: 0.7 }), 1 + 0.1 * Math.log(4));
+    assertAlmostEquals(scaleOf({ mscale: 0.7, mscale_all_dim: 0.7, [name]: 0 }), scaleOf({}));
+  }
 });
 
 Deno.test("YaRN's factor defaults to the ratio of the lengths", () => {
   const scale = 1 + 0.1 * Math.log(4);
   assertRope(fromParameters({ ...YARN, factor: null }), YARN_FREQUENCIES, scale);
+  const gguf = { "rope.scaling.type": "yarn", "rope.scaling.original_context_length": 1024 };
+  assertRope(fromGguf(gguf), YARN_FREQUENCIES, scale);
+});
+
+Deno.test("the original length defaults to the model's own, and outside it counts", () => {
+  const { original_max_position_embeddings, ...yarn } = YARN;
+  const scale = 1 + 0.1 * Math.log(4);
+  const own = { max_position_embeddings: 1024, rope_parameters: yarn };
+  assertRope(fromJson(own), YARN_FREQUENCIES, scale);
+  const rope_parameters = { ...yarn, original_max_position_embeddings: 64 };
+  const outside = { original_max_position_embeddings, rope_parameters };
+  assertRope(fromJson(outside), YARN_FREQUENCIES, scale);
 });
 
 Deno.test("YaRN's ramp follows its betas, rounded or not", () => {
@@ -200,6 +275,20 @@ Deno.test("YaRN's ramp follows its betas, rounded or not", () => {
     9.24209e-07,
   ];
   assertRope(rope, expected, 1.3465735902799727);
+  const unrounded = { ...YARN, truncate: false };
+  const explicit = fromParameters({ ...unrounded, beta_fast: 32, beta_slow: 1 });
+  assertEquals(fromParameters(unrounded), explicit);
+});
+
+Deno.test("YaRN's ramp stays within the pairs, and may be a step", () => {
+  const scale = 1 + 0.1 * Math.log(4);
+  const short = [1, 0.2371708, 0.05, ...plain(10000, 16, 4).slice(3)];
+  const length = "original_max_position_embeddings";
+  assertRope(fromParameters({ ...YARN, [length]: 64 }), short, scale);
+  const long = [1, 0.7498942, 0.5623413, 0.4216965, 0.3162278, 0.2209689, 0.1535787, 0.1060756];
+  assertRope(fromParameters({ ...YARN, rope_theta: 10, [length]: 800 }), long, scale);
+  const step = fromParameters({ ...YARN, beta_fast: 4, beta_slow: 4, truncate: false });
+  assertRope(step, plain().map((frequency, i) => i < 4 ? frequency : frequency / 4), scale);
 });
 
 Deno.test("YaRN's mscale and mscale_all_dim divide each other", () => {
@@ -242,6 +331,16 @@ Deno.test("LongRoPE chooses its divisors by the length of the session", () => {
   }
 });
 
+Deno.test("LongRoPE scales attention by the factor of lengths, if that is above 1", () => {
+  const scaleOf = (parameters: JsonObject, contextLength = 4096) =>
+    fromParameters({ ...LONGROPE, ...parameters }, { contextLength }).scale;
+  assertAlmostEquals(scaleOf({}, 1536), Math.sqrt(1 + Math.log(1.5) / Math.log(1024)));
+  assertAlmostEquals(scaleOf({ factor: 2 }), Math.sqrt(1.1));
+  assertEquals(scaleOf({ factor: 0.5 }), 1);
+  assertEquals(scaleOf({}, 512), 1);
+  assertEquals(scaleOf({ attention_factor: 1.75 }), 1.75);
+});
+
 Deno.test("LongRoPE's divisors are tensors in GGUF, and its type need not be named", () => {
   const divisors = {
     short: Float32Array.from(LONGROPE.short_factor),
@@ -265,13 +364,18 @@ Deno.test("Phi-MoE has a factor of attention for each of LongRoPE's lists", () =
 
 const BY_TYPE = {
   full_attention: { rope_type: "linear", factor: 8, rope_theta: 1000000 },
-  sliding_attention: { rope_type: "default", rope_theta: 10000 },
+  sliding_attention: { rope_type: "default", rope_theta: 20000 },
 };
 
 Deno.test("layers of a type have the parameters of their type", () => {
   const full = fromParameters(BY_TYPE, { layerType: "full_attention" });
   assertRope(full, plain(1000000, 16, 8));
-  assertRope(fromParameters(BY_TYPE, { layerType: "sliding_attention" }), plain(10000));
+  assertRope(fromParameters(BY_TYPE, { layerType: "sliding_attention" }), plain(20000));
+  const rope_scaling = { type: "linear", rope_type: "linear", factor: 2 };
+  const both = { rope_parameters: BY_TYPE, rope_scaling };
+  assertRope(fromJson(both, { layerType: "full_attention" }), plain(1000000, 16, 2));
+  const none = { rope_parameters: { ...BY_TYPE, sliding_attention: null } };
+  assertRope(fromJson(none, { layerType: "sliding_attention" }), plain(10000));
 });
 
 Deno.test("sliding layers are not scaled if parameters are not given by type", () => {
@@ -314,7 +418,9 @@ Deno.test("invalid parameters of RoPE are named", () => {
     [{ ...YARN, truncate: "yes" }, "truncate", "true or false"],
     [{ ...YARN, attention_factor: 0 }, "attention_factor"],
     [{ ...LONGROPE, long_factor: [1, 2] }, "long_factor", "a list of 8 numbers above 0"],
-    [{ ...LONGROPE, long_factor: Array(8).fill(0) }, "long_factor"],
+    [{ ...LONGROPE, long_factor: [...LONGROPE.long_factor.slice(1), 0] }, "long_factor"],
+    [{ ...LONGROPE, long_factor: [...LONGROPE.long_factor.slice(1), "2"] }, "long_factor"],
+    [{ rope_type: "dynamic" }, "factor is missing"],
     [{ ...LONGROPE, original_max_position_embeddings: 1 }, "attention_factor", "Infinity"],
     [{ rope_type: "yarn" }, "factor is missing"],
     [{ ...YARN, partial_rotary_factor: 0.5 }, "partial_rotary_factor", `"0.5"`, "1 in this"],
@@ -322,7 +428,11 @@ Deno.test("invalid parameters of RoPE are named", () => {
   for (const [parameters, ...includes] of bad) {
     assertRefused(() => fromParameters(parameters), "bad_model", ...includes);
   }
-  const partly: [number, ...string[]][] = [[2, `"32"`, "at most 16"], [0.2, `"3"`, "an even"]];
+  const partly: [number, ...string[]][] = [
+    [2, `"32"`, "at most 16"],
+    [0.2, `"3"`, "an even"],
+    [0.01, `"0"`, "an even"],
+  ];
   for (const [partial_rotary_factor, ...includes] of partly) {
     const read = () => fromJson({ model_type: "glm4", partial_rotary_factor });
     assertRefused(read, "bad_model", "partial_rotary_factor", ...includes);
@@ -340,6 +450,9 @@ Deno.test("RoPE's parameters must fit the type of the layers", () => {
   const older = { type: "linear", factor: 8 };
   refused({ model_type: "gemma4_text", rope_scaling: older }, "rope_parameters in its place");
   refused({ model_type: "gemma3_text", rope_scaling: older }, "rope_type in its place");
+  const { sliding_attention } = BY_TYPE;
+  const rope_scaling = { rope_type: "linear", factor: 8 };
+  refused({ rope_parameters: { sliding_attention }, rope_scaling }, "none next to rope_parameters");
 });
 
 Deno.test("an unknown kind of scaling is rejected with a list of the known ones", () => {
