@@ -1,7 +1,10 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
-import type { ConfigReader, Key } from "../../../src/models/config/config_reader.ts";
-import { ggufConfig, jsonConfig } from "./fakes.ts";
+import type { GgufField } from "../../../src/formats/gguf/writer.ts";
+import type { JsonObject } from "../../../src/formats/json.ts";
+import { ConfigReader, type Key } from "../../../src/models/config/config_reader.ts";
+import type { GgufSink } from "../../../src/models/gguf_rules.ts";
+import { fakeCheckpoint, ggufConfig, jsonConfig } from "./fakes.ts";
 
 const KEY: Key = ["hidden_size", "embedding_length"];
 
@@ -20,6 +23,70 @@ Deno.test("a setting without a name in the format is absent", () => {
   assertEquals(jsonConfig({ a: 1 }).raw([undefined, "a"]), undefined);
   assertEquals(ggufConfig({ a: 1 }).raw(["a", undefined]), undefined);
   assertEquals(ggufConfig({}).boolean(["attention_bias", undefined], true), true);
+});
+
+Deno.test("bounds of a whole number are included", () => {
+  for (const value of [0, 8]) {
+    assertEquals(jsonConfig({ x: value }).int(["x", "x"], { min: 0, max: 8 }), value);
+  }
+  for (const value of [1, 2 ** 26]) {
+    assertEquals(ggufConfig({ x: value }).int(["x", "x"]), value);
+  }
+});
+
+Deno.test("the second name of a setting counts if config.json has both", () => {
+  const key: Key = ["num_local_experts", undefined];
+  const read = (settings: JsonObject) =>
+    jsonConfig({ model_type: "mixtral", ...settings }).int(key);
+  assertEquals(read({ num_experts: 4 }), 4);
+  assertEquals(read({ num_local_experts: 6 }), 6);
+  assertEquals(read({ num_experts: 4, num_local_experts: 6 }), 4);
+  assertEquals(read({}), 8);
+  assertEquals(jsonConfig({ num_experts: 4, num_local_experts: 6 }).int(key), 6);
+});
+
+Deno.test("a layer has its own settings, or those of all layers", () => {
+  const config = jsonConfig({ x: 4, y: [5, 6], per_layer_config: { "1": { x: 8 }, "2": 3 } });
+  const read = (layer: number) => {
+    const own = config.ofLayer(layer);
+    return [own.int(["x", "x"]), own.raw(["y", "y"]), own.raw(["z", "z"])];
+  };
+  assertEquals([0, 1, 2].map(read), [[4, [5, 6], undefined], [8, [5, 6], undefined], [
+    4,
+    [5, 6],
+    undefined,
+  ]]);
+  assertEquals(config.int(["x", "x"]), 4);
+  for (const many of [config, ggufConfig({ y: Int32Array.of(5, 6) })]) {
+    assertEquals([0, 1].map((layer) => many.ofLayer(layer).int(["y", "y"])), [5, 6]);
+  }
+  const without = jsonConfig({ x: 4, per_layer_config: null });
+  assertEquals(without.ofLayer(1).int(["x", "x"]), 4);
+});
+
+Deno.test("a sink receives the settings of a folder that GGUF files have", () => {
+  const collected: [string, GgufField][] = [];
+  const sink: GgufSink = {
+    setting: (key, field) => collected.push([key, field]),
+    tensor: () => {},
+    numbers: () => {},
+  };
+  const read = (config: ConfigReader) => {
+    config.int(["a", "size"]);
+    config.ofLayer(0).positive(["b", "scale"]);
+    config.boolean(["c", "is_on"], true);
+    config.int(["d", undefined], { fallback: 1 });
+    config.int([undefined, "e"], { fallback: 1 });
+  };
+  const config = { model_type: "llama", a: 3, b: 0.5 };
+  read(new ConfigReader(fakeCheckpoint({ config }), undefined, sink));
+  assertEquals(collected, [["size", ["u32", 3]], ["scale", ["f32", 0.5]], ["is_on", [
+    "bool",
+    true,
+  ]]]);
+  const metadata = { "general.architecture": "llama", "llama.size": 3, "llama.scale": 0.5 };
+  read(new ConfigReader(fakeCheckpoint({ metadata }), undefined, sink));
+  assertEquals(collected.length, 3);
 });
 
 Deno.test("null and absent settings take the fallback", () => {
@@ -57,6 +124,11 @@ Deno.test("a setting of the wrong type is rejected with its value", () => {
       [1],
       (c) => c.perLayer(x, 2),
       `x is "[1]"; expected a list with an entry for each of 2 layers`,
+    ],
+    [
+      [1, 2, 3],
+      (c) => c.perLayer(x, 2),
+      `x is "[1, 2, 3]"; expected a list with an entry for each of 2 layers`,
     ],
     [7, (c) => c.perLayer(x, 2), `x is "7"; expected a list with an entry for each of 2 layers`],
   ];
@@ -110,6 +182,11 @@ Deno.test("a GGUF list of layers may be a typed array and have surplus entries",
   assertEquals(ggufConfig({ x: Uint8Array.of(1, 0, 1) }).perLayer(key, 2), [1, 0, 1]);
   assertEquals(ggufConfig({ x: [true, false] }).perLayer(key, 2), [true, false]);
   assertEquals(jsonConfig({ x: ["a", "b"] }).perLayer(key, 2), ["a", "b"]);
+  assertRefused(
+    () => ggufConfig({ x: Uint8Array.of(1) }).perLayer(key, 2),
+    "bad_model",
+    `"model.gguf": llama.x is "[1]"; expected a list with an entry for each of 2 layers`,
+  );
 });
 
 Deno.test("object settings exist in config.json alone", () => {

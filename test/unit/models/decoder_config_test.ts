@@ -2,7 +2,12 @@ import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import type { GgufValue } from "../../../src/formats/gguf/types.ts";
 import type { JsonObject } from "../../../src/formats/json.ts";
-import { decoderConfig, slidingWindows } from "../../../src/models/config/decoder_config.ts";
+import {
+  decoderConfig,
+  readSoftcap,
+  rotatedLayers,
+  slidingWindows,
+} from "../../../src/models/config/decoder_config.ts";
 import { qwenWindows } from "../../../src/models/families/qwen.ts";
 import { ggufConfig, jsonConfig } from "./fakes.ts";
 
@@ -46,6 +51,32 @@ Deno.test("the size of heads is the given one", () => {
   assertEquals(decoderConfig(json).headDim, 32);
   const gguf = ggufConfig({ ...GGUF_SETTINGS, "attention.key_length": 32 });
   assertEquals(decoderConfig(gguf).headDim, 32);
+  const large = jsonConfig({ ...JSON_SETTINGS, head_dim: 4096 });
+  assertEquals(decoderConfig(large).headDim, 4096);
+  // Heads that divide the hidden size unevenly are rounded down.
+  assertEquals(decoderConfig(jsonConfig({ ...JSON_SETTINGS, hidden_size: 67 })).headDim, 16);
+  assertEquals(decoderConfig(jsonConfig({ ...JSON_SETTINGS, hidden_size: 7 })).headDim, 1);
+});
+
+Deno.test("layers for multi-token prediction in GGUF files are not run", () => {
+  const read = (nextn_predict_layers: number) =>
+    decoderConfig(ggufConfig({ ...GGUF_SETTINGS, nextn_predict_layers })).nLayers;
+  assertEquals([0, 1, 2].map(read), [3, 2, 1]);
+  assertThrows(() => read(3), ForgeError, `nextn_predict_layers is "3"; expected a whole number`);
+});
+
+Deno.test("a family's own number of layers, activation and width of the MLP replace settings", () => {
+  const json = jsonConfig({ ...JSON_SETTINGS, hidden_act: "xielu" });
+  const own = decoderConfig(json, { nLayers: 5, activation: "gelu_erf", hasOwnActivation: true });
+  assertEquals([own.nLayers, own.activation], [5, "gelu_erf"]);
+  const { feed_forward_length: _, ...without } = GGUF_SETTINGS;
+  const widthOf = (settings: typeof GGUF_SETTINGS, defaults: Parameters<typeof decoderConfig>[1]) =>
+    decoderConfig(ggufConfig(settings), defaults).intermediateSize;
+  assertEquals(widthOf(without, { intermediateSize: 96 }), 96);
+  assertEquals(widthOf(GGUF_SETTINGS, { intermediateSize: 96 }), 128);
+  assertThrows(() => widthOf(without, {}), ForgeError, "feed_forward_length is missing");
+  const some = { ...GGUF_SETTINGS, feed_forward_length: Int32Array.of(0, 160, 0) };
+  assertEquals(widthOf(some, { mlpLayer: 1 }), 160);
 });
 
 Deno.test("without a number of KV heads every head has its own", () => {
@@ -91,9 +122,9 @@ Deno.test("invalid settings are rejected", () => {
       "bad_model",
       `is "3"; expected a divisor of the 4 attention heads`,
     ],
-    [{ head_dim: 1e9 }, "bad_model", `head_dim is "1000000000"; expected a whole number from 1 to`],
+    [{ head_dim: 4097 }, "bad_model", `head_dim is "4097"; expected a whole number from 1 to 4096`],
     [{ hidden_size: 2 }, "bad_model", `head_dim is "0"`],
-    [{ num_hidden_layers: 1e6 }, "bad_model", `num_hidden_layers is "1000000"; expected a whole`],
+    [{ num_hidden_layers: 4097 }, "bad_model", `num_hidden_layers is "4097"; expected a whole`],
     [{ num_hidden_layers: [1, 2] }, "unsupported", "num_hidden_layers differs between layers"],
     [{ rms_norm_eps: 0 }, "bad_model", `rms_norm_eps is "0"`],
     [{ max_position_embeddings: -1 }, "bad_model", `max_position_embeddings is "-1"`],
@@ -127,6 +158,10 @@ Deno.test("without a window every layer has full attention", () => {
   assertEquals(slidingWindows(jsonConfig({}), 2, undefined), [NONE, NONE]);
   assertEquals(slidingWindows(jsonConfig({ sliding_window: null }), 2, undefined), [NONE, NONE]);
   assertEquals(slidingWindows(ggufConfig({ "attention.sliding_window": 0 }), 2, 2), [NONE, NONE]);
+  assertEquals(slidingWindows(ggufConfig({}), 2, 2), [NONE, NONE]);
+  assertEquals(slidingWindows(jsonConfig({}), 2, 1), [NONE, NONE]);
+  const layer_types = ["full_attention", "full_attention"];
+  assertEquals(slidingWindows(jsonConfig({ layer_types }), 2, undefined), [NONE, NONE]);
 });
 
 Deno.test("every layer has the window, or all but the last of each period", () => {
@@ -164,6 +199,40 @@ Deno.test("an invalid window or type of layer is rejected", () => {
     assertEquals(error.code, code);
     assertStringIncludes(error.message, includes);
   }
+});
+
+Deno.test("layers that need a window are rejected without one", () => {
+  const layer_types = ["full_attention", "sliding_attention"];
+  for (
+    const [settings, period, reason] of [
+      [{}, 2, "missing"],
+      [{ layer_types }, undefined, "missing"],
+      [{ sliding_window: 0 }, undefined, `"0"`],
+    ] as const
+  ) {
+    const read = () => slidingWindows(jsonConfig(settings), 2, period);
+    assertThrows(read, ForgeError, `sliding_window is ${reason}; expected`);
+  }
+});
+
+Deno.test("all but every fourth layer rotate, or those of a list", () => {
+  const read = (settings: JsonObject, nLayers: number) =>
+    rotatedLayers(jsonConfig(settings), nLayers).map(Number);
+  assertEquals(read({}, 9), [1, 1, 1, 0, 1, 1, 1, 0, 1]);
+  assertEquals(read({ no_rope_layer_interval: 2 }, 3), [1, 0, 1]);
+  assertEquals(read({ no_rope_layers: [] }, 5), [1, 1, 1, 0, 1]);
+  assertEquals(read({ no_rope_layers: [0, 1, 0] }, 3), [0, 1, 0]);
+  for (const no_rope_layers of [[0, 1], 1]) {
+    const message = "no_rope_layers is";
+    assertThrows(() => read({ no_rope_layers }, 3), ForgeError, message);
+  }
+});
+
+Deno.test("a soft-cap is optional, and above 0", () => {
+  const read = (cap: number | null) => readSoftcap(jsonConfig({ cap }), "cap");
+  assertEquals([read(30), read(null)], [30, undefined]);
+  assertEquals(readSoftcap(ggufConfig({ cap: 30 }), "cap"), 30);
+  assertThrows(() => read(0), ForgeError, `cap is "0"; expected a number above 0`);
 });
 
 Deno.test("Qwen's windows are off by default, and start at a layer", () => {

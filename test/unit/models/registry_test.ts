@@ -149,6 +149,7 @@ Deno.test("a config and tensors that contradict each other are rejected", () => 
     [{ intermediate_size: 2 ** 26 }, {}, "bad_model", "implies [67108864,8]"],
     [{}, { "lm_head.weight": [9, 8] }, "bad_model", `"lm_head.weight" has the shape [9,8]`],
     [{ attention_bias: true }, {}, "bad_model", `no tensor "model.layers.0.self_attn.q_proj.bias"`],
+    [{ is_causal: false }, {}, "unsupported", "has is_causal false: in this architecture forge"],
     [{ mlp_bias: true }, {}, "bad_model", `no tensor "model.layers.0.mlp.gate_proj.bias"`],
     [
       {},

@@ -125,13 +125,17 @@ Deno.test("RoPE's parameters default to those of the family, and the older name 
     original_max_position_embeddings: 8192,
   };
   assertEquals(apertus, fromParameters(parameters));
+  assertEquals(fromJson({ model_type: "apertus", rope_parameters: null }), apertus);
   const rope_parameters = { rope_type: "linear", factor: 4 };
   const older = (rope_scaling: JsonObject) => fromJson({ rope_parameters, rope_scaling });
   assertRope(older({ rope_type: "linear", factor: 2 }), plain(10000, 16, 2));
   assertRope(older({}), plain(10000, 16, 4));
+  assertRope(older({ rope_type: "default" }), plain());
   const layerType = "full_attention";
-  const gemma4 = fromJson({ model_type: "gemma4_text" }, { layerType });
-  assertEquals([...gemma4.invFreq], [1, 0.17782793939113617, 0, 0, 0, 0, 0, 0]);
+  for (const settings of [{}, { rope_parameters: null }]) {
+    const { invFreq } = fromJson({ model_type: "gemma4_text", ...settings }, { layerType });
+    assertEquals(invFreq, Float32Array.of(1, 1e6 ** (-1 / 8), 0, 0, 0, 0, 0, 0));
+  }
 });
 
 Deno.test("positions in time, height and width rotate text plainly", () => {
@@ -374,6 +378,9 @@ Deno.test("layers of a type have the parameters of their type", () => {
   const rope_scaling = { type: "linear", rope_type: "linear", factor: 2 };
   const both = { rope_parameters: BY_TYPE, rope_scaling };
   assertRope(fromJson(both, { layerType: "full_attention" }), plain(1000000, 16, 2));
+  const { sliding_attention } = BY_TYPE;
+  const alone = { rope_parameters: { sliding_attention } };
+  assertRope(fromJson(alone, { layerType: "sliding_attention" }), plain(20000));
   const none = { rope_parameters: { ...BY_TYPE, sliding_attention: null } };
   assertRope(fromJson(none, { layerType: "sliding_attention" }), plain(10000));
 });
@@ -437,6 +444,10 @@ Deno.test("invalid parameters of RoPE are named", () => {
     const read = () => fromJson({ model_type: "glm4", partial_rotary_factor });
     assertRefused(read, "bad_model", "partial_rotary_factor", ...includes);
   }
+  const none = { model_type: "glm4", partial_rotary_factor: null };
+  assertRefused(() => fromJson(none), "bad_model", "partial_rotary_factor is null");
+  const scaled = { partial_rotary_factor: 0.5, rope_scaling: YARN };
+  assertRefused(() => fromJson(scaled), "bad_model", "1 in this architecture");
 });
 
 Deno.test("RoPE's parameters must fit the type of the layers", () => {
