@@ -665,7 +665,6 @@ const PUBLISHED: readonly Converted[] = [
       ...GRANITE,
       ...SSM(1),
       "attention.head_count_kv": ["array", "u32", [0, 2, 0]],
-      "rope.scaling.finetuned": ["bool", false],
       expert_shared_feed_forward_length: ["u32", 24],
     },
     convert: (tensor) => asGraniteHybrid(tensor, 1),
@@ -680,7 +679,9 @@ const PUBLISHED: readonly Converted[] = [
     model: "falcon_h1 with a norm after the gate",
     architecture: "falcon-h1",
     settings: { ...RMS, ...SSM(2) },
-    convert: asFalconH1,
+    // The name of the norm has its suffix.
+    convert: (tensor) =>
+      asFalconH1({ ...tensor, name: tensor.name.replace("pre_ff_layernorm", "ffn_norm") }),
   },
   {
     model: "nemotron_h as published",

@@ -1,7 +1,11 @@
-/** Records steps of models without weights: what each layer attends to, and parts of a device. */
+/**
+ * Loads models without weights: the windows and scales of attention, the tensors that settings ask
+ * for, and parts that devices do not divide.
+ */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { join } from "@std/path";
 import {
+  type Backend,
   type KvCache,
   type Operand,
   Recorder,
@@ -55,10 +59,14 @@ class NoFiles extends FakeBackend {
 }
 
 /** Loads a model of a config, with tensors that hold ones. */
-function loadConfig(config: JsonObject, options: ModelOptions = {}): CausalLm {
+function loadConfig(
+  config: JsonObject,
+  options: ModelOptions = {},
+  device: Backend = new NoFiles(),
+): CausalLm {
   const wanted = wantedTensors({ name: "test", config, type: "F32" });
   const tensors = Object.fromEntries(wanted.map(({ name, shape }) => [name, shape]));
-  return loadModel(new NoFiles(), fakeCheckpoint({ config, tensors }), options).lm;
+  return loadModel(device, fakeCheckpoint({ config, tensors }), options).lm;
 }
 
 type Operands = Readonly<Record<string, Operand>>;
@@ -126,6 +134,16 @@ const WINDOWS: readonly (readonly [
     { ...SIX, local_attention: 16, global_attn_every_n_layers: 3 },
     [0, 9, 9, 0, 9, 9],
   ],
+  [
+    "modernbert",
+    {
+      num_hidden_layers: 2,
+      layer_types: ["sliding_attention", "full_attention"],
+      local_attention: 17,
+      global_attn_every_n_layers: 3,
+    },
+    [9, 0],
+  ],
 ];
 
 for (const [name, settings, windows] of WINDOWS) {
@@ -157,6 +175,114 @@ Deno.test("positions of RoBERTa start after the id of the padding token", () => 
   };
   assertEquals([lengthOf(0), lengthOf(1), lengthOf(5)], [95, 94, 90]);
   assertEquals(lengthOf(), 94);
+});
+
+Deno.test("scores of Gemma's 27B models in GGUF files are scaled by another size", () => {
+  const scalesOf = (architecture: string, nLayers: number) => {
+    const layer = {
+      attn_norm: [8],
+      attn_q: [32, 8],
+      attn_k: [16, 8],
+      attn_v: [16, 8],
+      attn_output: [8, 32],
+      ...(architecture === "gemma3" ? { attn_q_norm: [16], attn_k_norm: [16] } : {}),
+      post_attention_norm: [8],
+      ffn_norm: [8],
+      ffn_gate: [12, 8],
+      ffn_up: [12, 8],
+      ffn_down: [8, 12],
+      post_ffw_norm: [8],
+    };
+    const layers = Array.from(
+      { length: nLayers },
+      (_, i) =>
+        Object.entries(layer).map(([name, shape]) => [`blk.${i}.${name}.weight`, shape] as const),
+    );
+    const settings = {
+      block_count: nLayers,
+      context_length: 64,
+      embedding_length: 8,
+      feed_forward_length: 12,
+      "attention.head_count": 2,
+      "attention.head_count_kv": 1,
+      "attention.key_length": 16,
+      "attention.layer_norm_rms_epsilon": 1e-6,
+      "attention.sliding_window": 9,
+    };
+    const named = Object.entries(settings).map(([key, value]) => [`${architecture}.${key}`, value]);
+    const checkpoint = fakeCheckpoint({
+      metadata: { "general.architecture": architecture, ...Object.fromEntries(named) },
+      tensors: Object.fromEntries([
+        ["token_embd.weight", [10, 8]],
+        ["output_norm.weight", [8]],
+        ...layers.flat(),
+      ]),
+    });
+    const { lm } = loadModel(new NoFiles(), checkpoint);
+    return new Set(recorded(lm, "attention").map(({ scale }) => scale));
+  };
+  assertEquals(scalesOf("gemma2", 46), new Set([0.5]));
+  assertEquals(scalesOf("gemma2", 42), new Set([0.25]));
+  assertEquals(scalesOf("gemma3", 62), new Set([0.5]));
+  assertEquals(scalesOf("gemma3", 48), new Set([0.25]));
+});
+
+Deno.test("factors of Mamba-2's x, B and C are in the weights of its convolution", () => {
+  const convOf = (ssm_multipliers: readonly number[], ssm_in_multiplier = 1) => {
+    const device = new NoFiles();
+    const settings = { ssm_multipliers, ssm_in_multiplier, attention_in_multiplier: 1 };
+    const config = configOf("falcon_h1", { ...settings, num_hidden_layers: 1 });
+    loadConfig(config, {}, device);
+    // 128 columns of x, then 2 groups of 16 each for B and for C, of 4 tokens.
+    const found = device.uploaded.filter(({ length }) => length === (128 + 32 + 32) * 4);
+    return found.map((conv) => [0, 127, 128, 159, 160, 191].map((column) => conv[4 * column]));
+  };
+  assertEquals(convOf([1, 1, 1, 1, 1]), []);
+  assertEquals(convOf([1, 2, 1, 1, 1]), [[2, 2, 1, 1, 1, 1]]);
+  assertEquals(convOf([1, 1, 3, 1, 1]), [[1, 1, 3, 3, 1, 1]]);
+  assertEquals(convOf([1, 1, 1, 5, 1]), [[1, 1, 1, 1, 5, 5]]);
+  assertEquals(convOf([1, 2, 3, 5, 1], 2), [[4, 4, 6, 6, 10, 10]]);
+});
+
+/** Settings that add or remove tensors, with a pattern of their names. */
+const TENSORS: readonly (readonly [name: string, settings: JsonObject, pattern: RegExp])[] = [
+  ["nemotron", { mlp_bias: true }, /layers\.2\.mlp\.(up|down)_proj\.bias$/],
+  ["nemotron", { attention_bias: true }, /layers\.2\.self_attn\.[qkvo]_proj\.bias$/],
+  ["lfm2", { conv_bias: true }, /layers\.3\.conv\.(conv|in_proj|out_proj)\.bias$/],
+  ["arcee", { mlp_bias: true }, /layers\.2\.mlp\.(up|down)_proj\.bias$/],
+  ["glm4_moe", { use_qk_norm: true }, /layers\.0\.self_attn\.[qk]_norm\.weight$/],
+];
+
+function namesOf(name: string, settings: JsonObject): string[] {
+  const config = configOf(name, settings);
+  return wantedTensors({ name, config, type: "F32" }).map(({ name }) => name);
+}
+
+for (const [name, settings, pattern] of TENSORS) {
+  const [[key, value]] = Object.entries(settings) as [[string, boolean]];
+  Deno.test(`${name} has the tensors of ${key} only with it`, () => {
+    assertEquals(namesOf(name, { [key]: !value }).filter((name) => pattern.test(name)), []);
+    const found = namesOf(name, settings).filter((name) => pattern.test(name));
+    assert(found.length > 1, `${found}`);
+  });
+}
+
+Deno.test("LFM2's experts are chosen with a bias unless it is off", () => {
+  const isBias = (name: string) => name.endsWith("expert_bias");
+  assertEquals(namesOf("lfm2_moe", { use_expert_bias: false }).filter(isBias), []);
+  assertEquals(namesOf("lfm2_moe", {}).filter(isBias).length, 2);
+});
+
+Deno.test("the MLP of LFM2 has two thirds of the setting times a factor, rounded up", () => {
+  const widthOf = (settings: JsonObject) => {
+    const config = configOf("lfm2", { intermediate_size: 100, block_multiple_of: 16, ...settings });
+    const wanted = wantedTensors({ name: "lfm2", config, type: "F32" });
+    return wanted.find(({ name }) => name.endsWith("layers.1.feed_forward.w1.weight"))?.shape[0];
+  };
+  assertEquals(widthOf({}), 80);
+  assertEquals(widthOf({ block_ffn_dim_multiplier: 1.5 }), 112);
+  assertEquals(widthOf({ block_ff_dim: 130 }), 96);
+  assertEquals(widthOf({ block_auto_adjust_ff_dim: false }), 100);
 });
 
 /** Parts that devices do not divide, by a config with the part. */

@@ -51,7 +51,9 @@ Deno.test("Mamba-2: limits of the time steps, which Python writes as it likes", 
   assertEquals(limits([0.5, { __float__: "Infinity" }]), [0.5, Infinity]);
   assertEquals(limits([0.5, 0.75]), [0.5, 0.75]);
   for (const wrong of [[1], [2, 1], [-1, 1], [0, "x"], "0", [0, { __float__: "NaN" }], [0, {}]]) {
-    assertThrows(() => limits(wrong), ForgeError, "two numbers from 0 in their order");
+    const message = "two numbers from 0 in their order";
+    assertThrows(() => limits(wrong), ForgeError, message);
+    assertThrows(() => limits(wrong), ForgeError, "time_step_limit is");
   }
 });
 
