@@ -224,6 +224,7 @@ Deno.test("EAGLE-3 heads that do not fit the model are rejected", async () => {
     "reads the inputs of layers 2, 1, -1; the model has 2",
   );
   await refused({ offsets: TOKENS.map(() => 90) }, "maps token 7 to 97; valid is 0 to 96");
+  await refused({ offsets: TOKENS.map(() => -1) }, "maps token 0 to -1; valid is 0 to 96");
   // 32 bits of this offset are 0.
   await refused({ offsets: TOKENS.map(() => 2 ** 32) }, "maps token 0 to 4294967296");
   await refused({ config: { draft_vocab_size: 41 } }, '"d2t" has the shape [40]');
@@ -232,4 +233,8 @@ Deno.test("EAGLE-3 heads that do not fit the model are rejected", async () => {
   await refused({ config: { fc_norm: true } }, 'sets "fc_norm", which forge does not support');
   await refused({ without: /lm_head/ }, "has a d2t, but no output matrix");
   await refused({ without: /d2t/ }, "has 40 tokens and no d2t; the model has 97");
+  // The first token of the model is valid.
+  writeHead(folder.at("head"), { offsets: TOKENS.map(() => 0) });
+  const options = { device: "reference", draftModel: folder.at("head") };
+  await using _loaded = await load(folder.at("model"), options);
 });
