@@ -3,6 +3,7 @@ import { ForgeError } from "../../../src/errors.ts";
 import { openCheckpoint } from "../../../src/formats/checkpoint.ts";
 import { float32Tensor } from "../../../src/formats/tensor_data.ts";
 import { configDefaults } from "../../../src/models/config/config_defaults.ts";
+import { folderAsGguf } from "../../../src/models/folder_as_gguf.ts";
 import { findFamily, knownArchitectures, loadModel } from "../../../src/models/registry.ts";
 import { writeModelFolder } from "../../support/safetensors_writer.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
@@ -138,6 +139,26 @@ Deno.test("an output matrix alone is the embedding of a tied model only", () => 
   const { "lm_head.weight": __, ...tied } = llamaTensors();
   assertEquals(weights.mappedBytes, load({ tie_word_embeddings: true }, tied).weights.mappedBytes);
   assertThrows(() => load({}, tensors), ForgeError, `has no tensor "model.embed_tokens.weight"`);
+});
+
+Deno.test("a class without an output matrix needs none, but is not written as GGUF", () => {
+  const { "lm_head.weight": _, ...tensors } = llamaTensors();
+  for (const name of ["LlamaModel", "LlamaForSequenceClassification"]) {
+    const config = { architectures: [name] };
+    assertEquals(load(config, tensors).lm.hasHead, false);
+    assertEquals(load(config, llamaTensors()).lm.hasHead, true);
+    const checkpoint = fakeCheckpoint({ config: { ...CONFIG, ...config }, tensors });
+    const error = assertThrows(() => folderAsGguf(new FakeBackend(), checkpoint), ForgeError);
+    assertEquals(error.code, "unsupported");
+    assertEquals(
+      error.message,
+      '"model" has no output matrix; forge writes models that generate',
+    );
+  }
+  for (const architectures of [[], ["LlamaModelForCausalLM"], ["LlamaModel", "LlamaForCausalLM"]]) {
+    const message = `has no tensor "lm_head.weight"`;
+    assertThrows(() => load({ architectures }, tensors), ForgeError, message);
+  }
 });
 
 Deno.test("a config and tensors that contradict each other are rejected", () => {
