@@ -1,9 +1,9 @@
 /** Loads EAGLE-3 heads without weights: the layers that they read, and what is rejected. */
 import { assertEquals, assertThrows } from "@std/assert";
-import type { Value } from "../../../src/backend.ts";
+import { type KvCache, Recorder, type Step, type Value } from "../../../src/backend.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import type { JsonObject } from "../../../src/formats/json.ts";
-import { ModelSource } from "../../../src/models/causal_lm.ts";
+import { ForwardPass, ModelSource } from "../../../src/models/causal_lm.ts";
 import { decoderConfig } from "../../../src/models/config/decoder_config.ts";
 import { hiddenShape } from "../../../src/models/parts/draft_head.ts";
 import { isEagleHead, loadEagleHead } from "../../../src/models/parts/eagle_head.ts";
@@ -96,6 +96,56 @@ Deno.test("a head has caches of its keys and values and of its hidden states", (
   ]);
   assertEquals(tokens, undefined);
   assertEquals(loadHead({}, headTensors(16, "model.")).kvLayers, kvLayers);
+});
+
+Deno.test("frequencies of a GGUF head are divided by its rope_freqs", () => {
+  const layer = {
+    attn_norm: [16],
+    attn_norm_2: [16],
+    attn_q: [32, 32],
+    attn_k: [16, 32],
+    attn_v: [16, 32],
+    attn_output: [16, 32],
+    ffn_norm: [16],
+    ffn_gate: [24, 16],
+    ffn_up: [24, 16],
+    ffn_down: [16, 24],
+  };
+  const named = Object.entries(layer).map(([name, shape]) => [`blk.0.${name}.weight`, shape]);
+  const tensors: Record<string, FakeTensor> = {
+    "fc.weight": [16, 48],
+    "output_norm.weight": [16],
+    "rope_freqs.weight": [4],
+    ...Object.fromEntries(named),
+  };
+  const metadata = {
+    "general.architecture": "eagle3",
+    "eagle3.block_count": 1,
+    "eagle3.context_length": 64,
+    "eagle3.embedding_length": 16,
+    "eagle3.feed_forward_length": 24,
+    "eagle3.attention.head_count": 4,
+    "eagle3.attention.head_count_kv": 2,
+    "eagle3.attention.key_length": 8,
+    "eagle3.attention.layer_norm_rms_epsilon": 1e-5,
+  };
+  const device = new FakeBackend({ "rope_freqs.weight": [1, 2, 4, 8] });
+  const source = new ModelSource(device, fakeCheckpoint({}));
+  const head = loadEagleHead(source, fakeCheckpoint({ metadata, tensors }), {
+    config: decoderConfig(jsonConfig({ ...SIZES, num_hidden_layers: 8 })),
+    vocabSize: VOCABULARY,
+    kvLayers: [],
+    embed: () => 1 as Value,
+    logits: () => 2 as Value,
+  });
+  const recorder = new Recorder({
+    record: () => 1 as Value,
+    keep: () => {},
+    finish: (): Promise<Step> => Promise.reject(new Error("a recording cannot be run")),
+  });
+  const kv = [{ handle: 0 }, { handle: 1 }] as unknown as KvCache[];
+  head.draft(new ForwardPass(recorder, kv, [], source.weights));
+  assertEquals(device.uploaded.at(-1), Float32Array.of(1, 0.1 / 2, 0.01 / 4, 0.001 / 8));
 });
 
 Deno.test("hidden states are kept as heads of at most 4096 numbers", () => {
