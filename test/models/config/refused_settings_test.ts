@@ -53,6 +53,17 @@ const REFUSALS: readonly (readonly [name: string, settings: JsonObject, message:
     'full_attn_idxs is "2"; expected a list',
   ],
   ["lfm2", { layer_types: ["conv", "linear"] }, "layer_types"],
+  [
+    "lfm2",
+    { layer_types: undefined!, num_hidden_layers: 4097 },
+    'num_hidden_layers is "4097"; expected a whole number from 1 to 4096',
+  ],
+  [
+    "mamba2",
+    { num_hidden_layers: 4097 },
+    'num_hidden_layers is "4097"; expected a whole number from 1 to 4096',
+  ],
+  ["mamba2", { expand: 3 }, "expected a divisor of the width of"],
   ["gemma4_text", { attention_bias: true }, 'attention_bias is "true"; forge supports false'],
   ["llama4_text", { attn_scale: -0.5 }, 'attn_scale is "-0.5"; expected a number of at least 0'],
   ["llama4_text", { moe_layers: 3 }, 'moe_layers is "3"; expected a list of layers'],
