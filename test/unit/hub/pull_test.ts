@@ -195,7 +195,7 @@ class HubCache {
     for (const each of [join(this.#folder, "refs"), join(this.#folder, "blobs"), this.snapshot]) {
       Deno.mkdirSync(each, { recursive: true });
     }
-    Deno.writeTextFileSync(join(this.#folder, "refs", "main"), commit);
+    Deno.writeTextFileSync(join(this.#folder, "refs", "main"), `${commit}\n`);
   }
 
   add(name: string): void {
@@ -218,14 +218,23 @@ Deno.test("pull finds whole models in the cache of the hub's own programs", asyn
     cache.add("model-Q8_0.gguf");
     assertEquals((await pull("org/model:Q8_0")).path, join(snapshot, "model-Q8_0.gguf"));
     assertEquals((await pull(`org/model@${COMMIT}`)).path, join(snapshot, "model-Q8_0.gguf"));
+    Deno.mkdirSync(join(snapshot, "sub"));
+    Deno.writeTextFileSync(join(snapshot, "sub", "b-F16.gguf"), "ab");
+    const below = await pull("org/model:sub/b-F16.gguf");
+    assertEquals([below.path, below.bytes], [join(snapshot, "sub", "b-F16.gguf"), 2]);
+    assertEquals(hub.requests.length, 0);
+    await assertRejects(() => pull("modelscope:org/model:Q8_0"), ForgeError, "does not have");
     cache.add("config.json");
     cache.add("tokenizer.json");
     cache.add("model-00001-of-00002.safetensors");
-    assertEquals(hub.requests.length, 0);
+    hub.requests.length = 0;
     await pull("org/model");
     assert(hub.requests.length > 0, "a part is missing in the cache");
     cache.add("model-00002-of-00002.safetensors");
-    assertEquals((await pull("https://hf.co/org/model/tree/" + COMMIT)).path, snapshot);
+    const folder = await pull("https://hf.co/org/model/tree/" + COMMIT);
+    assertEquals([folder.path, folder.bytes], [snapshot, 4 * "weights".length]);
+    Deno.removeSync(join(snapshot, "tokenizer.json"));
+    assert((await pull(`org/model@${COMMIT}`)).path !== snapshot, "the tokenizer is missing");
     cache.removeBlob("model-Q8_0.gguf");
     await assertRejects(() => pull("org/model:Q8_0"), ForgeError, "does not have");
   });
@@ -287,6 +296,43 @@ Deno.test("removing a model removes its folder, except files that other models s
       assert(removeModel(names()[0]!) !== undefined);
     }
     assertEquals([...Deno.readDirSync(join(store, "models"))], []);
+  });
+});
+
+Deno.test("models are listed by name and removed with their folders, next to other files", async () => {
+  const hub = new FakeHub({ "sub/a.gguf": bytes(10) });
+  hub.listing = () => Response.json({ siblings: [{ rfilename: "sub/a.gguf" }] });
+  await withHub(hub, async (store) => {
+    const names = ["m/z", "z/a", "a/m", "q/b", "b/q"];
+    for (const name of names) await pull(name);
+    Deno.writeTextFileSync(join(store, "models", "notes.txt"), "");
+    Deno.writeTextFileSync(join(store, "models", "m", "notes.txt"), "");
+    assertEquals(listModels().map(({ name }) => name), names.toSorted());
+    for (const { complete, total_bytes, bytes } of listModels()) {
+      assertEquals([complete, total_bytes, bytes], [true, null, 10]);
+    }
+    for (const name of names) removeModel(name);
+    const left = (...path: string[]) =>
+      Array.from(Deno.readDirSync(join(store, "models", ...path)), ({ name }) => name).sort();
+    assertEquals([left(), left("m")], [["m", "notes.txt"], ["notes.txt"]]);
+  });
+});
+
+Deno.test("the store is in the cache folder of the user unless a variable names it", async () => {
+  const hub = new FakeHub({ "a.gguf": bytes(10) });
+  await withHub(hub, async (store) => {
+    const cases = [
+      [{ XDG_CACHE_HOME: join(store, "x"), HOME: join(store, "h") }, join("x", "forge")],
+      [{ XDG_CACHE_HOME: "", HOME: join(store, "h") }, join("h", ".cache", "forge")],
+    ] as const;
+    for (const [variables, folder] of cases) {
+      const test = async () => {
+        const { path } = await pull("org/model");
+        assertEquals(path, join(store, folder, "models", "org", "model", "main", "a.gguf"));
+      };
+      const mirror = new FakeHub({ "a.gguf": bytes(10) });
+      await withHub(mirror, test, { ...variables, [CACHE_VARIABLE]: "" });
+    }
   });
 });
 
@@ -375,6 +421,16 @@ Deno.test("a download is retried while it makes progress", async () => {
   hub.cuts = 8;
   await withHub(hub, async () => {
     assertEquals(await Deno.readFile((await pull("org/model")).path), data);
+  });
+});
+
+Deno.test("a download that made progress ends after five failures in a row", async () => {
+  const hub = new FakeHub({ "a.gguf": bytes(50_000) });
+  hub.cutAfter = 20_000;
+  await withHub(hub, async () => {
+    hub.failures.push(0, 0, 503, 503, 503, 503, 503);
+    await assertRejects(() => pull("org/model"), ForgeError, "received data is kept");
+    assertEquals(hub.requests.length, 7);
   });
 });
 
@@ -484,8 +540,15 @@ Deno.test("server errors are retried, client errors are not", async () => {
     await pull("org/model");
     assertEquals(hub.requests.length, 5);
     removeModel("org/model");
+    hub.requests.length = 0;
+    hub.failures.push(408, 503, 429, 500, 0, 408, 429, 500, 503);
+    await pull("org/model");
+    assertEquals(hub.requests.length, 10);
+    removeModel("org/model");
+    hub.requests.length = 0;
     hub.failures.push(429, 429, 429, 429, 429);
     await assertRejects(() => pull("org/model"), ForgeError, "429: too many requests");
+    assertEquals(hub.requests.length, 5);
     hub.failures.push(401);
     const refused = await assertRejects(() => pull("org/model"), ForgeError, "401");
     assertStringIncludes(refused.message, "HF_TOKEN");
@@ -518,6 +581,9 @@ Deno.test("a repository cannot name files of the store itself", async () => {
     "a//b.gguf",
     "/a.gguf",
     "a.part/b.gguf",
+    "a.part.etag/b.gguf",
+    "a\\b.gguf",
+    "c:b.gguf",
     "a\u200d/b.gguf",
   ];
   for (const name of names) {
@@ -651,6 +717,55 @@ Deno.test("a small file is checked by its Git blob id", async () => {
     // As printed by: echo hello | git hash-object --stdin
     hub.listing = listed("ce013625030ba8dba906f756967f9e9ca394464a");
     assertEquals((await pull("org/model")).bytes, 6);
+    removeModel("org/model");
+    // The blob of a large file is a pointer to it. As printed by: echo hello | sha256sum
+    const sha256 = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
+    const large = { rfilename: "a.gguf", size: 6, blobId: "0".repeat(40), lfs: { sha256 } };
+    hub.listing = () => Response.json({ siblings: [large] });
+    assertEquals((await pull("org/model")).bytes, 6);
+  });
+});
+
+Deno.test("names of files are encoded, and a mirror may end in a slash", async () => {
+  const name = "sub/a#b 5%.gguf";
+  const hub = new FakeHub({ [name]: bytes(10) });
+  const test = async () => {
+    const { path } = await pull("org/model");
+    assert(path.endsWith(join("main", name)), path);
+    assertEquals(hub.requests.map(({ path, secrets }) => [path, ...secrets]), [
+      ["/api/models/org/model/revision/main", null, null],
+      [`/org/model/resolve/main/${name}`, null, null],
+    ]);
+    removeModel("org/model");
+  };
+  // An empty token is none.
+  await withHub(hub, test, { HF_ENDPOINT: `${hub.endpoint}/`, HF_TOKEN: "" });
+});
+
+Deno.test("characters of a listing that arrive in parts are whole", async () => {
+  const hub = new FakeHub({ "zwölf.gguf": bytes(10) });
+  await withHub(hub, async () => {
+    const body = JSON.stringify({ siblings: [{ rfilename: "zwölf.gguf" }] });
+    const text = new TextEncoder().encode(body);
+    const cut = text.indexOf(0xc3) + 1;
+    hub.listing = () =>
+      new Response(ReadableStream.from([text.subarray(0, cut), text.subarray(cut)]));
+    assert((await pull("org/model")).path.endsWith("zwölf.gguf"));
+  });
+});
+
+Deno.test("a pull that waits for a busy server can be stopped", async () => {
+  const hub = new FakeHub({ "a.gguf": bytes(10) });
+  await withHub(hub, async () => {
+    const stop = new AbortController();
+    hub.listing = () => {
+      setTimeout(() => stop.abort(), 50);
+      return new Response(null, { status: 429, headers: { "retry-after": "60" } });
+    };
+    const start = performance.now();
+    const error = await assertRejects(() => pull("org/model", stop), ForgeError);
+    assertEquals(error.code, "cancelled");
+    assert(performance.now() - start < 30_000);
   });
 });
 
@@ -788,6 +903,46 @@ Deno.test("a stopped download in chunks leaves a beginning of the file and conti
     assertEquals(requests[0]?.range, `bytes=${part.length}-${part.length + 999}`);
     assert(requests.every(({ ifRange }) => ifRange !== null));
   });
+});
+
+Deno.test("a large file without ETag and checksum is fetched by one connection, from its start", async () => {
+  const data = bytes(9_000);
+  for (const received of [0, 500]) {
+    const hub = new FakeHub({ "a.gguf": data });
+    hub.sendsEtags = false;
+    await withHub(hub, async (store) => {
+      const path = join(store, "a.gguf");
+      if (received > 0) Deno.writeFileSync(`${path}.part`, bytes(received));
+      const url = `${hub.endpoint}/org/model/resolve/main/a.gguf`;
+      const known = { bytes: data.length, checksum: undefined };
+      await download({ url, path, headers: {}, ...known, chunkBytes: 1000 });
+      assertEquals(await Deno.readFile(path), data);
+      assertEquals(hub.requests.at(-1)?.range, null);
+    });
+  }
+});
+
+Deno.test("a part that is the whole file is not fetched again, and one that is longer is", async () => {
+  const data = bytes(900);
+  for (const length of [900, 1000]) {
+    const hub = new FakeHub({ "a.gguf": data });
+    hub.sendsEtags = false;
+    await withHub(hub, async (store) => {
+      const path = join(store, "a.gguf");
+      Deno.writeFileSync(`${path}.part`, length > data.length ? bytes(length) : data);
+      const value = new Uint8Array(await crypto.subtle.digest("SHA-256", data)).toHex();
+      await download({
+        url: `${hub.endpoint}/org/model/resolve/main/a.gguf`,
+        path,
+        headers: {},
+        bytes: length > data.length ? undefined : data.length,
+        checksum: { kind: "SHA-256", value },
+      });
+      assertEquals(await Deno.readFile(path), data);
+      const ranges = hub.requests.map(({ range }) => range);
+      assertEquals(ranges, length > data.length ? ["bytes=1000-", null] : []);
+    });
+  }
 });
 
 Deno.test("a server that sends other ranges than asked sends the file by one connection", async () => {
