@@ -42,6 +42,8 @@ Deno.test("shards: given by number or by the cluster's job variables", () => {
   ]);
   assertEquals(shard("auto/4", { JOB_COMPLETION_INDEX: "0" }), "1/4");
   assertEquals(shard("auto/4", { JOB_COMPLETION_INDEX: "3" }), "4/4");
+  // A pod may be in a Slurm job.
+  assertEquals(shard("auto/4", { JOB_COMPLETION_INDEX: "3", ...slurm(0, 0, 1, 2) }), "4/4");
 });
 
 Deno.test("shards: invalid shards are rejected", () => {
@@ -61,6 +63,8 @@ Deno.test("shards: invalid shards are rejected", () => {
     // A sparse array such as 1,5,6, and a count that differs from the array's.
     ["auto", slurm(5, 1, 6, 3)],
     ["auto/3", slurm(0, 0, 1, 2)],
+    ["auto", slurm(4, 2, 10, 3, 4)],
+    ["auto", slurm(14, 2, 10, 3, 4)],
   ];
   for (const [text, variables] of refused) {
     const error = assertThrows(() => shard(text, variables), ForgeError);

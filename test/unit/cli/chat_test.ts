@@ -61,6 +61,24 @@ Deno.test("chat: a long paste is a placeholder in the line and whole in the mess
   assertEquals(filter.expand(typed), typed);
 });
 
+Deno.test("chat: a paste of up to 400 characters and eight lines is edited as text", () => {
+  const text = (length: number, lines: number) => "\n".repeat(lines - 1).padStart(length, "x");
+  for (
+    const [length, lines, label] of [
+      [400, 8, ""],
+      [401, 1, "[paste 1: 401 characters]"],
+      [401, 2, "[paste 1: 2 lines]"],
+      [30, 9, "[paste 1: 9 lines]"],
+    ] as const
+  ) {
+    const filter = new PasteFilter(() => {});
+    const pasted = text(length, lines);
+    const line = filter.translate(`\x1b[200~${pasted}\x1b[201~`);
+    assertEquals(line, label === "" ? pasted.replaceAll("\n", LINE_BREAK) : `${label}\ufe0e`);
+    assertEquals(filter.expand(line), pasted);
+  }
+});
+
 Deno.test("chat: turns are added, answered and removed", () => {
   const chat = new Conversation("be kind");
   assertThrows(() => chat.undo(), ForgeError, "the conversation is empty");
@@ -95,6 +113,10 @@ Deno.test("chat: a conversation is restored from its file, and an invalid file i
   chat.replace(await loadMessages(path));
   assertEquals([chat.system, chat.length], [undefined, 1]);
 
+  assertEquals(await loadMessages(folder.write("object.json", { messages })), messages);
+
+  const notes = folder.write("notes.json", { notes: "mine" });
+  await assertRejects(() => saveMessages(notes, messages), ForgeError, "not a conversation");
   const other = folder.write("notes.txt", "my notes");
   await assertRejects(() => saveMessages(other, messages), ForgeError, "not a conversation");
   assertEquals(Deno.readTextFileSync(other), "my notes");
@@ -116,6 +138,12 @@ Deno.test("chat: a conversation is restored from its file, and an invalid file i
   assertThrows(() => chat.replace([user, user]), ForgeError, 'messages[1] has role "user"');
   assertThrows(() => chat.replace([messages[0]!, user, user]), ForgeError, "messages[2] has role");
   assertThrows(() => chat.replace([user]), ForgeError, "the last message");
+  const turn = messages.slice(1);
+  assertThrows(() => chat.replace([...turn, user]), ForgeError, "the last message");
+  const turns = [...turn, ...turn];
+  chat.replace(turns);
+  chat.forgetOldest();
+  assertEquals(turns.length, 4, "the given list stays as it is");
   assertThrows(() => chat.replace([messages[0]!, messages[2]!]), ForgeError, 'expected "user"');
   assertEquals(chat.length, 1);
 });

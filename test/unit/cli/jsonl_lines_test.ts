@@ -36,6 +36,11 @@ Deno.test("lines: numbers and offsets do not depend on the chunks", async () => 
     ]);
   }
   assertEquals(await read("", 4), []);
+  assertEquals(await read("a\n\n \n", 4, { keepBlank: true }), [
+    [1, "a", 2, true],
+    [2, "", 3, true],
+    [3, " ", 5, true],
+  ]);
   assertEquals(await read("\n\n", 4), []);
 });
 
@@ -56,6 +61,11 @@ Deno.test("lines: a bad line does not affect the others", async () => {
   for await (const { text, error } of readLines(chunksOf(bytes, 7), { maxBytes: 32 })) {
     seen.push(text ?? error!.message);
   }
+  const limits = [];
+  for (const length of [31, 32, 33]) {
+    limits.push((await read(`${"x".repeat(length)}\n`, 7, { maxBytes: 32 }))[0]?.[1]?.length);
+  }
+  assertEquals(limits, [31, 32, undefined]);
   assertEquals(seen.length, 3);
   assertStringIncludes(seen[0]!, "line 1 is not valid UTF-8");
   assertStringIncludes(seen[1]!, "line 2 has 40 bytes");

@@ -16,12 +16,13 @@ Deno.test("progress: a narrow terminal shows the numbers without the bar", () =>
 Deno.test("progress: a download shows its progress, speed and remaining time", () => {
   const meter = new DownloadMeter();
   assertEquals(meter.line("a.gguf", 1e9, 4e9, 0), "a.gguf: 25% of 4.00 GB");
-  assertEquals(meter.line("a.gguf", 1e9 + 5e6, 4e9, 500), "a.gguf: 25% of 4.00 GB");
+  assertEquals(meter.line("a.gguf", 1e9 + 39e6, 4e9, 999), "a.gguf: 25% of 4.00 GB");
   // Bytes from an earlier download do not count towards the speed.
   assertEquals(
     meter.line("a.gguf", 2e9, 4e9, 20_000),
     "a.gguf: 50% of 4.00 GB, 50.0 MB/s, 0:40 left",
   );
   assertEquals(meter.line("b\x1b", 10, undefined, 30_000), "b\\u{1b}: 10 B");
-  assertEquals(meter.line("b\x1b", 2010, undefined, 32_000), "b\\u{1b}: 2.01 kB, 1.00 kB/s");
+  assertEquals(meter.line("b\x1b", 1010, undefined, 31_000), "b\\u{1b}: 1.01 kB, 1.00 kB/s");
+  assertEquals(meter.line("empty", 0, 0, 40_000), "empty: 0 B");
 });
