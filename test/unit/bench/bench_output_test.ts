@@ -131,19 +131,29 @@ Deno.test("bench output: JSON is one array, JSON lines an object each", () => {
 });
 
 Deno.test("bench output: several sequences at once, with the columns of llama-batched-bench", () => {
-  const workload = { nPrompt: 128, nGen: 64, nDepth: 0, nParallel: 8 };
+  const workload = { nPrompt: 128, nGen: 64, nDepth: 32, nParallel: 8, nBatch: 9999 };
   const samples = [{ prefill: 2e9, decode: 3e9 }, { prefill: 2e9, decode: 5e9 }];
   const record = benchRecord(MODEL, "m.gguf", workload, samples, SESSION);
   assertEquals([record.n_parallel, record.avg_prefill_ns, record.avg_decode_ns], [8, 2e9, 4e9]);
   assertEquals(record.samples_ts, [5e9, 7e9].map((ns) => 8 * 192 / ns * 1e9));
-  assertEquals(record.weight_gb_s, null);
+  assertEquals([record.weight_gb_s, record.prompt_tflops, record.n_batch], [null, null, 512]);
   const lines = (BATCHED_PRINTERS.md.begin() + BATCHED_PRINTERS.md.record(record, 0)).split("\n");
   const cells = (line: string) => line.split("|").slice(1, -1).map((cell) => cell.trim());
   const row = Object.fromEntries(cells(lines[0]!).map((title, i) => [title, cells(lines[2]!)[i]]));
   const { PP, TG, B, N_KV } = row;
-  assertEquals([PP, TG, B, N_KV], ["128", "64", "8", "1536"]);
+  assertEquals([PP, TG, B, N_KV], ["128", "64", "8", "1792"]);
   assertEquals([row["T_PP s"], row["S_PP t/s"]], ["2.000", "512.00"]);
   assertEquals([row["T_TG s"], row["S_TG t/s"], row["T s"]], ["4.000", "128.00", "6.000"]);
+  // Without a phase it has no speed, and several sequences share the weights.
+  const times = [{ prefill: 0, decode: 4e9 }];
+  const decode = { nPrompt: 0, nGen: 64, nDepth: 0, nParallel: 8, nBatch: 16 };
+  const only = benchRecord({ ...MODEL, backend: "a|b" }, "m.gguf", decode, times, SESSION);
+  assertEquals([only.weight_gb_s, only.n_batch, only.prompt_tflops], [null, 16, null]);
+  const batched = BATCHED_PRINTERS.md.record(only, 0);
+  assertEquals(batched.split(/(?<!\\)\|/).slice(2, 12).map((cell) => cell.trim()), [
+    ...["a\\|b", "4", "0", "64", "8", "512"],
+    ...["0.000", "", "4.000", "128.00"],
+  ]);
 });
 
 Deno.test("bench output: a terminal that is too narrow for the table has lines that fit it", () => {

@@ -12,6 +12,8 @@ Deno.test("model summary: a tied embedding counts in full, an untied one as one 
   assertEquals(summary({ tensors: tied }).decodeBytes, 4 * (800 + 8));
   const untied = { ...tied, "lm_head.weight": [100, 8] };
   assertEquals(summary({ tensors: untied }).decodeBytes, 4 * (8 + 800 + 8));
+  const other = { "per_layer_embed_tokens.weight": [100, 8], "lm_head.weight": [100, 8] };
+  assertEquals(summary({ tensors: other }).decodeBytes, 4 * 1600);
   const gguf = {
     metadata: { "general.architecture": "llama" },
     tensors: { "token_embd.weight": [100, 8], "output.weight": [100, 8] },
@@ -25,6 +27,11 @@ Deno.test("model summary: of a mixture, only the experts of one token count", ()
     tensors: { "model.layers.0.block_sparse_moe.experts.0.w1.weight": [4, 8], "a.weight": [2, 2] },
   });
   assertEquals(huggingFace.decodeBytes, 4 * (32 / 4 + 4));
+  const qwen = summary({
+    config: { num_experts: 6, num_experts_per_tok: 2 },
+    tensors: { "model.layers.0.mlp.experts.0.up_proj.weight": [3, 8] },
+  });
+  assertEquals([qwen.decodeBytes, qwen.promptWeights], [4 * 8, 8]);
   const gguf = summary({
     metadata: {
       "general.architecture": "qwen3moe",
@@ -57,6 +64,14 @@ Deno.test("model summary: architecture, size and the main weight types", () => {
     },
   });
   assertEquals(type, "llama 5.24M Q4_0+Q6_K");
+  const small = summary({
+    tensors: {
+      "model.layers.0.embed_tokens_norm.weight": [10],
+      "a.weight": { type: "F16", shape: [10, 9] },
+      "b.weight": [10, 9],
+    },
+  });
+  assertEquals(small.type, "llama 0.19K F32+F16");
   assertEquals(parameters, 5 * 2 ** 20 + 1024);
   assertEquals(bytes, 4 * 2 ** 20 / 32 * 18 + 2 ** 20 / 256 * 210 + 4096);
 });

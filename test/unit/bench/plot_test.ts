@@ -47,6 +47,7 @@ Deno.test("plot: the axis is what varies, and faster is higher", () => {
   assertEquals([x0, x1], second!.map(([x]) => x));
   const bars = pointsOf({ ...record, n_parallel: 8 });
   assertStringIncludes(drawPlot([...of(0, 40), ...bars]), ">sequences at once<");
+  assertStringIncludes(drawPlot(of(0, 40)), ">sequences at once<");
   const prompts = { ...record, n_prompt: 100, avg_prefill_ns: 1e9, avg_decode_ns: 2e9 };
   const phases = { prefill: "Prefill", decode: "Decoding" } as const;
   for (const [phase, title] of Object.entries(phases)) {

@@ -33,6 +33,8 @@ Deno.test("workloads: of several sequences, every prompt with every generation",
     [[8, 4, 1, 32], [8, 4, 8, 32], [16, 4, 1, 32], [16, 4, 8, 32]],
   );
   assertEquals(tests.slice(0, 2).map(workloadName), ["pp8+tg4", "pp8+tg4 x8"]);
+  const more = parallelWorkloads({ ...lists, generations: [], pairs: [[1, 0], [0, 1]] }, [2]);
+  assertEquals(more.map(workloadName), ["pp1 x2", "tg1 x2"]);
 });
 
 Deno.test("number lists: numbers, ranges, steps and factors", () => {
@@ -49,6 +51,9 @@ Deno.test("number lists: numbers, ranges, steps and factors", () => {
     "5-12*3": [5],
     "0-0*2": [0],
   };
+  const most = Array.from({ length: 4096 }, (_, i) => i);
+  assertEquals(expandNumbers("0-4095"), most);
+  assertEquals(expandNumbers("0-4096"), undefined);
   for (const [text, expected] of Object.entries(cases)) {
     assertEquals(expandNumbers(text), expected, text);
   }

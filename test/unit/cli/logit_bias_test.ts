@@ -40,6 +40,11 @@ Deno.test("logit bias: a text must be one token", () => {
   assertEquals(logitBias(undefined, byteTokenizer), undefined);
   const biases = [{ token: "a", bias: 2 }, { token: 7, bias: -1 }];
   assertEquals(logitBias(biases, byteTokenizer), { "7": -1, "97": 2 });
+  // The special tokens around a text are no part of it.
+  const encode = (text: string, { addSpecial }: { addSpecial?: boolean } = {}) =>
+    Int32Array.from([...(addSpecial ? [1] : []), ...byteTokenizer.encode(text)]);
+  const tokenizer = { encode } as unknown as typeof byteTokenizer;
+  assertEquals(logitBias([{ token: "a", bias: 2 }], tokenizer), { "97": 2 });
   const error = assertThrows(
     () => logitBias([{ token: "ab", bias: 1 }], byteTokenizer),
     ForgeError,

@@ -52,6 +52,7 @@ Deno.test("counts add up over several options, and 1 is not between 0 and 2", ()
   const mirostat = (text: string) => parseOptionValue(OPTIONS.mirostat, text, undefined);
   assertEquals([mirostat("0"), mirostat("2")], [0, 2]);
   assertThrows(() => mirostat("1"), ForgeError, '--mirostat is "1"; valid are 0 and 2');
+  assertThrows(() => parseOptionValue(OPTIONS.stop, "", ["a"]), ForgeError, '--stop is ""');
 });
 
 Deno.test("each flag of a model or a generation becomes the option of the library", async () => {

@@ -69,6 +69,14 @@ Deno.test("processes: each launcher's variables, the most specific first", () =>
     placeOf({ ...SLURM, FORGE_RANK: "0", FORGE_WORLD_SIZE: "2", FORGE_LOCAL_RANK: "1" }),
     [0, 2, 1, "n03", 29555 + 567],
   );
+  const { SLURM_STEP_NODELIST: _nodes, SLURM_STEP_NUM_TASKS: _tasks, ...job } = SLURM;
+  assertEquals(placeOf(job), [3, 16, 1, "n01", 29555 + 567]);
+  const { SLURM_JOB_ID: _, ...noJob } = SLURM;
+  assertEquals(placeOf(noJob), [3, 4, 1, "n03", 29555]);
+  const { FORGE_WORLD_SIZE, ...others } = pod;
+  const { FORGE_MASTER: _master, ...index } = { ...others, WORLD_SIZE: FORGE_WORLD_SIZE };
+  assertEquals(placeOf({ ...others, ...index }), [2, 3, 0, "forge-0.forge", 80]);
+  assertEquals(placeOf(pod, { master: "first:81" }), [2, 3, 0, "first", 81]);
   assertEquals(placeOf({ ...TORCHRUN, RANK: "0", WORLD_SIZE: "1" }), []);
   assertEquals(processOptions({}), undefined);
 });
@@ -125,10 +133,15 @@ Deno.test("processes: variables that are missing or not valid are named", () => 
     const error = assertThrows(read, ForgeError);
     assertStringIncludes(error.message, message);
   }
-  assertThrows(() => processOptions({ master: "a" }), ForgeError, "need --distributed");
+  for (const flags of [{ master: "a" }, { joinTimeout: 5 }]) {
+    assertThrows(() => processOptions(flags), ForgeError, "need --distributed");
+  }
   using folder = new TempFolder();
   const file = folder.write("secret", "a secret in a file\n");
   const inFile: Variables = { ...rank, FORGE_MASTER: "a", FORGE_SECRET_FILE: file };
   const options = processOptions({ distributed: true }, (name) => inFile[name]);
-  assertEquals(options?.secret, "a secret in a file");
+  assertEquals([options?.secret, options?.timeout], ["a secret in a file", undefined]);
+  const both: Variables = { ...inFile, ...SECRET };
+  const given = processOptions({ distributed: true, joinTimeout: 5 }, (name) => both[name]);
+  assertEquals([given?.secret, given?.timeout], [SECRET.FORGE_SECRET, 5]);
 });

@@ -95,6 +95,15 @@ Deno.test("terminal: a word moves whole to the next line", () => {
       ["| a | table | row |\nno table row", 8, "| a | table | row |\nno table\nrow"],
       ["\x1b[2mdim words\x1b[22m end", 9, "\x1b[2mdim words\x1b[22m\nend"],
       ["  indented words", 10, "  indented\nwords"],
+      ["abc\tde f", 10, "abc\tde\nf"],
+      ["abc\tdef", 10, "abc\ndef"],
+      // The terminal breaks the first word after its fifth column.
+      ["abcdefgh ij", 5, "abcdefgh\nij"],
+      ["abcdefghij k", 5, "abcdefghij\nk"],
+      ["abcdefg hi", 5, "abcdefg hi"],
+      ["```sh code of a\nlong line\n```\nab cd", 4, "```sh code of a\nlong line\n```\nab\ncd"],
+      ["~~~ a b\nlong line\n~~~\nab cd", 4, "~~~ a b\nlong line\n~~~\nab\ncd"],
+      ["\x1b[1m \x1b[22m| a | table", 8, "\x1b[1m \x1b[22m| a | table"],
     ] as const
   ) assertEquals(streamed(text, columns, random), expected);
 });
@@ -123,7 +132,11 @@ Deno.test("terminal: columns stand next to each other, or below on a narrow term
     "  --flag X\n      sets the flag to a\n      number\n  -h\n      help",
   );
   assertEquals(formatColumns([["日本", "x"], ["abc", "y"]]), "日本  x\nabc   y");
+  // Twenty columns are left for the texts, or one less.
+  const [beside, below] = [30, 29].map((columns) => formatColumns(rows, { columns }));
+  assertEquals([beside!.split("\n").length, below!.split("\n")[0]], [3, "--flag X"]);
   assertEquals(wrap("a b\ncc dd", 3), ["a b", "cc", "dd"]);
+  assertEquals(wrap("ab cd ", 4), ["ab", "cd "]);
   assertEquals(wrap("  indented  twice", 10), ["  indented", " twice"]);
   assertEquals(wrap("  a   b\n\n c ", Infinity), ["  a   b", "", " c "]);
 });
@@ -136,6 +149,8 @@ Deno.test("terminal: a table is aligned, and its first cells stand above where i
     formatTable(rows, isRight, 20),
     "name\n   1  日本\nlonger name\n  20  x\n",
   );
+  const fits = formatTable(rows, isRight);
+  assertEquals(formatTable(rows, isRight, "longer name  20  日本".length + 2), fits);
   assertEquals(formatTable([], isRight), "");
 });
 
@@ -144,4 +159,5 @@ Deno.test("terminal: styles need a terminal, and controls are visible", () => {
   const dim = styled({ isTerminal: () => true }, "dim", "text\n");
   assertEquals(dim, Deno.noColor ? "text\n" : "\x1b[2mtext\x1b[22m\n");
   assertEquals(visibleControls("a\x1b[2J\tb\n\x07c\u009bd\x7f"), "a␛[2J\tb\n␇c�d␡");
+  assertEquals(visibleControls("\0\r\x1f ~é"), "␀␍␟ ~é");
 });

@@ -223,7 +223,7 @@ Deno.test("pull finds whole models in the cache of the hub's own programs", asyn
     const below = await pull("org/model:sub/b-F16.gguf");
     assertEquals([below.path, below.bytes], [join(snapshot, "sub", "b-F16.gguf"), 2]);
     assertEquals(hub.requests.length, 0);
-    await assertRejects(() => pull("modelscope:org/model:Q8_0"), ForgeError, "does not have");
+    await assertRejects(() => pull("modelscope:org/model@main:Q8_0"), ForgeError);
     cache.add("config.json");
     cache.add("tokenizer.json");
     cache.add("model-00001-of-00002.safetensors");
@@ -526,7 +526,7 @@ Deno.test("the hub's listing is checked; entries without a name or a size count 
       5,
       {},
       { rfilename: 7 },
-      { rfilename: "a.gguf", size: -1, lfs: { sha256: "not one" }, blobId: 3 },
+      { rfilename: "a.gguf", size: -1, lfs: { sha256: "z".repeat(64) }, blobId: 3 },
     ];
     hub.listing = () => Response.json({ siblings, sha: "main" });
     assertEquals(Deno.readFileSync((await pull("org/model")).path), data);
@@ -748,8 +748,12 @@ Deno.test("characters of a listing that arrive in parts are whole", async () => 
     const body = JSON.stringify({ siblings: [{ rfilename: "zwölf.gguf" }] });
     const text = new TextEncoder().encode(body);
     const cut = text.indexOf(0xc3) + 1;
-    hub.listing = () =>
-      new Response(ReadableStream.from([text.subarray(0, cut), text.subarray(cut)]));
+    const parts = async function* () {
+      yield text.subarray(0, cut);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      yield text.subarray(cut);
+    };
+    hub.listing = () => new Response(ReadableStream.from(parts()));
     assert((await pull("org/model")).path.endsWith("zwölf.gguf"));
   });
 });
@@ -905,11 +909,12 @@ Deno.test("a stopped download in chunks leaves a beginning of the file and conti
   });
 });
 
-Deno.test("a large file without ETag and checksum is fetched by one connection, from its start", async () => {
+Deno.test("a large file that nothing identifies is fetched by one connection, from its start", async () => {
   const data = bytes(9_000);
   for (const received of [0, 500]) {
     const hub = new FakeHub({ "a.gguf": data });
-    hub.sendsEtags = false;
+    // A part without one may be of another file, although the server sends ETags now.
+    hub.sendsEtags = received > 0;
     await withHub(hub, async (store) => {
       const path = join(store, "a.gguf");
       if (received > 0) Deno.writeFileSync(`${path}.part`, bytes(received));
