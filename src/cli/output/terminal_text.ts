@@ -170,7 +170,6 @@ export class WordWrap {
         this.#spaces = "";
         this.#column = 0;
         this.#isFresh = true;
-        this.#isRaw = this.#isInCode;
       } else if (part === " " || part === "\t") {
         shown += this.#takeWord();
         this.#spaces += part;
