@@ -96,12 +96,23 @@ Deno.test("findCompiler: a compiler without C++20 is rejected with its own messa
   );
   assertEquals(error.code, "not_found");
 
+  // GCC 10 has the number of a draft.
+  path.addCompiler("c++", { ...macros(host.arch, "10.2.0"), __cplusplus: "201709L" });
+  assertEquals((await findCompiler(host, { environment: path.environment })).command, ["c++"]);
   path.addCompiler("c++", { ...macros(host.arch, "9.4.0"), __cplusplus: "201402L" });
   await assertRejects(
     () => findCompiler(host, { environment: path.environment }),
     ForgeError,
     '"c++" cannot compile C++20',
   );
+});
+
+Deno.test("findCompiler: CXX comes before the cross compiler of a platform", async () => {
+  using path = new FakePath();
+  path.addCompiler("other++", macros(otherArch, "12.2.0"));
+  const { environment } = path;
+  const { command } = await findCompiler(other, { cxx: "other++", environment });
+  assertEquals(command, ["other++"]);
 });
 
 Deno.test("findCompiler: without a cross compiler, names its package", async () => {

@@ -53,6 +53,24 @@ Deno.test("tar: the size is whole blocks, and the end is two empty ones", async 
   assertEquals(bytes.subarray(1024).some((byte) => byte !== 0), false);
 });
 
+Deno.test("tar: a path is split into a prefix of 155 bytes and a name of 100 at most", async () => {
+  const put = async (path: string) => {
+    const entry = { path, content: text(""), executable: false };
+    const bytes = await archive([entry]);
+    const field = (offset: number, length: number) =>
+      new TextDecoder().decode(bytes.subarray(offset, offset + length)).replace(/\0.*$/s, "");
+    return [field(345, 155), field(0, 100), field(100, 8)];
+  };
+  const [a, n, umlauts] = ["a".repeat(155), "n".repeat(100), "ä".repeat(50)];
+  assertEquals(await put(n), ["", n, "0000644"]);
+  assertEquals(await put(`b/${n.slice(2)}`), ["", `b/${n.slice(2)}`, "0000644"]);
+  assertEquals(await put(`${a}/${n}`), [a, n, "0000644"]);
+  assertEquals(await put(`b/${umlauts}`), ["b", umlauts, "0000644"]);
+  for (const path of [`a${a}/${n}`, `${a}/n${n}`, `ä${umlauts}`]) {
+    await assertRejects(() => put(path), RangeError, "too long");
+  }
+});
+
 Deno.test("tar: a path or link that is too long is rejected", async () => {
   const name = "n".repeat(101);
   await assertRejects(
