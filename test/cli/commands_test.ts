@@ -7,9 +7,11 @@ import {
 } from "@std/assert";
 import { join } from "@std/path";
 import { SYNTHETIC_NAMES } from "../../src/bench/synthetic/shapes.ts";
+import { formatBytes } from "../../src/cli/output/format.ts";
+import { load } from "../../src/mod.ts";
 import { ROOT } from "../support/checkout.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { writeLlamaAdapter, writeRandomLlama } from "../support/tiny_llama.ts";
+import { BOS, writeLlamaAdapter, writeRandomLlama } from "../support/tiny_llama.ts";
 import { forge } from "./forge.ts";
 
 async function output(...args: string[]): Promise<string> {
@@ -40,10 +42,25 @@ Deno.test("inspect: describes a model and its memory, as text and as JSON", asyn
   for (const part of ["llama", "F32", "BPE", "Chat template", "KV cache"]) {
     assertStringIncludes(text, part);
   }
+  for (
+    const row of [
+      /^layers +2$/m,
+      /^hidden size +64$/m,
+      /^attention +4 heads, 2 of keys and values, 16 wide$/m,
+      /^context +256 tokens$/m,
+      /^BOS +0 "<s>", added before a text$/m,
+      /^ends an answer +1 "<\/s>"$/m,
+      /^model\.layers\.\*\.mlp\.down_proj\.weight +2 × +F32 +\[64, 96\] +49\.2 kB$/m,
+      /^KV cache +256 kB for 1000 tokens, as F16$/m,
+    ]
+  ) assertMatch(text, row);
   assertStringIncludes(await output("inspect", folder.path, "--tensors"), "layers.1.mlp.down_proj");
   assertEquals(await output("inspect", folder.path, "--template"), "{{ messages[0].content }}");
   const facts = JSON.parse(await output("inspect", "-m", folder.path, "--json"));
   assertEquals(facts.architecture, "llama");
+  const { weights, kv_default, activations } = facts.memory;
+  const total = formatBytes(weights + kv_default + activations);
+  assertStringIncludes(text, `about ${total} at the default context of 256 tokens\n`);
   writeLlamaAdapter(folder.at("adapter"));
   assertMatch(await output("inspect", folder.at("adapter")), /kind +LoRA, peft, 8.19 kB of /);
   const { path: _, ...adapter } = JSON.parse(
@@ -129,7 +146,21 @@ Deno.test("perplexity: the result is the mean over windows", async () => {
   const plot = ["--plot", folder.at("loss.html")];
   const result = JSON.parse(await output(...args, "--kv-type", "F32", ...plot));
   assertEquals(result.window_size, 64);
-  assert(result.windows >= 4);
+  // The tiny vocabulary has a token for each of 288 characters, and each window begins with BOS.
+  assertEquals([result.windows, result.tokens], [5, 288]);
+  await using model = await load(folder.at("model"), { kvType: "F32" });
+  const all = model.tokenizer.encode(Deno.readTextFileSync(file), { addSpecial: false });
+  const scores: number[] = [];
+  for (let at = 0; at < all.length; at += 63) {
+    scores.push(...await model.score(Int32Array.of(BOS, ...all.subarray(at, at + 63))));
+  }
+  const nll = -scores.reduce((sum, score) => sum + score) / 288;
+  const variance = scores.reduce((sum, score) => sum + (score + nll) ** 2, 0) / 287;
+  const error = Math.sqrt(variance / 288);
+  assertAlmostEquals(result.nll, nll, 1e-6);
+  assertAlmostEquals(result.nll_error, error, 1e-6);
+  assertAlmostEquals(result.perplexity, Math.exp(nll), 1e-3);
+  assertAlmostEquals(result.perplexity_error / result.perplexity, error, 1e-6);
   const reference = JSON.parse(await output(...args, "--device", "reference"));
   assertAlmostEquals(result.perplexity / reference.perplexity, 1, 1e-4);
   assert(result.nll_error > 0 && result.nll_error < result.nll);

@@ -199,7 +199,10 @@ Deno.test("serve: several models, of flags and of a folder", async () => {
     Deno.mkdirSync(`${folder.path}/${name}`);
     writeEndlessLlama(`${folder.path}/${name}`);
   }
-  Deno.writeTextFileSync(`${folder.path}/notes.txt`, "not a model");
+  // Parts of other models, and other files.
+  for (const name of ["notes.txt", "mmproj-a.gguf", "a-00002-of-00002.gguf", "a.safetensors"]) {
+    Deno.writeTextFileSync(`${folder.path}/${name}`, "not a model");
+  }
   const [first, second] = ["one", control].map((name) => `${folder.path}/${name}`) as [
     string,
     string,
