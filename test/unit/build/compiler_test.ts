@@ -126,6 +126,11 @@ Deno.test("findCompiler: without a cross compiler, names its package", async () 
   assertStringIncludes(error.message, `${host.os}-${otherArch}`);
 });
 
+Deno.test("runProcess: a program gets the given variables and no others", async () => {
+  const { output } = await runProcess(["/usr/bin/env"], "/", { FORGE_GIVEN: "1" });
+  assertEquals(output, "FORGE_GIVEN=1\n");
+});
+
 Deno.test("runProcess: Ctrl-C, which also ends the compiler, is reported as cancelled", async () => {
   const error = await assertRejects(
     () => runProcess(["/bin/sh", "-c", "kill -INT $$"], "/"),

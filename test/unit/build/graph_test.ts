@@ -1,11 +1,17 @@
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { join } from "@std/path";
 import type { Compiler } from "../../../ffi/build/compiler.ts";
 import { exportedFunctions, exportList, headerText } from "../../../ffi/build/exports.ts";
-import { type LibraryGraph, libraryGraph, type Variant } from "../../../ffi/build/graph.ts";
+import {
+  embeddedSource,
+  type LibraryGraph,
+  libraryGraph,
+  type Variant,
+} from "../../../ffi/build/graph.ts";
 import { libraries, type LibraryName } from "../../../ffi/build/libraries.ts";
 import { parseDepfile } from "../../../ffi/build/record.ts";
 import type { Platform } from "../../../ffi/build/targets.ts";
+import { ForgeError } from "../../../src/errors.ts";
 import { FakeTree } from "./fake_tree.ts";
 
 const compiler: Compiler = { command: ["ccache", "g++"], identity: "g++ 12" };
@@ -60,7 +66,8 @@ Deno.test("libraryGraph: only the kernels of a target use its instructions", () 
 });
 
 Deno.test("libraryGraph: objects are linked from the least to the most capable", () => {
-  const { compiles, link } = graphOf("cpu", linux);
+  const { compiles, link, exports } = graphOf("cpu", linux);
+  assertEquals(link.inputs, [...compiles.map(({ output }) => output), exports.path]);
   const objects = link.command.filter((argument) => argument.endsWith(".o"));
   assertEquals(objects, compiles.map((step) => step.output));
   assertEquals(objects.map((path) => path.match(/\.(\w+)\.o$/)?.[1]), [
@@ -80,6 +87,7 @@ Deno.test("libraryGraph: every object has its own path, and those of shared fold
     release,
     { ...release, debug: true },
     { ...release, sanitizers: ["address"] as const },
+    { ...release, debug: true, sanitizers: ["address"] as const },
   ];
   const steps = (["cpu", "reference"] as const).flatMap((name) =>
     variants.flatMap((variant) => graphOf(name, linux, variant).compiles)
@@ -145,6 +153,18 @@ Deno.test("libraryGraph: a sanitizer is compiled and linked in", () => {
   assertEquals(link.output, "build/linux-x86_64-address-undefined/libforge_cpu.so");
   for (const { command } of [...compiles, link]) {
     assert(command.includes("-fsanitize=address,undefined"));
+  }
+});
+
+Deno.test("embeddedSource: texts that a literal cannot contain are rejected", () => {
+  const source = embeddedSource([{ name: "a.h", text: 'x\n"y"' }]);
+  assertStringIncludes(source, '    "a.h", R"embedded(x\n"y")embedded",\n    nullptr,');
+  for (const text of [')embedded"', "a\0b"]) {
+    assertThrows(
+      () => embeddedSource([{ name: "a.h", text }]),
+      ForgeError,
+      "a.h cannot be embedded",
+    );
   }
 });
 

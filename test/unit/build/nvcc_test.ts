@@ -17,7 +17,11 @@ Deno.test({
       "#!/bin/sh\necho 'Cuda compilation tools, release 12.4, V12.4.99'\n",
     );
     Deno.chmodSync(nvcc, 0o755);
-    const toolkits = [undefined, "", folder.at("missing"), folder.at("toolkit")];
+    Deno.mkdirSync(folder.at("broken", "bin"), { recursive: true });
+    const broken = folder.write("broken/bin/nvcc", "#!/bin/sh\necho release 1.2, V1.2.3\nexit 1\n");
+    Deno.chmodSync(broken, 0o755);
+    const folders = ["missing", "broken", "toolkit"].map((name) => folder.at(name));
+    const toolkits = [undefined, "", ...folders];
     assertEquals(await findNvcc({ toolkits }), {
       command: [nvcc],
       identity: `${nvcc} release 12.4, V12.4.99`,
@@ -45,6 +49,7 @@ Deno.test("nvccGraph: only SM90's folder has its own instructions; the rest is a
     assertEquals(codes[0]?.includes("sm_90a"), below("sm90"), label);
     assertEquals(/,compute_[89]0\]$/.test(codes.at(-1) ?? ""), !below("sm90"), label);
   }
+  assertEquals(link.inputs, [...compiles.map(({ output }) => output), exports.path]);
   assertEquals(link.output, join("build", "linux-x86_64", "libflash_attn.so"));
   assert(exports.text.includes("flash_attn_decode;") && exports.text.includes("local: *;"));
 });
