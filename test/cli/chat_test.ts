@@ -86,7 +86,7 @@ Deno.test("chat: piped, a failure ends the chat with its reason", async () => {
     [["/undo", "x"], "the conversation is empty"],
     [["/load", "x"], "/load FILE"],
     [["/load none.json", "x"], "no such file"],
-    [["x".repeat(300), "x"], "the conversation has 317 tokens; the context holds 256; /drop"],
+    [["x".repeat(239), "x"], "the conversation has 256 tokens; the context holds 256; /drop"],
   ];
   for (const [lines, part] of failing) {
     const { code, stdout, stderr } = await chat(folder, lines);

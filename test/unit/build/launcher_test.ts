@@ -217,6 +217,10 @@ Deno.test("linkLauncher: replaces its own link, and nothing else unless forced",
   assertEquals(Deno.readLinkSync(path), `/another/tree/${launcherPath}`);
 
   Deno.removeSync(path);
+  Deno.symlinkSync("/opt/forge/bin/forge", path);
+  assertThrows(() => linkLauncher(fixture.tree, folder, false), ForgeError, "not a link to forge");
+  assertEquals(Deno.readLinkSync(path), "/opt/forge/bin/forge");
+  Deno.removeSync(path);
   Deno.writeTextFileSync(path, "someone's own program");
   const error = assertThrows(() => linkLauncher(fixture.tree, folder, false), ForgeError, path);
   assertEquals(error.code, "usage");
