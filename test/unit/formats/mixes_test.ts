@@ -38,6 +38,10 @@ Deno.test("mixtures have the types of llama.cpp's files of 7B and 8B models", ()
   // Llama 2 70B: 64 heads, of which 8 share keys and values.
   const large = { layers: 80, heads: 64, kvHeads: 8 };
   assertEquals(countsOf("Q4_K_M", large), { Q4_K: 441, Q5_K: 40, Q6_K: 81 });
+  assertEquals(countsOf("Q3_K_S", large), { Q3_K: 481, Q5_K: 80, Q6_K: 1 });
+  // As many layers without shared heads, and more layers.
+  assertEquals(countsOf("Q4_K_M", { ...large, kvHeads: 64 }), { Q4_K: 481, Q6_K: 81 });
+  assertEquals(countsOf("Q4_K_M", { ...large, layers: 88 }), { Q4_K: 529, Q6_K: 89 });
   assertEquals(countsOf("Q5_K_M"), { Q5_K: 193, Q6_K: 33 });
   assertEquals(countsOf("Q4_K_S"), { Q4_K: 217, Q5_K: 8, Q6_K: 1 });
   assertEquals(countsOf("Q3_K_M"), { Q3_K: 129, Q4_K: 92, Q5_K: 4, Q6_K: 1 });
@@ -57,14 +61,60 @@ Deno.test("mixtures have the types of llama.cpp's files of 7B and 8B models", ()
   assertEquals(countsOf("BF16"), { BF16: 226 });
   const mixtral = countsOf("Q4_K_M", { experts: 8 });
   assertEquals(mixtral, { Q4_K: 113, Q5_K: 32, Q6_K: 17, Q8_0: 64 });
+  assertEquals(countsOf("Q4_K_M", { experts: 16 }), { Q4_K: 193, Q6_K: 33 });
+});
+
+Deno.test("the output of attention next to eight experts has five bits in most mixtures", () => {
+  const model = { layers: 2, heads: 8, kvHeads: 8, experts: 8, hasImportance: false };
+  const name = "blk.0.attn_output.weight";
+  // Mixtures of 4 bits and less have Q5_K there, except for these.
+  const others: Partial<Record<MixName, string>> = {
+    ...{ F32: "F32", BF16: "BF16", F16: "F16", Q8_0: "Q8_0", Q6_K: "Q6_K", Q5_1: "Q5_1" },
+    ...{ Q5_0: "Q5_0", Q4_1: "Q4_1", Q4_0: "Q4_0", Q3_K_L: "Q3_K" },
+  };
+  for (const mix of Object.keys(MIXES) as MixName[]) {
+    const type = mixedTypes(mix, model, [{ name, shape: [512, 512] }]).get(name);
+    assertEquals(type, others[mix] ?? "Q5_K", mix);
+  }
 });
 
 Deno.test("layers at both ends and every third one between get more bits", () => {
-  const model = { layers: 32, heads: 32, kvHeads: 8, experts: 0, hasImportance: false };
-  const types = mixedTypes("Q4_K_M", model, tensorsOf(32, 0));
-  const more = Array.from({ length: 32 }, (_, i) => i)
-    .filter((i) => types.get(`blk.${i}.ffn_down.weight`) === "Q6_K");
-  assertEquals(more, [0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29, 30, 31]);
+  const model = { heads: 32, kvHeads: 8, experts: 0, hasImportance: false };
+  const more = (layers: number) => {
+    const types = mixedTypes("Q4_K_M", { ...model, layers }, tensorsOf(layers, 0));
+    return Array.from({ length: layers }, (_, i) => i)
+      .filter((i) => types.get(`blk.${i}.ffn_down.weight`) === "Q6_K");
+  };
+  assertEquals(more(32), [0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29, 30, 31]);
+  assertEquals(more(28), [0, 1, 2, 5, 8, 11, 14, 17, 20, 23, 24, 25, 26, 27]);
+});
+
+Deno.test("value matrices count next to those that attention has in other layers", () => {
+  const model = { layers: 16, heads: 32, kvHeads: 8, experts: 0, hasImportance: false };
+  for (const other of ["attn_qkv", "attn_kv_b"]) {
+    const tensors = Array.from({ length: 16 }, (_, i) => {
+      const name = `blk.${i}.${i % 2 === 0 ? other : "attn_v"}.weight`;
+      return { name, shape: [512, 512] };
+    });
+    const types = mixedTypes("Q4_K_M", model, tensors);
+    const more = [...types].filter(([name, type]) => name.includes("attn_v") && type === "Q6_K");
+    const layers = more.map(([name]) => Number(name.split(".")[1]));
+    // The first two of sixteen, and every third one from there on.
+    assertEquals(layers, [1, 3, 9, 15], other);
+  }
+});
+
+Deno.test("small matrices and biases keep their types", () => {
+  const model = { layers: 1, heads: 8, kvHeads: 8, experts: 4, hasImportance: false };
+  const matrix = (name: string) => ({ name, shape: [4, 512] });
+  const kept = [
+    ...["attn_q_norm", "ffn_gate_inp", "ffn_gate_inp_shexp", "ssm_conv1d", "shortconv.conv"]
+      .map((part) => `blk.0.${part}.weight`),
+    ...["position_embd.weight", "token_types.weight", "per_layer_model_proj.weight"],
+    ...["blk.0.ffn_up_exps.bias", "blk.0.ssm_a"],
+  ];
+  const types = mixedTypes("Q4_0", model, [...kept, "blk.0.ffn_up.weight"].map(matrix));
+  assertEquals(Object.fromEntries(types), { "blk.0.ffn_up.weight": "Q4_0" });
 });
 
 Deno.test("queries, keys and values in one matrix have a type for all three", () => {
@@ -98,6 +148,7 @@ Deno.test("layers count in order, and without experts only those with the matrix
     "blk.9.ffn_down.weight": "Q4_K",
     "blk.15.ffn_down.weight": "Q4_K",
   });
+  assertEquals(mixedTypes("Q4_K_S", { ...model, experts: 1 }, downs([15, 9, 5, 1])), types);
   const experts = mixedTypes("Q4_K_S", { ...model, experts: 4 }, downs([15, 9, 5, 1]));
   assertEquals([...experts.values()], ["Q5_K", "Q4_K", "Q4_K", "Q4_K"]);
 });
@@ -115,6 +166,9 @@ Deno.test("a tied embedding has the type of an output matrix, and narrow rows ot
   assertEquals(typesOf("Q4_K_S", 256), ["Q6_K", "Q4_K", "Q5_K"]);
   assertEquals(typesOf("Q4_K_S", 96), ["Q8_0", "Q5_0", "Q5_1"]);
   assertEquals(typesOf("Q3_K_S", 96), ["Q8_0", "IQ4_NL", "IQ4_NL"]);
+  assertEquals(typesOf("Q2_K", 96), ["Q8_0", "IQ4_NL", "IQ4_NL"]);
+  assertEquals(typesOf("IQ4_XS", 96), ["Q8_0", "IQ4_NL", "IQ4_NL"]);
+  assertEquals(typesOf("Q6_K", 96), ["Q8_0", "Q8_0", "Q8_0"]);
   assertEquals(typesOf("Q6_K", 100), ["F16", "F16", "F16"]);
 });
 
