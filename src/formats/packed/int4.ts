@@ -230,14 +230,21 @@ function changesBits(settings: JsonValue | undefined): boolean {
   return isJsonObject(settings) && settings.bits !== undefined;
 }
 
-/** Returns the number of bits in the settings of compressed-tensors. */
+/**
+ * Returns the number of bits of packed integers in the settings of compressed-tensors; of several,
+ * the first that is not 4.
+ */
 function packedBits(settings: JsonObject): unknown {
   const groups = isJsonObject(settings.config_groups) ? Object.values(settings.config_groups) : [];
-  const bits = groups.map((group) => {
-    const weights = isJsonObject(group) ? group.weights : undefined;
-    return isJsonObject(weights) ? weights.num_bits : undefined;
+  const bits = groups.flatMap((group) => {
+    const { weights, format = "pack-quantized" } = isJsonObject(group) ? group : {};
+    // Groups of other formats, such as 8-bit floats, have no packed integers.
+    if (!isJsonObject(weights) || weights.type === "float" || format !== "pack-quantized") {
+      return [];
+    }
+    return [weights.num_bits];
   });
-  return bits.find((each) => each !== bits[0]) ?? bits[0];
+  return bits.find((each) => each !== 4) ?? bits[0];
 }
 
 /** Returns a bias of zeros, which older GPTQ writers add to every matrix and which is dropped. */

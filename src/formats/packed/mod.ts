@@ -12,7 +12,7 @@ import { awqMatrices, gptqMatrices, int4Matrices } from "./int4.ts";
 import { nvfp4Matrices } from "./nvfp4.ts";
 
 /** Scales of quantized activations, keys or values, which forge does not use. */
-const FOR_ACTIVATIONS = /\.(input|activation|output|q|k|v)(_proj\.output)?(_global)?_scale(_ub)?$/;
+const FOR_ACTIVATIONS = /\.(input|activation|output|q|k|v)(_global)?_scale(_ub)?$/;
 
 /** Readers by `quant_method`. */
 const METHODS: Readonly<Record<string, (folder: PackedFolder) => Iterable<Unpacked>>> = {
