@@ -55,6 +55,55 @@ Deno.test("the optional files of a folder are read if present", () => {
   assert(checkpoint.tokenizerJson() === checkpoint.tokenizerJson(), "read once");
 });
 
+Deno.test("an optional file that is a broken link is reported, not taken as missing", () => {
+  using folder = new TempFolder();
+  writeModelFolder(folder.path, { "config.json": CONFIG }, TENSORS);
+  Deno.symlinkSync("nothing", folder.at("tokenizer.json"));
+  const checkpoint = openCheckpoint(folder.path);
+  const error = assertThrows(() => checkpoint.tokenizerJson(), ForgeError, "tokenizer.json");
+  assertEquals(error.code, "not_found");
+});
+
+Deno.test("a single file of weights comes before an index", () => {
+  using folder = new TempFolder();
+  writeModelFolder(folder.path, { "config.json": CONFIG }, TENSORS, 2);
+  writeModelFolder(folder.path, {}, TENSORS.slice(0, 1));
+  const { files, tensors } = openCheckpoint(folder.path);
+  assertEquals([files, [...tensors.keys()]], [[folder.at("model.safetensors")], ["a"]]);
+});
+
+Deno.test("hf_quant_config.json stands in for settings that config.json lacks", () => {
+  const settings = (config: object) => {
+    using folder = new TempFolder();
+    const files = {
+      "config.json": { ...CONFIG, ...config },
+      "hf_quant_config.json": { producer: {}, quantization: { quant_algo: "FP8" } },
+    };
+    writeModelFolder(folder.path, files, [
+      { name: "a.weight", type: "F8_E4M3", shape: [2, 32], data: new Uint8Array(64) },
+      float32Tensor("a.weight_scale", [], [1]),
+    ]);
+    const { config: whole, tensors } = openCheckpoint(folder.path);
+    const types = Array.from(tensors.values(), ({ name, type }) => [name, type]);
+    assertEquals(types, [["a.weight", "FP8"]]);
+    return whole?.quantization_config;
+  };
+  assertEquals(settings({}), { quant_algo: "FP8", quant_method: "modelopt" });
+  const own = { quant_method: "fp8" };
+  assertEquals(settings({ quantization_config: own }), own);
+});
+
+Deno.test("the tensors of a multimodal folder are those of its text part", () => {
+  using folder = new TempFolder();
+  const tensors = ["model.language_model.embed_tokens", "lm_head", "model.visual.norm"]
+    .map((name) => float32Tensor(`${name}.weight`, [1], [0]));
+  const config = { model_type: "outer", text_config: CONFIG };
+  writeModelFolder(folder.path, { "config.json": config }, tensors);
+  const checkpoint = openCheckpoint(folder.path);
+  assertEquals([checkpoint.modelType, checkpoint.multimodal], ["llama", "outer"]);
+  assertEquals([...checkpoint.tensors.keys()], ["model.embed_tokens.weight", "lm_head.weight"]);
+});
+
 Deno.test("a damaged tokenizer.json is reported at its first use", () => {
   using folder = new TempFolder();
   writeModelFolder(folder.path, { "config.json": CONFIG, "tokenizer.json": "{" }, TENSORS);
@@ -129,6 +178,9 @@ Deno.test("other files are rejected; the error says what was found and what is e
   const lone = folder.write("model.safetensors", "hello");
   assertRefused(lone, "bad_model", "give the folder", "config.json");
   assertRefused(folder.path, "not_found", 'it holds "empty.bin", "model.safetensors"');
+  for (const part of ["00002", "00001"]) folder.write(`part-${part}-of-00002.gguf`, "GGUF");
+  const first = folder.at("part-00001-of-00002.gguf");
+  assertRefused(folder.path, "not_found", `give its path: "${first}"`);
   folder.write("other.gguf", "GGUF");
   assertRefused(folder.path, "not_found", "give its path", `${folder.path}/other.gguf"`);
 });
@@ -139,8 +191,13 @@ Deno.test("a folder without readable weights is rejected, listing its contents",
   assertRefused(folder.path, "not_found", '"model.safetensors" nor', "nor any other weights");
   folder.write("consolidated.safetensors", "x");
   assertRefused(folder.path, "not_found", 'it holds "consolidated.safetensors"');
-  folder.write("pytorch_model.bin", "x");
-  assertRefused(folder.path, "not_found", 'pickled weights are not read: "pytorch_model.bin"');
+  folder.write("a.gguf", "x");
+  assertRefused(folder.path, "not_found", 'it holds "a.gguf", "consolidated.safetensors"');
+  for (const name of ["pytorch_model.bin", "a.pt", "a.pth", "a.ckpt"]) {
+    const path = folder.write(name, "x");
+    assertRefused(folder.path, "not_found", `pickled weights are not read: "${name}"`);
+    Deno.removeSync(path);
+  }
 });
 
 Deno.test("a configuration without an architecture is rejected", () => {
