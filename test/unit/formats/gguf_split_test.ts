@@ -60,6 +60,19 @@ Deno.test("a split model is opened from any of its parts", () => {
   }
 });
 
+Deno.test("the number of all tensors may be missing", () => {
+  using folder = new TempFolder();
+  const paths = [0, 1].map((index) => {
+    const path = folder.at(`a-0000${index + 1}-of-00002.gguf`);
+    writeGguf(path, {
+      metadata: { "split.no": ["u16", index], "split.count": ["u16", 2] },
+      tensors: [float32Tensor(`tensor ${index}`, [1], [index])],
+    });
+    return path;
+  });
+  assertEquals(readGgufModel(paths[1]!).tensors.size, 2);
+});
+
 Deno.test("a missing part is named", () => {
   using folder = new TempFolder();
   const path = writePart(folder, 0, 3);
@@ -91,6 +104,19 @@ Deno.test("a part with another name or an impossible count is rejected", () => {
   const renamed = folder.at("renamed.gguf");
   Deno.renameSync(path, renamed);
   assertRefused(renamed, "bad_model", "one of 2 parts", "NAME-00001-of-00002.gguf");
+  const other = folder.at("tiny-00001-of-00003.gguf");
+  Deno.renameSync(renamed, other);
+  assertRefused(other, "bad_model", "one of 2 parts", "NAME-00001-of-00002.gguf");
   const negative = writePart(folder, 0, 1, { "split.count": ["i32", -1] });
   assertRefused(negative, "bad_model", '"split.count" is -1', "0 to 99999");
+  const broken = writePart(folder, 0, 1, { "split.count": ["f32", 1.5] });
+  assertRefused(broken, "bad_model", '"split.count" is 1.5', "0 to 99999");
+  const many = writePart(folder, 0, 1, { "split.count": ["u32", 100_000] });
+  assertRefused(many, "bad_model", '"split.count" is 100000', "0 to 99999");
+  assertRefused(writePart(folder, 0, 10_000), "not_found", "part 2 of 10000");
+  // Files without parts have a count of 0 or 1.
+  for (const count of [0, 1]) {
+    const single = writePart(folder, 0, 1, { "split.count": ["u16", count] });
+    assertEquals(readGgufModel(single).files, [single]);
+  }
 });

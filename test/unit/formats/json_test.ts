@@ -1,6 +1,11 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
-import { findDuplicateKey, parseJsonObject, readJsonObject } from "../../../src/formats/json.ts";
+import {
+  findDuplicateKey,
+  parseJsonObject,
+  readJsonList,
+  readJsonObject,
+} from "../../../src/formats/json.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
 
 Deno.test("a JSON object is read from a file, with or without a byte-order mark", () => {
@@ -23,11 +28,19 @@ Deno.test("other JSON values are rejected, naming the file and the kind of value
   refused("", "is empty");
   refused('{\n"a": 1,\n}', "line 3");
   refused("{'a': 1}\n\n", "is not valid JSON");
+  refused('{"a": x\n}', "is not valid JSON");
   refused("[1]", "holds an array, not a JSON object");
   refused("null", "holds null");
   refused('"text"', "holds a string");
   refused("5", "holds a number");
   refused(Uint8Array.of(0x7b, 0xff, 0x7d), "is not UTF-8");
+});
+
+Deno.test("a JSON array is read from a file, and nothing else", () => {
+  using folder = new TempFolder();
+  assertEquals(readJsonList(folder.write("a.json", "[1, {}]")), [1, {}]);
+  const object = () => readJsonList(folder.write("b.json", "{}"));
+  assertThrows(object, ForgeError, 'b.json" holds an object, not a JSON array');
 });
 
 Deno.test("a file larger than the limit is not read", () => {

@@ -64,6 +64,22 @@ Deno.test("an unsupported dtype is still listed", () => {
   assertEquals(tensors.get("w")?.type, "F8_E4M3");
 });
 
+Deno.test("the shortest file has no tensors", () => {
+  const bytes = new Uint8Array(10);
+  bytes.set([2], 0);
+  bytes.set(new TextEncoder().encode("{}"), 8);
+  assertEquals(parse(bytes).tensors.size, 0);
+});
+
+Deno.test("a large file does not make a large header believable", () => {
+  using folder = new TempFolder();
+  const bytes = new Uint8Array(16);
+  new DataView(bytes.buffer).setBigUint64(0, 100_000_001n, true);
+  const path = folder.write("model.safetensors", bytes);
+  Deno.truncateSync(path, 2 ** 30);
+  assertThrows(() => readSafetensors(path), ForgeError, "2 to 100000000 are possible");
+});
+
 Deno.test("an invalid header is rejected", () => {
   const claims = (length: bigint) => {
     const bytes = file({});
@@ -124,6 +140,9 @@ Deno.test("tensors of a sharded model are found in the files of the index", () =
   using folder = new TempFolder();
   const tensors = ["a", "b", "c", "d", "e"].map((name, index) => float32Tensor(name, [1], [index]));
   writeModelFolder(folder.path, {}, tensors, 2);
+  const { weight_map } = JSON.parse(Deno.readTextFileSync(folder.at(INDEX)));
+  const reversed = Object.fromEntries(Object.entries(weight_map).reverse());
+  folder.write(INDEX, { weight_map: reversed });
   const shards = readSafetensorsIndex(folder.path, INDEX);
   assertEquals(shards.files.map((path) => path.slice(folder.path.length + 1)), [
     "model-00001-of-00002.safetensors",
@@ -163,6 +182,8 @@ Deno.test("an index with wrong paths is rejected", () => {
       "..",
       "",
       "a//b",
+      "./b",
+      "C:b",
       "C:\\b",
       "a\0b",
     ]

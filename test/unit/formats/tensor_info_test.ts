@@ -1,6 +1,11 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
-import { assertComputable, TENSOR_TYPES, tensorBytes } from "../../../src/formats/tensor_info.ts";
+import {
+  assertComputable,
+  assertStored,
+  TENSOR_TYPES,
+  tensorBytes,
+} from "../../../src/formats/tensor_info.ts";
 
 Deno.test("bytes of a tensor follow from its type and shape", () => {
   assertEquals(tensorBytes("F32", []), 4);
@@ -9,6 +14,7 @@ Deno.test("bytes of a tensor follow from its type and shape", () => {
   assertEquals(tensorBytes("Q6_K", [10, 256]), 2100);
   assertEquals(tensorBytes("TQ1_0", [256]), 54);
   assertEquals(tensorBytes("F4", [3, 2]), 3);
+  assertEquals(tensorBytes("U8", [2 ** 53 - 1]), 2 ** 53 - 1);
 });
 
 /** Types of GGUF files by their numbers in ggml.h: elements and bytes of a block. */
@@ -109,6 +115,19 @@ Deno.test("an unsupported tensor type is rejected by name", () => {
     () => assertComputable({ ...tensor, type: "I64" }),
     ForgeError,
     'tensor "w" in "model.gguf" is stored as I64',
+  );
+  assertEquals(error.code, "unsupported");
+});
+
+Deno.test("a packed tensor is rejected where its bytes are required", () => {
+  const place = { file: "a.safetensors", offset: 0, bytes: 72 };
+  const tensor = { name: "w", type: "FP8", shape: [2, 32], ...place } as const;
+  assertStored(tensor);
+  const packed = { packing: "f8_e4m3", groupRows: 2, groupCols: 32, codes: tensor } as const;
+  const error = assertThrows(
+    () => assertStored({ ...tensor, packed }),
+    ForgeError,
+    'tensor "w" in "a.safetensors" is packed (f8_e4m3)',
   );
   assertEquals(error.code, "unsupported");
 });
