@@ -15,10 +15,19 @@ Deno.test("the text model's tensors are found under every prefix, and no others"
     ["model.language_model.", "", "model.visual."],
     ["language_model.model.", "language_model.", "vision_tower."],
     ["language_model.model.model.", "language_model.", "audio_tower."],
+    ["model.language_model.model.", "model.language_model.", "model.visual."],
     ["language_model.", "", "vision_tower."],
     ["model.text_model.", "", "model.vision_model."],
     ["model.", "", "visual."],
     ["model.", "", "model.vision_tower."],
+    ["model.", "", "model.visual."],
+    ["model.", "", "model.audio_tower."],
+    ["model.", "", "model.image_newline."],
+    ["model.", "", "model.speech_encoder."],
+    ["model.", "", "model.multi_modal_projector."],
+    ["model.", "", "model.mm_projector."],
+    ["model.", "", "model.embed_vision."],
+    ["model.", "", "model.embed_audio."],
   ] as const;
   for (const [decoder, head, other] of prefixes) {
     const stored = DECODER.map((name) => decoder + name);
@@ -53,6 +62,27 @@ Deno.test("the parts of packed matrices keep their endings, those of the output 
   assertEquals(config.tie_word_embeddings, false);
 });
 
+Deno.test("layers for multi-token prediction keep their names outside of the text part", () => {
+  const embedding = "model.language_model.embed_tokens.weight";
+  const names = found({ text_config: TEXT }, [embedding, "mtp.fc.weight"]);
+  assertEquals(names[1], ["mtp.fc.weight", "mtp.fc.weight"]);
+});
+
+Deno.test("a head outside of an encoder keeps its name", () => {
+  const names = [
+    "bert.embeddings.word_embeddings.weight",
+    "bert.encoder.layer.0.output.LayerNorm.gamma",
+    "bert.encoder.layer.0.output.LayerNorm.beta",
+    "classifier.output.dense.weight",
+  ];
+  assertEquals(found({}, names).map(([name]) => name), [
+    "model.embeddings.word_embeddings.weight",
+    "model.layers.0.post_mlp_layernorm.weight",
+    "model.layers.0.post_mlp_layernorm.bias",
+    "classifier.output.dense.weight",
+  ]);
+});
+
 Deno.test("a bare decoder counts as a text model", () => {
   assertEquals(
     found({}, [...DECODER, "lm_head.weight"]),
@@ -69,9 +99,15 @@ Deno.test("a text-only model is unchanged", () => {
 });
 
 Deno.test("settings come from the text model, except a few from the whole model", () => {
-  const whole = { eos_token_id: [1, 106], hidden_size: 99, quantization_config: { a: 1 } };
+  const whole = {
+    ...{ eos_token_id: [1, 106], hidden_size: 99, quantization_config: { a: 1 } },
+    ...{ bos_token_id: 2, pad_token_id: 3 },
+  };
   const text = { ...TEXT, head_dim: null, rms_norm_eps: 1e-5 };
   const part = textPart("gemma3", { ...whole, text_config: text }, []);
+  assertEquals([part.config.bos_token_id, part.config.pad_token_id], [2, 3]);
+  const own = textPart("outer", { ...whole, llm_config: { ...text, eos_token_id: 7 } }, []).config;
+  assertEquals([own.hidden_size, own.eos_token_id, own.bos_token_id], [8, 7, 2]);
   assertEquals([part.modelType, part.multimodal], ["gemma3_text", "gemma3"]);
   const { config } = part;
   assertEquals([config.hidden_size, config.rms_norm_eps, config.head_dim], [8, 1e-5, null]);
@@ -95,6 +131,9 @@ Deno.test("an output matrix in the files is used; without one, either tie settin
     const config = { ...all, text_config: { ...TEXT, ...own } };
     return textPart("gemma3", config, names).config.tie_word_embeddings;
   };
+  const backbone = "backbone.embeddings.weight";
+  assertEquals(isTied(undefined, undefined, [backbone, "lm_head.weight"]), false);
+  assertEquals(isTied(undefined, undefined, [backbone]), true);
   const embedding = "language_model.model.embed_tokens.weight";
   const head = "language_model.lm_head.weight";
   assertEquals(isTied(true, undefined, [embedding, head]), false);
