@@ -1,6 +1,6 @@
 /** Slices of a weight keep their column order or become floats. */
 import { LazyWeights } from "../../../src/engine/quantize/lazy_weights.ts";
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertThrows } from "@std/assert";
 import type { WeightSlice } from "../../../src/backend.ts";
 import type { TensorInfo } from "../../../src/formats/tensor_info.ts";
 import { withColumnOrder } from "../../../src/models/weights/column_order.ts";
@@ -47,6 +47,11 @@ Deno.test("each expert has its own column order", () => {
   ]);
 });
 
+Deno.test("experts have equal numbers of slices", () => {
+  const slices = [slice(3, 1, 2, 0), slice(), slice()];
+  assertThrows(() => outcome(slices, 2), RangeError, "3 slices of 2 experts");
+});
+
 Deno.test("weights read from their files have the columns of their model again, one at a time", () => {
   const [rows, cols] = [4, 3];
   const value = (weight: number, row: number, col: number) => 100 * weight + 10 * row + col;
@@ -68,6 +73,9 @@ Deno.test("weights read from their files have the columns of their model again, 
   const parts = [{ tensor }] as unknown as Parameters<LazyWeights["mapWeight"]>[0];
   const weights = [0, 1].map(() => lazy.mapWeight(parts, cols, order));
   assertEquals(weights.map((weight) => [weight.rows, weight.cols]), [[4, 3], [4, 3]]);
+  const rowsFrom = (part: object) =>
+    lazy.mapWeight(parts.map((slice) => ({ ...slice, ...part })), cols).rows;
+  assertEquals([rowsFrom({ firstRow: 1 }), rowsFrom({ firstRow: 1, nRows: 2 })], [3, 2]);
   assertEquals(made, [], "nothing is made before it is read");
   for (const [index, weight] of weights.entries()) {
     for (let first = 0; first < rows; first++) {

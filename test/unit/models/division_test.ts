@@ -18,6 +18,7 @@ import {
   divideColumns,
   divideHeads,
   divideLayers,
+  gather,
   joined,
   rowsOf,
   type Span,
@@ -46,6 +47,7 @@ Deno.test("every query head is on one rank, with the keys and values that it rea
       }
       const heads = ranksOf(count).flatMap((rank) => {
         const { q, kv } = divideHeads(nHeads, nKvHeads, rank);
+        assertEquals(kv[1], Math.max(1, nKvHeads / count));
         // A rank maps its own query heads to its own heads of keys and values in equal groups.
         return Array.from(
           { length: q[1] },
@@ -89,11 +91,17 @@ Deno.test("ranks divide columns along the blocks of every type", () => {
 
 Deno.test("columns inside of a block or in an order of their own are refused", () => {
   const span: Span = [128, 128];
-  assertThrows(
-    () => checkColumns(matrix("Q4_K", 512), span),
-    ForgeError,
-    'the columns 128 to 256 of the tensor "w" of type Q4_K: its blocks have 256 columns',
-  );
+  for (const [first, count] of [span, [0, 128], [128, 256]] as const) {
+    assertThrows(
+      () => checkColumns(matrix("Q4_K", 512), [first, count]),
+      ForgeError,
+      `the columns ${first} to ${
+        first + count
+      } of the tensor "w" of type Q4_K: its blocks have 256`,
+    );
+  }
+  // Rows of other lengths than multiples of 8 are not aligned in any case.
+  assertEquals(divideColumns(matrix("F32", 12), 12, { index: 1, count: 2 }), [6, 6]);
   const tensor = matrix("Q4_1", 512);
   checkColumns(tensor, span);
   const columnOrder = new Uint32Array(512);
@@ -148,6 +156,7 @@ Deno.test("spans of rows", () => {
   assertEquals(rowsOf([2, 3], 64), [128, 192]);
   assertEquals(rowsOf([2, 3], 64, 1000), [1128, 192]);
   assertEquals(joined([[0, 4], [4, 2], [7, 1], [8, 1]]), [[0, 6], [7, 2]]);
+  assertEquals(gather(Float32Array.of(5, 6, 7, 8), [[2, 2], [0, 1]]), Float32Array.of(7, 8, 5));
 });
 
 /** A device of a group, with random properties and caches of one byte a page for each head. */

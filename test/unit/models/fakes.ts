@@ -81,7 +81,7 @@ export class FakeBackend implements Backend {
   readonly #values: Readonly<Record<string, readonly number[]>>;
   readonly #names: string[] = [];
 
-  /** @param values the first row of each weight, by the name of its first tensor */
+  /** @param values the rows of each weight, or the first one, by the name of its first tensor */
   constructor(values: Readonly<Record<string, readonly number[]>> = {}) {
     this.#values = values;
   }
@@ -104,11 +104,12 @@ export class FakeBackend implements Backend {
     return { handle: this.#names.push("") - 1, rows, cols };
   }
 
-  readWeight(weight: Weight, _firstRow: number, nRows: number): Float32Array {
+  readWeight(weight: Weight, firstRow: number, nRows: number): Float32Array {
     const values = this.#values[this.#names[weight.handle] ?? ""];
-    return values === undefined
-      ? new Float32Array(nRows * weight.cols).fill(1)
-      : Float32Array.from(values);
+    const size = nRows * weight.cols;
+    if (values === undefined) return new Float32Array(size).fill(1);
+    const first = values.length > size ? firstRow * weight.cols : 0;
+    return Float32Array.from(values.slice(first, first + size));
   }
 
   createKv(): KvCache {

@@ -1,6 +1,10 @@
-import { assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
+import type { TensorInfo } from "../../../src/formats/tensor_info.ts";
+import type { TensorRows } from "../../../src/models/gguf_rules.ts";
+import type { ModelPart } from "../../../src/models/weights/division.ts";
 import { type TensorName, WeightLoader } from "../../../src/models/weights/weight_loader.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
 import { FakeBackend, fakeCheckpoint, type FakeTensor } from "./fakes.ts";
 
 const GGUF = { "general.architecture": "llama" };
@@ -10,11 +14,20 @@ const NORM: TensorName = ["norm", "output_norm"];
 
 function loader(
   tensors: Record<string, FakeTensor>,
-  options: { gguf?: boolean; backend?: FakeBackend } = {},
+  options: { gguf?: boolean; backend?: FakeBackend; part?: ModelPart } = {},
 ): WeightLoader {
-  const checkpoint = fakeCheckpoint({ tensors, ...(options.gguf ? { metadata: GGUF } : {}) });
-  return WeightLoader.for(options.backend ?? new FakeBackend(), checkpoint);
+  const { gguf = false, backend = new FakeBackend(), part } = options;
+  const checkpoint = fakeCheckpoint({ tensors, ...(gguf ? { metadata: GGUF } : {}) });
+  return WeightLoader.for(backend, checkpoint, undefined, undefined, part);
 }
+
+/** The part of a stage or of a rank. */
+const stageOf = (index: number, memory: number[]): ModelPart => {
+  return { rank: { index: 0, count: 1 }, stage: { index, memory } };
+};
+const rankOf = (index: number, count: number): ModelPart => {
+  return { rank: { index, count }, stage: { index: 0, memory: [1] } };
+};
 
 function assertRefused(load: () => unknown, code: string, message: string): void {
   const error = assertThrows(load, ForgeError);
@@ -41,6 +54,9 @@ Deno.test("the output matrix lacks the decoder's prefix", () => {
   assertEquals(whole.has(name), true);
   assertEquals(loader({ "model.lm_head.weight": [8, 4] }).has(name), false);
   assertEquals(loader({ "output.weight": [8, 4] }, { gguf: true }).has(name), true);
+  for (const head of ["classifier", "score", "head.dense"]) {
+    assertEquals(loader({ [`${head}.weight`]: [2, 4] }).has([head, undefined]), true);
+  }
 });
 
 Deno.test("a matrix is one slice, and several are rows of one weight", () => {
@@ -163,6 +179,211 @@ Deno.test("biases are joined as numbers, whatever their types", () => {
   assertEquals(backend.uploaded, [Float32Array.of(1, 2, 3)]);
 });
 
+Deno.test("some of the numbers of a vector are loaded by themselves", () => {
+  const backend = new FakeBackend({ "model.norm.weight": [1, 2, 3, 4, 5, 6] });
+  const weights = loader({ "model.norm.weight": [6] }, { backend });
+  assertEquals(weights.vector(NORM, 6, "weight", [[0, 2], [2, 4]]).cols, 6);
+  assertEquals(backend.uploaded, [], "all of them");
+  for (const spans of [[[0, 2]], [[2, 4]], [[1, 1], [4, 2]]] as const) {
+    assertEquals(weights.vector(NORM, 6, "weight", spans).cols, backend.uploaded.at(-1)?.length);
+  }
+  assertEquals(backend.uploaded.map((values) => [...values]), [[1, 2], [3, 4, 5, 6], [2, 5, 6]]);
+});
+
+Deno.test("the biases of experts are joined expert by expert", () => {
+  const backend = new FakeBackend({ "gate.bias": [1, 2, 3, 4, 5, 6], "up.bias": [7, 8, 9] });
+  const weights = loader({ "gate.bias": [3, 2], "up.bias": [3, 1] }, { gguf: true, backend });
+  const [gate, up] = [[undefined, "gate"], [undefined, "up"]] as const;
+  const { rows, cols } = weights.expertBiases([[gate, 2], [up, 1]], 3);
+  assertEquals([rows, cols], [3, 3]);
+  weights.expertBiases([[up, 1], [gate, 2, [[1, 1]]], [up, 1]], 3);
+  assertEquals(backend.uploaded.map((values) => [...values]), [
+    [1, 2, 7, 3, 4, 8, 5, 6, 9],
+    [7, 2, 7, 8, 4, 8, 9, 6, 9],
+  ]);
+});
+
+Deno.test("a row is a vector or a matrix of one row", () => {
+  const weights = loader({
+    "model.a.weight": [4],
+    "model.b.weight": [1, 4],
+    "model.c.weight": [5],
+  });
+  for (const name of ["a", "b"]) {
+    const { rows, cols } = weights.row([name, undefined], 4, [1, 4]);
+    assertEquals([rows, cols], [1, 4]);
+  }
+  assertRefused(
+    () => weights.row(["c", undefined], 4, [1, 4]),
+    "bad_model",
+    '"model": tensor "model.c.weight" has the shape [5]; the configuration implies [1,4]',
+  );
+});
+
+Deno.test("a number has no dimension or one, and possibly a default", () => {
+  const backend = new FakeBackend({ "model.a": [2], "model.b": [3] });
+  const weights = loader({ "model.a": [], "model.b": [1], "model.c": [2] }, { backend });
+  const number = (name: string, fallback?: number) => weights.number([name, undefined], fallback);
+  assertEquals([number("a"), number("b"), number("a", 7), number("d", 7)], [2, 3, 2, 7]);
+  assertThrows(() => number("d"), ForgeError, 'has no tensor "model.d"');
+  assertThrows(() => number("c", 7), ForgeError, "has the shape [2]");
+});
+
+Deno.test("a tensor of bytes must be stored as bytes", () => {
+  const weights = loader({ "model.a": { type: "U8", shape: [4] }, "model.b": [4] });
+  assertEquals(weights.bytes(["a", undefined], [4]).type, "U8");
+  const message = '"model": tensor "model.b" is stored as F32, not U8';
+  assertRefused(() => weights.bytes(["b", undefined], [4]), "bad_model", message);
+});
+
+/** Which tensors, rows and columns a device mapped. */
+const slicesOf = ({ mapped }: FakeBackend) =>
+  mapped.map(({ parts }) =>
+    parts.map(({ firstRow, nRows, columns }) => [firstRow, nRows, columns])
+  );
+
+Deno.test("columns of a matrix are whole blocks", () => {
+  const backend = new FakeBackend();
+  const weights = loader({
+    "model.a.weight": [2, 16],
+    "model.b.weight": { type: "Q4_0", shape: [2, 64] },
+  }, { backend });
+  assertEquals(weights.columns(["a", undefined], 2, 16, [8, 8]).cols, 8);
+  // As many elements as the matrix has in all columns.
+  assertEquals(weights.columns(["a", undefined], 2, 16, [4, 4]).cols, 4);
+  assertEquals(weights.columns(["a", undefined], 2, 16, [0, 16]).cols, 16);
+  assertEquals(slicesOf(backend), [
+    [[0, 2, [8, 8]]],
+    [[0, 2, [4, 4]]],
+    [[undefined, undefined, undefined]],
+  ]);
+  const inside = () => weights.columns(["b", undefined], 2, 64, [16, 32]);
+  assertThrows(inside, ForgeError, "its blocks have 32 columns");
+});
+
+Deno.test("parts of stacked experts begin at each expert's first row", () => {
+  const backend = new FakeBackend();
+  const weights = loader({ "model.a": [3, 4, 16] }, { backend });
+  const tensor = weights.tensor(["a", undefined], "", [3, 4, 16]);
+  assertEquals(weights.stackedParts(tensor, [[1, 1], [3, 1]], [0, 16]).rows, 6);
+  assertEquals(weights.stackedParts(tensor, [[0, 4]], [8, 8]).cols, 8);
+  const all = undefined;
+  assertEquals(slicesOf(backend), [
+    [[1, 1, all], [3, 1, all], [5, 1, all], [7, 1, all], [9, 1, all], [11, 1, all]],
+    [[0, 4, [8, 8]], [4, 4, [8, 8]], [8, 4, [8, 8]]],
+  ]);
+});
+
+Deno.test("ranks share the columns of an embedding unless there are too few", () => {
+  for (const [cols, spans] of [[24, [[0, 8], [8, 16]]], [16, [[0, 8], [8, 8]]]] as const) {
+    for (const [index, span] of spans.entries()) {
+      const backend = new FakeBackend();
+      const options = { backend, part: rankOf(index, 2) };
+      const weights = loader({ "model.a.weight": [4, cols] }, options);
+      const [weight, columns] = weights.embeddingPart(["a", undefined], 4, cols);
+      assertEquals([weight.cols, columns], [span[1], span]);
+      assertEquals(slicesOf(backend), [[[0, 4, span]]]);
+    }
+  }
+  for (const [cols, count] of [[8, 2], [16, 1]] as const) {
+    const weights = loader({ "model.a.weight": [4, cols] }, { part: rankOf(0, count) });
+    const [weight, columns] = weights.embeddingPart(["a", undefined], 4, cols);
+    assertEquals([weight.cols, columns], [cols, [0, cols]]);
+  }
+});
+
+Deno.test("stages divide layers by the bytes of their tensors and of those at the ends", () => {
+  const tensors = (first: number) => ({
+    "model.embed_tokens.weight": [1000, 4],
+    "model.layers.0.a.weight": [first, 4],
+    ...Object.fromEntries([1, 2, 3].map((i) => [`model.layers.${i}.a.weight`, [10, 4]])),
+  });
+  const spans = (first: number, ends: readonly [number, number], nStages = 2) =>
+    Array.from({ length: nStages }, (_, index) => {
+      const part = stageOf(index, Array(nStages).fill(1));
+      return loader(tensors(first), { part }).ownLayers(4, ends);
+    });
+  assertEquals(spans(10, [0, 0], 1), [[0, 4]]);
+  assertEquals(spans(10, [0, 0]), [[0, 2], [2, 2]]);
+  assertEquals(spans(30, [0, 0]), [[0, 1], [1, 3]]);
+  assertEquals(spans(10, [320, 0]), [[0, 1], [1, 3]]);
+  assertEquals(spans(10, [0, 320]), [[0, 3], [3, 1]]);
+  const ends = [0, 1, 2].map((index) => {
+    const { isFirstStage, isLastStage } = loader({}, { part: stageOf(index, [1, 1, 1]) });
+    return [isFirstStage, isLastStage];
+  });
+  assertEquals(ends, [[true, false], [false, false], [false, true]]);
+});
+
+Deno.test("a sink receives the rows of each tensor of a GGUF file", () => {
+  const noted: [string, Omit<TensorRows, "weight">][] = [];
+  const tensor = (name: string, { weight: _, ...rows }: TensorRows) =>
+    void noted.push([name, rows]);
+  const sink = { tensor, setting: () => {}, numbers: () => {} };
+  const checkpoint = fakeCheckpoint({
+    tensors: {
+      "model.layers.0.conv.weight": [6, 1, 4],
+      "model.layers.0.narrow.weight": [6, 1],
+      "model.layers.0.experts": [2, 5, 4],
+      "model.layers.0.biases": [2, 5],
+    },
+  });
+  const weights = WeightLoader.for(new FakeBackend(), checkpoint, sink).layer(0);
+  weights.tensor(["conv", "ssm_conv1d"], "weight", [6, 1, 4]);
+  weights.tensor(["narrow", "ssm_dt"], "weight", [6, 1]);
+  const experts = weights.mapWhole(weights.tensor(["experts", undefined], "", [2, 5, 4]), 4);
+  weights.noteExperts(experts, [["gate", 2], ["up", 3]], 2);
+  const biases = weights.mapWhole(weights.tensor(["biases", undefined], "", [2, 5]), 5);
+  weights.noteExpertBiases(biases, [["gate", 2], ["up", 3]]);
+  assertEquals(noted, [
+    ["blk.0.ssm_conv1d.weight", { ranges: [[0, 6]], shape: [6, 4] }],
+    ["blk.0.ssm_dt.weight", { ranges: [[0, 6]], shape: [6, 1] }],
+    ["blk.0.gate.weight", { ranges: [[0, 2], [5, 2]], shape: [2, 2, 4] }],
+    ["blk.0.up.weight", { ranges: [[2, 3], [7, 3]], shape: [2, 3, 4] }],
+    ["blk.0.gate.bias", { ranges: [[0, 2]], columns: [0, 2], shape: [2, 2] }],
+    ["blk.0.up.bias", { ranges: [[0, 2]], columns: [2, 3], shape: [2, 3] }],
+  ]);
+});
+
+Deno.test("tensors are the same if all their bytes are", () => {
+  using folder = new TempFolder();
+  // More than what is compared at a time.
+  const bytes = 2 ** 20 + 8, size = bytes / 4;
+  const content = new Uint8Array(3 * bytes + 16).fill(1);
+  // The second tensor differs in its last byte, the third is like the first.
+  content[16 + 2 * bytes - 1] = 2;
+  const file = folder.write("model.safetensors", content);
+  const names = ["a", "b", "c", "d", "e"];
+  const checkpoint = fakeCheckpoint({});
+  const tensors = names.map((name, i): [string, TensorInfo] => {
+    const tensor = { name, type: "F32", shape: [size], file, bytes } as const;
+    return [`model.${name}.weight`, { ...tensor, offset: 16 + i % 3 * bytes }];
+  });
+  const [, , , d, e] = tensors.map(([, tensor]) => tensor);
+  const packing = { packing: "float", groupRows: 1, groupCols: size, codes: e! } as const;
+  const all = new Map<string, TensorInfo>([
+    ...tensors.slice(0, 3),
+    ["model.d.weight", { ...d!, type: "I32" }],
+    ["model.e.weight", { ...e!, offset: 16, packed: packing }],
+  ]);
+  const weights = WeightLoader.for(new FakeBackend(), { ...checkpoint, tensors: all });
+  const same = (one: string, other: string) =>
+    weights.holdSame([one, undefined], [other, undefined]);
+  assertEquals([same("a", "c"), same("c", "a"), same("a", "a")], [true, true, true]);
+  for (const other of ["b", "d", "e", "f"]) {
+    assert(!same("a", other), other);
+    assert(!same(other, "a"), other);
+  }
+});
+
+Deno.test("a tensor of another layer is one of a layer that was not loaded", () => {
+  const names = ["norm", "layers.0.a", "layers.1.a"].map((name) => `model.${name}.weight`);
+  const weights = loader(Object.fromEntries(names.map((name) => [name, [4]])));
+  weights.layer(0);
+  const others = [...names, "model.layers.2.a.weight"].map((name) => weights.isOfOtherLayer(name));
+  assertEquals(others, [false, false, true, false]);
+});
+
 Deno.test("optional tensors may be absent", () => {
   const weights = loader({ "rope_freqs.weight": [2] }, {
     gguf: true,
@@ -205,6 +426,9 @@ Deno.test("an unused tensor of a loaded layer is rejected", () => {
   );
   weights.layer(1).vector(Q, 8, "bias");
   weights.assertLayersUsed();
+  const experts = loader({ "model.layers.0.mlp.experts.3.up_proj.weight": [8, 4] });
+  experts.layer(0);
+  assertThrows(() => experts.assertLayersUsed(), ForgeError, "experts.3.up_proj.weight");
 });
 
 Deno.test("the bytes on the device count each tensor once", () => {
@@ -212,6 +436,30 @@ Deno.test("the bytes on the device count each tensor once", () => {
   weights.vector(NORM, 8);
   weights.vector(NORM, 8);
   assertEquals(weights.mappedBytes, 32);
+  assertEquals(weights.mappedTensors.map(({ name }) => name), ["model.norm.weight"]);
+});
+
+Deno.test("the bytes on the device count parts of a tensor, and tensors of other files", () => {
+  const weights = loader({ "model.a.weight": [4, 16], "model.b.weight": [4, 16] });
+  for (const columns of [[0, 8], [8, 8], [0, 8]] as const) {
+    weights.columns(["a", undefined], 4, 16, columns);
+  }
+  assertEquals(weights.mappedBytes, 4 * 4 * 16);
+  for (const rows of [[0, 1], [1, 1], [0, 1]] as const) {
+    weights.matrix(["b", undefined], 4, 16, [rows]);
+  }
+  assertEquals(weights.mappedBytes, 4 * 4 * 16 + 2 * 4 * 16);
+  const { tensors, ...other } = fakeCheckpoint({ tensors: { "model.a.weight": [4, 16] } });
+  const moved = new Map([...tensors].map(([name, tensor]) => [name, { ...tensor, file: "draft" }]));
+  const draft = weights.of({ ...other, tensors: moved });
+  assertEquals(draft.unusedTensors(), ["model.a.weight"]);
+  draft.columns(["model.a", undefined], 4, 16, [0, 8]);
+  assertEquals(weights.mappedBytes, 4 * 4 * 16 + 2 * 4 * 16 + 4 * 4 * 8);
+  assertEquals(weights.mappedTensors.map(({ name, file }) => [name, file]), [
+    ["model.a.weight", "model"],
+    ["model.b.weight", "model"],
+    ["model.a.weight", "draft"],
+  ]);
 });
 
 Deno.test("the first tensor with NaN is described", () => {
@@ -221,6 +469,15 @@ Deno.test("the first tensor with NaN is described", () => {
   assertEquals(weights.findNonFinite(), undefined);
   weights.matrix(["lm_head", "output"], 1, 2);
   assertEquals(weights.findNonFinite(), `"model": tensor "lm_head.weight" holds NaN`);
+
+  // In the last row of a matrix of another file.
+  const values = { "model.norm.weight": [1, 2], "a.weight": [1, 2, 3, -Infinity] };
+  const model = loader({ "model.norm.weight": [2] }, { backend: new FakeBackend(values) });
+  model.vector(NORM, 2);
+  const { tensors, ...other } = fakeCheckpoint({ tensors: { "a.weight": [2, 2] } });
+  const moved = new Map([...tensors].map(([name, tensor]) => [name, { ...tensor, file: "draft" }]));
+  model.of({ ...other, tensors: moved }).matrix(["a", undefined], 2, 2);
+  assertEquals(model.findNonFinite(), `"draft": tensor "a.weight" holds -Infinity`);
 });
 
 Deno.test("a part rejects the divisions that it does not support", () => {
