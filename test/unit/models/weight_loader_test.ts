@@ -210,8 +210,10 @@ Deno.test("a row is a vector or a matrix of one row", () => {
     "model.c.weight": [5],
   });
   for (const name of ["a", "b"]) {
-    const { rows, cols } = weights.row([name, undefined], 4, [1, 4]);
-    assertEquals([rows, cols], [1, 4]);
+    for (const usual of [[4], [1, 4]]) {
+      const { rows, cols } = weights.row([name, undefined], 4, usual);
+      assertEquals([rows, cols], [1, 4]);
+    }
   }
   assertRefused(
     () => weights.row(["c", undefined], 4, [1, 4]),
