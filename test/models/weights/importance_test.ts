@@ -9,6 +9,7 @@ import {
   readImportance,
   writeImportance,
 } from "../../../src/formats/gguf/importance.ts";
+import { readGguf } from "../../../src/formats/gguf/gguf.ts";
 import { float32Tensor, type TensorData } from "../../../src/formats/tensor_data.ts";
 import { load, openCheckpoint, quantize } from "../../../src/mod.ts";
 import { encodeGguf } from "../../support/parts.ts";
@@ -151,30 +152,66 @@ function binaryForm(entries: readonly (readonly [name: string, calls: number, su
 Deno.test("files of importances are read in both forms", () => {
   using folder = new TempFolder();
   const matrix = new Map([
-    ["blk.0.ffn_up.weight", { sums: Float32Array.of(1, 4), counts: Float32Array.of(2) }],
     ["blk.0.ffn_up_exps.weight", {
       sums: Float32Array.of(1, 2, 0, 0, 6, 3),
       counts: Float32Array.of(4, 0, 3),
     }],
+    ["blk.0.ffn_up.weight", { sums: Float32Array.of(1, 4), counts: Float32Array.of(2) }],
   ]);
   writeImportance(folder.at("im.gguf"), matrix, TEXT);
   const read = readImportance(folder.at("im.gguf"));
   assertEquals(new Map(read), matrix);
+  // As llama.cpp reads them.
+  const { metadata, tensors } = readGguf(folder.at("im.gguf"));
+  assertEquals(Object.fromEntries(metadata), {
+    "general.type": "imatrix",
+    "imatrix.datasets": ["text.txt"],
+    "imatrix.chunk_count": 1,
+    "imatrix.chunk_size": 150,
+  });
+  assertEquals(Array.from(tensors.values(), ({ name, shape }) => [name, shape]), [
+    ["blk.0.ffn_up.weight.in_sum2", [1, 2]],
+    ["blk.0.ffn_up.weight.counts", [1, 1]],
+    ["blk.0.ffn_up_exps.weight.in_sum2", [3, 2]],
+    ["blk.0.ffn_up_exps.weight.counts", [3, 1]],
+  ]);
   const experts = read.get("blk.0.ffn_up_exps.weight")!;
   assertEquals([...meanSquares(experts, 2, 3, 0)!], [0.25, 0.5]);
   assertEquals([...meanSquares(experts, 2, 3, 1)!], [1, 1]);
   assertEquals([...meanSquares(experts, 2, 3, 2)!], [2, 1]);
   assertEquals(meanSquares(experts, 3, 3, 1), undefined);
+  // Columns without activations, or with some of no token, are all alike.
+  const strange = { sums: Float32Array.of(0, 0, 1, 2), counts: Float32Array.of(3, 0) };
+  assertEquals([...meanSquares(strange, 2, 2, 0)!], [1, 1]);
+  assertEquals([...meanSquares(strange, 2, 2, 1)!], [1, 1]);
 
   const bytes = binaryForm([["blk.0.ffn_up.weight", 2, [1, 4]]]);
   const old = readImportance(folder.write("im.dat", bytes)).get("blk.0.ffn_up.weight")!;
   assertEquals([...meanSquares(old, 2, 1, 0)!], [0.5, 2]);
+  assertEquals([...meanSquares({ ...old, sums: Float32Array.of(2, 4, 6, 8) }, 2, 2, 1)!], [3, 4]);
+  // Of two entries, without what follows them.
+  const two = binaryForm([["a", 1, [1]], ["b", 3, [2, 3]]]);
+  const trailer = 8 + "text.txt".length;
+  const alone = readImportance(folder.write("two.dat", two.slice(0, two.length - trailer)));
+  assertEquals(
+    new Map(alone),
+    new Map([
+      ["a", { sums: Float32Array.of(1), counts: Float32Array.of(1) }],
+      ["b", { sums: Float32Array.of(2, 3), counts: Float32Array.of(3) }],
+    ]),
+  );
 
   const bad = (content: Uint8Array<ArrayBuffer> | string) => () =>
     readImportance(folder.write("bad", content));
   assertThrows(bad("some text that is no matrix"), ForgeError, "not an importance matrix");
   assertThrows(bad(bytes.slice(0, 40)), ForgeError, "cut short");
-  assertThrows(bad(binaryForm([["a", 1, [NaN]]])), ForgeError, "negative or not finite");
+  for (const sum of [NaN, Infinity, -1]) {
+    assertThrows(bad(binaryForm([["a", 1, [sum]]])), ForgeError, "negative or not finite");
+  }
+  assertThrows(bad(binaryForm([["a", 0, [1]]])), ForgeError, "its number of chunks is 0");
+  assertThrows(bad(binaryForm([])), ForgeError, "its number of entries is 0");
+  const long = binaryForm([["a".repeat(1025), 1, [1]]]);
+  assertThrows(bad(long), ForgeError, "its length of a name is 1025");
   assertThrows(() => readImportance(folder.at("missing")), ForgeError, "missing");
   const sums = float32Tensor("a.in_sum2", [1, 4], new Float32Array(4));
   const counts = float32Tensor("a.counts", [3, 1], new Float32Array(3));
@@ -184,6 +221,8 @@ Deno.test("files of importances are read in both forms", () => {
   assertThrows(gguf("model", sums, counts), ForgeError, '"general.type" is not "imatrix"');
   assertThrows(gguf("imatrix"), ForgeError, "it has no importances");
   assertThrows(gguf("imatrix", sums), ForgeError, 'it has no tensor "a.counts"');
+  const negative = float32Tensor("a.counts", [1, 1], [-1]);
+  assertThrows(gguf("imatrix", sums, negative), ForgeError, "negative or not finite");
   assertThrows(gguf("imatrix", sums, counts), ForgeError, '"a" has 4 sums for 3 counts');
   assertThrows(gguf("imatrix", half, counts), ForgeError, '"a.in_sum2" is stored as F16, not F32');
   const unwritable = folder.at("no such folder/im.gguf");

@@ -115,6 +115,63 @@ Deno.test("weights are quantised to a type that depends on their name and shape"
   assertEquals(typesOf(quantized(gguf, "Q4_0")), ["Q6_K", "Q4_0", "F32", "Q4_0"]);
 });
 
+Deno.test("tables have at least six bits, and matrices that choose or recur stay floats", () => {
+  const typesIn = (kind: Checkpoint["kind"], names: readonly string[]) => {
+    const tensors = names.map((name) => [`${name}.weight`, ["F16", 64, 256]] as const);
+    return new Set(
+      typesOf(quantized(
+        checkpointOf(kind, { ...Object.fromEntries(tensors), "a.up.weight": ["F16", 64, 256] }),
+        "Q4_K",
+      )).slice(0, -1),
+    );
+  };
+  const layer = (...names: string[]) => names.map((name) => `model.layers.0.${name}`);
+  const block = (...names: string[]) => names.map((name) => `blk.0.${name}`);
+  const tables = ["model.embed_tokens", "model.embed_tokens_per_layer", "lm_head"];
+  assertEquals(typesIn("safetensors", tables), new Set(["Q6_K"]));
+  assertEquals(typesIn("gguf", ["token_embd", "output"]), new Set(["Q6_K"]));
+  // Not an output matrix.
+  assertEquals(typesIn("gguf", block("attn_output")), new Set(["Q4_K"]));
+  const routers = layer("mlp.gate", "mlp.router", "mlp.router.layer", "mlp.shared_expert_gate");
+  const recurrent = ["ba", "a", "b"].map((name) => `linear_attn.in_proj_${name}`);
+  const kept = [...routers, ...layer(...recurrent, "self_attn.kv_b_proj")];
+  assertEquals(typesIn("safetensors", kept), new Set(["F16"]));
+  const gates = block("ffn_gate_inp", "ffn_gate_inp_shexp", "ssm_ba", "ssm_alpha", "ssm_beta");
+  const latent = block("attn_kv_b", "attn_k_b", "attn_v_b");
+  assertEquals(typesIn("gguf", [...gates, ...latent]), new Set(["F16"]));
+});
+
+Deno.test("the smallest matrix has 8192 elements, and packed ones stay as they are", () => {
+  const file = checkpointOf("gguf", { "a.weight": ["F32", 128, 64], "b.weight": ["F32", 127, 64] });
+  const codes = file.tensors.get("a.weight")!;
+  const packed = { packing: "float", groupRows: 1, groupCols: 64, codes } as const;
+  const c = { ...codes, name: "c.weight", packed };
+  const all = quantized({ ...file, tensors: new Map([...file.tensors, [c.name, c]]) }, "Q8_0");
+  assertEquals(typesOf(all), ["Q8_0", "F32", "F32"]);
+  const [made] = all.tensors.values();
+  assertEquals([made?.bytes, made?.packed], [128 * 68, packed]);
+});
+
+Deno.test("everything but the tensors is as in the checkpoint", () => {
+  const { tensors, ...others } = checkpointOf("gguf", { "a.weight": ["F32", 128, 64] });
+  const checkpoint: Checkpoint = {
+    ...others,
+    tensors,
+    files: ["a", "b"],
+    multimodal: "outer",
+    config: { a: 1 },
+    generationConfig: { b: 2 },
+    metadata: new Map([["c", 3]]),
+    tokenizerJson: () => ({ d: 4 }),
+    tokenizerConfig: () => ({ e: 5 }),
+    chatTemplate: "template",
+  };
+  const facts = ({ tensors: _, tokenizerJson, tokenizerConfig, ...rest }: Checkpoint) => {
+    return { ...rest, json: tokenizerJson(), settings: tokenizerConfig() };
+  };
+  assertEquals(facts(quantized(checkpoint, "Q8_0")), facts(checkpoint));
+});
+
 Deno.test("tensors that cannot be quantised are rejected", async () => {
   const done = checkpointOf("gguf", { "a.weight": ["Q4_0", 512, 512], "b.weight": ["F32", 512] });
   const error = assertThrows(() => quantized(done, "Q8_0"), ForgeError, "it holds F32, Q4_0");
