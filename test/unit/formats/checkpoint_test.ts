@@ -175,6 +175,8 @@ Deno.test("other files are rejected; the error says what was found and what is e
     "is not a GGUF file",
     "config.json",
   );
+  assertRefused(folder.write("short.bin", "GGUF"), "bad_model", "cut off");
+  Deno.removeSync(folder.at("short.bin"));
   const lone = folder.write("model.safetensors", "hello");
   assertRefused(lone, "bad_model", "give the folder", "config.json");
   assertRefused(folder.path, "not_found", 'it holds "empty.bin", "model.safetensors"');

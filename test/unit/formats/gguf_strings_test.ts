@@ -48,6 +48,8 @@ Deno.test("the first invalid string is reported at any position", () => {
   const longBad = new Uint8Array(100_000).fill(0x61);
   longBad[99_999] = 0xc3;
   assertEquals(decodeAll([...encode("a"), longBad, bad]).invalid, 1);
+  assertEquals(decodeAll([bad, longBad, longBad]).invalid, 0);
+  assertEquals(decodeAll([longBad, longBad, bad]).invalid, 0);
 });
 
 Deno.test("a character split over two strings is not UTF-8, though together they are", () => {
@@ -66,4 +68,8 @@ Deno.test("a list is not affected by the one before it", () => {
     assertEquals(strings.finish().texts, [text]);
   }
   assertEquals(strings.start(0).finish().texts, []);
+  const bytes = Uint8Array.of(0xff);
+  strings.start(1).add(bytes, 0, 1);
+  assertEquals(strings.finish().invalid, 0);
+  assertEquals(strings.start(0).finish().invalid, undefined);
 });

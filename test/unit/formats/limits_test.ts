@@ -54,8 +54,11 @@ Deno.test("config.json and the header of a safetensors file have the same budget
     float32Tensor("a", [1], new Float32Array(1)),
   ]);
   openCheckpoint(folder.path);
-  folder.write("config.json", `{"a":"${"x".repeat(LIMITS.configBytes)}"}`);
-  assertRefused(() => openCheckpoint(folder.path), `at most ${LIMITS.configBytes} are read`);
+  for (const name of ["generation_config.json", "config.json"]) {
+    folder.write(name, `{"a":"${"x".repeat(LIMITS.configBytes)}"}`);
+    const reason = `${name}" has ${LIMITS.configBytes + 8} bytes; at most ${LIMITS.configBytes}`;
+    assertRefused(() => openCheckpoint(folder.path), reason);
+  }
 });
 
 Deno.test("a GGUF header has a budget of keys, tensors, and items of arrays", () => {
@@ -162,6 +165,15 @@ Deno.test("a limit takes its number, and one more is refused", () => {
         depth === 1 ? ["array", "u8", []] : ["array", "array", [inner(depth - 1)]];
       const bytes = encodeGguf({ metadata: { a: inner(n) }, tensors: [] });
       return () => readGguf(folder.write("b.gguf", bytes));
+    }],
+    "bytes of a key of GGUF": [65_535, (n) => {
+      const bytes = encodeGguf({ metadata: { ["a".repeat(n)]: ["u8", 1] }, tensors: [] });
+      return () => readGguf(folder.write("d.gguf", bytes));
+    }],
+    "bytes of a name of GGUF": [65_535, (n) => {
+      const tensor = float32Tensor("a".repeat(n), [1], [1]);
+      const bytes = encodeGguf({ metadata: {}, tensors: [tensor] });
+      return () => readGguf(folder.write("e.gguf", bytes));
     }],
     "log2 of the alignment": [20, (n) => {
       const bytes = encodeGguf({ metadata: { "general.alignment": ["u32", 2 ** n] }, tensors: [] });
