@@ -140,9 +140,15 @@ Deno.test("quantised tensors are copied or refused, MXFP4 is copied in every mix
     'tensor "blk.0.b.weight"',
   );
   assertEquals(error.code, "unsupported");
-  const codes = { name: "a.weight", type: "NVFP4", shape: [8, 64], data: new Uint8Array(8 * 36) };
-  const packed = [codes as TensorData, float32Tensor("a.scale", [1], [1])];
-  await assertRejects(() => write(packed, "Q8_0"), ForgeError, "already");
+  // NVFP4 has scales of its own, also in matrices that mixtures keep.
+  for (const name of ["blk.0.a", "blk.0.ffn_gate_inp"]) {
+    const data = new Uint8Array(8 * 36);
+    const packed: TensorData[] = [
+      { name: `${name}.weight`, type: "NVFP4", shape: [8, 64], data },
+      float32Tensor(`${name}.scale`, [1], [1]),
+    ];
+    await assertRejects(() => write(packed, "Q8_0"), ForgeError, "already");
+  }
 });
 
 Deno.test("numbers of heads, experts and layers decide about types, whatever their form", async () => {
