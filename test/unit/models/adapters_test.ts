@@ -105,28 +105,28 @@ Deno.test("pairs of stacked experts are of the matrices, or all of the transpose
 
 Deno.test("heads of other sizes than the hidden size divided by their number are reordered whole", () => {
   const query = `${LAYER}self_attn.q_proj.weight`, file = "blk.0.attn_q.weight";
-  // Two heads of 4 rows, although 12 columns among 2 heads make 6.
-  const config = { model_type: "llama", hidden_size: 12, num_attention_heads: 2, head_dim: 4 };
+  // Two heads of 6 rows, although 16 columns among 2 heads make 8.
+  const config = { model_type: "llama", hidden_size: 16, num_attention_heads: 2, head_dim: 6 };
   const metadata = {
     "general.architecture": "llama",
-    "llama.embedding_length": 12,
+    "llama.embedding_length": 16,
     "llama.attention.head_count": 2,
-    "llama.attention.key_length": 4,
+    "llama.attention.key_length": 6,
   };
   const cases = [
     // The row of the adapter's matrix for each row of the model's.
-    ["safetensors", { metadata, tensors: { [file]: [8, 12] } }, query, [0, 2, 1, 3]],
-    ["gguf", { config, tensors: { [query]: [8, 12] } }, file, [0, 2, 1, 3]],
-    ["safetensors", { config, tensors: { [query]: [8, 12] } }, query, [0, 1, 2, 3]],
+    ["safetensors", { metadata, tensors: { [file]: [12, 16] } }, query, [0, 3, 1, 4, 2, 5]],
+    ["gguf", { config, tensors: { [query]: [12, 16] } }, file, [0, 2, 4, 1, 3, 5]],
+    ["safetensors", { config, tensors: { [query]: [12, 16] } }, query, [0, 1, 2, 3, 4, 5]],
   ] as const;
   for (const [kind, model, target, order] of cases) {
-    const pair = new Pair(target, [2, 12], [8, 2], 2);
+    const pair = new Pair(target, [2, 16], [12, 2], 2);
     const { backend, weights } = setUp([pair], model, kind);
-    weights.layer(0).matrix(["self_attn.q_proj", "attn_q"], 8, 12);
+    weights.layer(0).matrix(["self_attn.q_proj", "attn_q"], 12, 16);
     const [a, b] = backend.uploaded.map((values) => [...values]);
-    assertEquals(a, rows(2, 12, (row, col) => pair.a(row, col)));
-    const stored = (row: number) => row - row % 4 + order[row % 4]!;
-    assertEquals(b, rows(2, 8, (rank, row) => 3 * pair.b(stored(row), rank)));
+    assertEquals(a, rows(2, 16, (row, col) => pair.a(row, col)));
+    const stored = (row: number) => row - row % 6 + order[row % 6]!;
+    assertEquals(b, rows(2, 12, (rank, row) => 3 * pair.b(stored(row), rank)));
   }
 });
 

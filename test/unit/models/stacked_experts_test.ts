@@ -111,7 +111,7 @@ const ENCODED = {
   },
 } as const;
 
-/** Scales of 8-bit floats: their shape, and rows and columns of the stored tensor that share one. */
+/** Scales of 8-bit floats: their shape, and rows and columns of the tensor that share one. */
 type Scales = readonly [shape: readonly number[], rows: number, cols: number];
 
 Deno.test("experts in 8-bit floats keep their codes, each block with its scale", () => {
