@@ -5,6 +5,7 @@ import { ForgeError } from "../../../src/errors.ts";
 import type { Adapter, LoraPair } from "../../../src/formats/adapter.ts";
 import type { TensorInfo } from "../../../src/formats/tensor_info.ts";
 import { ModelAdapters } from "../../../src/models/weights/adapters.ts";
+import type { ModelPart } from "../../../src/models/weights/division.ts";
 import { WeightLoader } from "../../../src/models/weights/weight_loader.ts";
 import { Random } from "../../support/random.ts";
 import { FakeBackend, fakeCheckpoint, type FakeModel } from "./fakes.ts";
@@ -50,6 +51,7 @@ function setUp(
   pairs: readonly Pair[],
   model: FakeModel = {},
   kind: Adapter["kind"] = "safetensors",
+  part?: ModelPart,
 ) {
   const checkpoint = fakeCheckpoint(model);
   const backend = new FakeBackend(Object.assign({}, ...pairs.map(({ values }) => values)));
@@ -62,7 +64,7 @@ function setUp(
     baseModel: undefined,
   };
   const adapters = new ModelAdapters([adapter], checkpoint);
-  const weights = WeightLoader.for(backend, checkpoint, undefined, adapters);
+  const weights = WeightLoader.for(backend, checkpoint, undefined, adapters, part);
   return { adapters, backend, weights };
 }
 
@@ -148,6 +150,47 @@ Deno.test("rows of a matrix, and the columns of a rank, have their part of the a
   assertEquals(ranks, [0, 0, 3, 0, 0, 3]);
   const [ofColumns] = uploads(() => layer.columns(name, 6, 16, [8, 8]));
   assertEquals(ofColumns, rows(2, 8, (row, col) => pair.a(row, 8 + col)));
+});
+
+Deno.test("an embedding's rows are corrected, on each rank in its columns", () => {
+  const name = ["embed_tokens", "token_embd"] as const, stage = { index: 0, memory: [1] };
+  const model = { tensors: { "model.embed_tokens.weight": [5, 16] } };
+  for (
+    const [kind, target] of [
+      ["safetensors", "model.embed_tokens.weight"],
+      ["gguf", "token_embd.weight"],
+    ] as const
+  ) {
+    // GGUF files have A token by token.
+    const isByToken = kind === "gguf", shape = isByToken ? [5, 2] as const : [2, 5] as const;
+    const pair = new Pair(target, shape, [16, 2], 2, { isOfEmbedding: true });
+    for (const [index, count] of [[0, 1], [0, 2], [1, 2]] as const) {
+      const { backend, weights } = setUp([pair], model, kind, { rank: { index, count }, stage });
+      const [weight, [first, cols]] = weights.embeddingPart(name, 5, 16);
+      assertEquals([weight.adapters?.targets, first, cols], [[target], index * 8, 16 / count]);
+      const [b, ofTokens, identity, ranks] = backend.uploaded.map((values) => [...values]);
+      assertEquals(b, rows(2, cols, (rank, col) => pair.b(first + col, rank)));
+      const a = (token: number, rank: number) =>
+        isByToken ? pair.a(token, rank) : pair.a(rank, token);
+      assertEquals(ofTokens, rows(5, 2, (token, rank) => 3 * a(token, rank)));
+      assertEquals([identity, ranks], [[1, 0, 0, 1], [0, 0, cols, 0, 0, cols]]);
+    }
+  }
+});
+
+Deno.test("keys and values of latent attention's heads have their rows of one adapter", () => {
+  const pair = new Pair(`${LAYER}self_attn.kv_b_proj.weight`, [2, 4], [10, 2], 2);
+  const { backend, weights } = setUp([pair]);
+  const sizes = { nHeads: 2, plain: 3, value: 2, rank: 4 };
+  const made = weights.layer(0).adaptersOfHeads(["self_attn.kv_b_proj", "attn_kv_b"], sizes);
+  assertEquals([made?.keys.nBlocks, made?.values.nBlocks], [2, 2]);
+  const [a, keys, ofKeys, values, ofValues] = backend.uploaded.map((values) => [...values]);
+  assertEquals(a, rows(2, 4, (row, col) => pair.a(row, col)));
+  // Rows of the ranks of a head, which has 3 rows of keys before 2 of values.
+  const b = (first: number) => (row: number, i: number) =>
+    3 * pair.b(5 * Math.floor(row / 2) + first + i, row % 2);
+  assertEquals([keys, ofKeys], [rows(4, 3, b(0)), [0, 0, 4, 0, 0, 4]]);
+  assertEquals([values, ofValues], [rows(4, 2, b(3)), [0, 0, 2, 0, 0, 2]]);
 });
 
 Deno.test("a matrix that no device adapts is refused unless its layer is on none", () => {
