@@ -63,7 +63,9 @@ function setUp(
     architecture: kind === "gguf" ? "llama" : undefined,
     baseModel: undefined,
   };
-  const adapters = new ModelAdapters([adapter], checkpoint);
+  // The numbers are of the second adapter; the first one has no pairs.
+  const first: Adapter = { ...adapter, pairs: [] };
+  const adapters = new ModelAdapters([first, adapter], checkpoint);
   const weights = WeightLoader.for(backend, checkpoint, undefined, adapters, part);
   return { adapters, backend, weights };
 }
@@ -90,7 +92,7 @@ Deno.test("pairs of stacked experts are of the matrices, or all of the transpose
       const names = { safetensors: name(part), gguf: undefined };
       backend.uploaded.length = 0;
       const made = adapters.ofExperts([{ names, span: [0, nRows] }], nExperts, cols, weights);
-      assertEquals([made?.nBlocks, made?.nAdapters, made?.targets], [2, 1, [name(part)]]);
+      assertEquals([made?.nBlocks, made?.nAdapters, made?.targets], [2, 2, [name(part)]]);
       const [a, b, ranks] = backend.uploaded.map((values) => [...values]);
       const pair = pairs[i]!;
       const ofA = (row: number, col: number) => pair.a(row, col);
@@ -100,7 +102,7 @@ Deno.test("pairs of stacked experts are of the matrices, or all of the transpose
       const [first, second] = isReversed ? [ofB, ofA] : [ofA, ofB];
       assertEquals(a, rows(nExperts * rank, cols, first), part);
       assertEquals(b, rows(nExperts * rank, nRows, (row, col) => 3 * second(row, col)), part);
-      assertEquals(ranks, rows(rank, 3, (_, i) => [0, 0, nRows][i]!));
+      assertEquals(ranks, rows(rank, 3, (_, i) => [1, 0, nRows][i]!));
     }
   }
 });
@@ -147,7 +149,7 @@ Deno.test("rows of a matrix, and the columns of a rank, have their part of the a
   assertEquals(a, rows(2, 16, (row, col) => pair.a(row, col)));
   assertEquals(b, rows(2, 3, (rank, i) => 3 * pair.b(own[i]!, rank)));
   // Both parts of the tensor share its ranks.
-  assertEquals(ranks, [0, 0, 3, 0, 0, 3]);
+  assertEquals(ranks, [1, 0, 3, 1, 0, 3]);
   const [ofColumns] = uploads(() => layer.columns(name, 6, 16, [8, 8]));
   assertEquals(ofColumns, rows(2, 8, (row, col) => pair.a(row, 8 + col)));
 });
@@ -173,7 +175,7 @@ Deno.test("an embedding's rows are corrected, on each rank in its columns", () =
       const a = (token: number, rank: number) =>
         isByToken ? pair.a(token, rank) : pair.a(rank, token);
       assertEquals(ofTokens, rows(5, 2, (token, rank) => 3 * a(token, rank)));
-      assertEquals([identity, ranks], [[1, 0, 0, 1], [0, 0, cols, 0, 0, cols]]);
+      assertEquals([identity, ranks], [[1, 0, 0, 1], [1, 0, cols, 1, 0, cols]]);
     }
   }
 });
@@ -189,8 +191,8 @@ Deno.test("keys and values of latent attention's heads have their rows of one ad
   // Rows of the ranks of a head, which has 3 rows of keys before 2 of values.
   const b = (first: number) => (row: number, i: number) =>
     3 * pair.b(5 * Math.floor(row / 2) + first + i, row % 2);
-  assertEquals([keys, ofKeys], [rows(4, 3, b(0)), [0, 0, 4, 0, 0, 4]]);
-  assertEquals([values, ofValues], [rows(4, 2, b(3)), [0, 0, 2, 0, 0, 2]]);
+  assertEquals([keys, ofKeys], [rows(4, 3, b(0)), [1, 0, 4, 1, 0, 4]]);
+  assertEquals([values, ofValues], [rows(4, 2, b(3)), [1, 0, 2, 1, 0, 2]]);
 });
 
 Deno.test("a matrix that no device adapts is refused unless its layer is on none", () => {
