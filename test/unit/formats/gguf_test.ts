@@ -209,6 +209,17 @@ Deno.test("a number that its type cannot hold is not written", () => {
   }
 });
 
+Deno.test("a tensor with more or fewer bytes than its shape implies is not written", () => {
+  for (const count of [15, 17]) {
+    const data = new Uint8Array(count);
+    const parts = () => [data.subarray(0, 8), data.subarray(8)];
+    for (const stored of [data, parts]) {
+      const tensor: TensorData = { name: "t", type: "F32", shape: [4], data: stored };
+      assertThrows(() => encodeGguf({ metadata: {}, tensors: [tensor] }), Error, `${count}`);
+    }
+  }
+});
+
 Deno.test("a file that is written over a longer one has its own length", () => {
   using folder = new TempFolder();
   const contents = (count: number): GgufContents => ({

@@ -107,6 +107,27 @@ Deno.test("pairs of stacked experts are of the matrices, or all of the transpose
   }
 });
 
+Deno.test("experts may have pairs of unequal ranks, and rows that alternate", () => {
+  const name = `${LAYER}mlp.experts.{}.gate_up_proj.weight`;
+  const ranks = [1, 3];
+  const pairs = ranks.map((rank, expert) => {
+    return new Pair(name.replace("{}", String(expert)), [rank, 3], [4, rank], rank);
+  });
+  const { adapters, backend, weights } = setUp(pairs);
+  const names = { safetensors: name, gguf: undefined };
+  adapters.ofExperts([{ names, span: [2, 4], isInterleaved: true }], 2, 3, weights);
+  const [a, b, ofRanks] = backend.uploaded.map((values) => [...values]);
+  // Three ranks of each expert, zeros where it has fewer.
+  const at = (row: number, get: (pair: Pair, rank: number) => number) => {
+    const expert = Math.floor(row / 3), rank = row % 3;
+    return rank < ranks[expert]! ? get(pairs[expert]!, rank) : 0;
+  };
+  assertEquals(a, rows(6, 3, (row, col) => at(row, (pair, rank) => pair.a(rank, col))));
+  const stored = [0, 2, 1, 3];
+  assertEquals(b, rows(6, 4, (row, i) => at(row, (pair, rank) => 3 * pair.b(stored[i]!, rank))));
+  assertEquals(ofRanks, [1, 2, 4, 1, 2, 4, 1, 2, 4]);
+});
+
 Deno.test("heads of other sizes than the hidden size divided by their number are reordered whole", () => {
   const query = `${LAYER}self_attn.q_proj.weight`, file = "blk.0.attn_q.weight";
   // Two heads of 6 rows, although 16 columns among 2 heads make 8.
