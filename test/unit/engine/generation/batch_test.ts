@@ -146,6 +146,50 @@ Deno.test("an error not caused by a request ends the batch", async () => {
   }
 });
 
+Deno.test("the first of several errors ends the batch", async () => {
+  const desk = new Desk();
+  const { done } = take(runBatch(requests("abc"), {}, WINDOW, desk.complete));
+  await turn();
+  const rejected = assertRejects(() => done, Error, "first");
+  for (const [prompt, message] of [["b", "first"], ["a", "second"]] as const) {
+    const answer = desk.open.get(prompt)!;
+    desk.open.delete(prompt);
+    answer.reject(new Error(message));
+  }
+  await rejected;
+});
+
+Deno.test("a request with a signal ends by that signal and by the batch's", async () => {
+  const own = new AbortController();
+  const batch = new AbortController();
+  const kept = new AbortController();
+  const input = [{ prompt: "a", signal: own.signal }, { prompt: "b", signal: kept.signal }];
+  const desk = new Desk();
+  const { done } = take(runBatch(input, { signal: batch.signal }, WINDOW, desk.complete));
+  await turn();
+  own.abort();
+  assertEquals([...desk.open.keys()], ["b"]);
+  const rejected = assertRejects(() => done, ForgeError, "stopped on request");
+  batch.abort();
+  assertEquals(desk.open.size, 0);
+  await rejected;
+});
+
+Deno.test("a batch ends after the requests that it stops", async () => {
+  let nEnded = 0;
+  const complete = async ({ prompt }: BatchRequest, signal: AbortSignal) => {
+    if (prompt === "a") return [completion("first")];
+    await new Promise((resolve) => signal.addEventListener("abort", resolve));
+    await turn();
+    nEnded++;
+    return [];
+  };
+  const results = runBatch(requests("abc"), {}, WINDOW, complete);
+  assertEquals((await results.next()).value?.index, 0);
+  await results.return();
+  assertEquals(nEnded, 2);
+});
+
 Deno.test("a failing input ends the batch", async () => {
   const input = async function* () {
     yield* requests("a");
