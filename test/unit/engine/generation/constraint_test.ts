@@ -175,3 +175,35 @@ Deno.test("words that were read before a deferred mask is filled allow every tok
   mask.fillLater!();
   assertEquals([...words], [0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff]);
 });
+
+Deno.test("a mask is filled once for each state, and after a wide one when it is asked for", () => {
+  let fills = 0, nAllowed = 65;
+  const state: ConstraintState = {
+    isTerminated: false,
+    fillMask(words) {
+      fills++;
+      words.fill(0);
+      for (let id = 0; id < nAllowed; id++) words[id >> 5]! |= 1 << (id & 31);
+      return true;
+    },
+    accept: () => {},
+    fork: () => state,
+    dispose: () => {},
+  };
+  const mask = new TokenMask(state, 100);
+  const isDeferred = (of: TokenMask) => of.fillLater !== undefined;
+  for (let i = 0; i < 2; i++) mask.update();
+  assertEquals([fills, isDeferred(mask)], [1, false]);
+  const wide = mask.fork(1);
+  wide.update();
+  const afterWide = wide.fork(1);
+  afterWide.update();
+  assertEquals([fills, isDeferred(wide), isDeferred(afterWide)], [1, true, true]);
+  nAllowed = 64;
+  wide.fillLater!();
+  for (let i = 0; i < 2; i++) wide.update();
+  assertEquals([fills, isDeferred(wide), wide.mayAllow(64)], [2, false, false]);
+  wide.accept(1);
+  wide.update();
+  assertEquals([fills, isDeferred(wide)], [3, false]);
+});

@@ -7,6 +7,8 @@ import {
   load,
   type Piece,
 } from "../../../../src/mod.ts";
+import { collectMany } from "../../../../src/engine/generation/completion.ts";
+import { noTokenizer } from "../../../support/fake_runner.ts";
 import { TempFolder } from "../../../support/temp_folder.ts";
 import { EOS, type TinyLlamaOptions, writeScriptedLlama } from "../../../support/tiny_llama.ts";
 
@@ -195,4 +197,23 @@ Deno.test("a token missing from the tokenizer has no text", async () => {
   assertEquals(answer.text, "Once upon");
   assertEquals(answer.tokenIds.at(-1), idOf("pad"));
   assertEquals(answer.logprobs?.at(-1)?.text, "");
+});
+
+Deno.test("an error of one completion ends the others, and is reported after them", async () => {
+  const controller = new AbortController();
+  let isEnded = false;
+  const failing = async function* (): AsyncGenerator<Piece> {
+    await Promise.resolve();
+    throw new ForgeError("bad_model", "NaN");
+  };
+  const other = async function* (): AsyncGenerator<Piece> {
+    if (!controller.signal.aborted) {
+      await new Promise((resolve) => controller.signal.addEventListener("abort", resolve));
+    }
+    await new Promise((resolve) => setTimeout(resolve, 0));
+    isEnded = true;
+  };
+  const collecting = collectMany([other(), failing()], noTokenizer, undefined, controller);
+  await assertRejects(() => collecting, ForgeError, "NaN");
+  assertEquals([controller.signal.aborted, isEnded], [true, true]);
 });

@@ -1,6 +1,9 @@
 /** Tests of the samplers on the host, against their definitions and in fixed cases. */
 import { assert, assertAlmostEquals, assertEquals, assertThrows } from "@std/assert";
-import { DRY_SEQUENCE_BREAKERS } from "../../../../src/engine/generation/repetition.ts";
+import {
+  DRY_SEQUENCE_BREAKERS,
+  RepetitionPenalty,
+} from "../../../../src/engine/generation/repetition.ts";
 import { HostSampler } from "../../../../src/engine/generation/host_sampler.ts";
 import {
   resolveSampling,
@@ -33,7 +36,11 @@ function tokenizerOf(texts: readonly string[]): Tokenizer {
   const encoder = new TextEncoder();
   return {
     vocabSize: texts.length,
-    tokenBytes: (id: number) => encoder.encode(texts[id]),
+    idOf: (text: string) => texts.indexOf(text),
+    tokenBytes(id: number) {
+      assert(id < texts.length, "no such token");
+      return encoder.encode(texts[id]);
+    },
     decode: (ids: Iterable<number>) => Array.from(ids, (id) => texts[id]).join(""),
   } as unknown as Tokenizer;
 }
@@ -71,8 +78,10 @@ Deno.test("the host chooses as the definitions of its samplers do", () => {
         minP: maybe(random.uniform(), 0),
         repeatPenalty: maybe(1.3, 1),
         presencePenalty: maybe(0.5, 0),
+        frequencyPenalty: maybe(0.2, 0),
         repeatLastN: random.pick([-1, 3, 0]),
         dryMultiplier: maybe(2 * random.uniform(), 0),
+        dryBase: random.pick([1.2, 1.75]),
         dryAllowedLength: random.int(0, 3),
         dryPenaltyLastN: random.pick([-1, 0, 20]),
         topNSigma: maybe(3 * random.uniform(), 0),
@@ -83,6 +92,7 @@ Deno.test("the host chooses as the definitions of its samplers do", () => {
         dynatempExponent: random.pick([0.5, 1, 2]),
         mirostat: random.pick([0, 0, 0, 2]),
         mirostatTau: random.pick([0.5, 3, 8]),
+        mirostatEta: random.pick([0.1, 0.7]),
         seed: random.pick([7, 2 ** 53 - 1]),
       }),
       logitBias: random.chance(0.3) ? new Map([[0, 2], [1, -Infinity]]) : undefined,
@@ -96,7 +106,10 @@ Deno.test("the host chooses as the definitions of its samplers do", () => {
     for (let draw = 0; draw < 4; draw++) {
       const logits = randomLogits(random, vocabulary);
       const mask = random.chance(0.3)
-        ? Uint32Array.from({ length: Math.ceil(vocabulary / 32) }, () => random.int(1, 2 ** 31))
+        ? Uint32Array.from(
+          { length: Math.ceil(vocabulary / 32) },
+          () => random.chance(0.2) ? 0xffffffff : random.int(1, 2 ** 31),
+        )
         : undefined;
       if (mask !== undefined) mask[0]! |= 1;
       const best = { token: 0, logprob: -1, top: [] };
@@ -168,6 +181,30 @@ Deno.test("DRY penalises the tokens that continue a repetition, by its length", 
   check("abcdab", {}, { dryMultiplier: 0 });
 });
 
+Deno.test("DRY's penalties are those of its definition in random texts", () => {
+  const random = new Random("DRY");
+  // The last token has no text: vocabularies of models are padded.
+  const all = Array.from({ length: LETTERS.vocabSize + 1 }, (_, id) => id);
+  const few = ["a", "b", "c", "*y"].map((text) => LETTERS.idOf(text)!);
+  for (let round = 0; round < 4000; round++) {
+    const s = sampling({
+      dryMultiplier: random.pick([0.5, 2]),
+      dryBase: random.pick([1.5, 2]),
+      dryAllowedLength: random.int(0, 3),
+      dryPenaltyLastN: random.pick([-1, 1, 4, 9]),
+    });
+    const breakers = random.pick([[], ["\n", "*"], ["--", "bca"], ["ca", "caa", "yab"]]);
+    const used = random.pick([all, few, few]);
+    const tokens = Array.from({ length: random.int(1, 24) }, () => random.pick(used));
+    const logits = new Float32Array(all.length);
+    new RepetitionPenalty(s, breakers, LETTERS).apply(logits, Int32Array.from(tokens));
+    const textOf = (id: number) => id < LETTERS.vocabSize ? LETTERS.decode([id]) : "";
+    const expected = new Float32Array(all.length);
+    for (const [id, penalty] of dryPenalties(tokens, s, breakers, textOf)) expected[id] = -penalty;
+    assertEquals(logits, expected, JSON.stringify({ tokens, breakers, s }));
+  }
+});
+
 Deno.test("DRY's penalty stays finite and fast in a text of one token", () => {
   const request = fakeRequest([], 1, {
     sampling: sampling({ dryMultiplier: 1, temperature: 0 }),
@@ -177,6 +214,9 @@ Deno.test("DRY's penalty stays finite and fast in a text of one token", () => {
   const place = { tokens: new Int32Array(100_000), mask: undefined };
   const result = host.choose(Float32Array.of(5, -5), { token: 0, logprob: 0, top: [] }, place);
   assertEquals(result.token, 1);
+  const logits = new Float32Array(2);
+  new RepetitionPenalty(request.sampling, [], LETTERS).apply(logits, place.tokens);
+  assert(logits[0]! < -1e38 && Number.isFinite(logits[0]), `${logits[0]}`);
 });
 
 Deno.test("top-n-sigma keeps the logits near the largest", () => {
@@ -208,6 +248,9 @@ Deno.test("XTC keeps the last of the tokens above its threshold, as often as it 
   assertEquals(chosen(logits, { xtcProbability: 1, xtcThreshold: 0.15 }), new Set([0, 2]));
   assertEquals(chosen(logits, { xtcProbability: 1, xtcThreshold: 0.35 }).size, 4);
   assertEquals(chosen(logits, { xtcProbability: 1, xtcThreshold: 0.5 }).size, 4);
+  // A token that just reaches the threshold is above it.
+  const equal = new Float32Array(4);
+  assertEquals(chosen(equal, { xtcProbability: 1, xtcThreshold: 0.25 }), new Set([3]));
   assertEquals(xtc(choicesOf(logits), 0.15).map(({ token }) => token), [2, 0]);
   const half = new HostSampler(
     fakeRequest([], 1, { sampling: sampling({ xtcProbability: 0.5, xtcThreshold: 0.15 }) }),

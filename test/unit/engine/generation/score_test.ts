@@ -4,7 +4,7 @@ import { openBackend } from "../../../../src/engine/load/open_backend.ts";
 import { PAGE_TOKENS, type RunLimits, Runner } from "../../../../src/engine/runner.ts";
 import { Scheduler } from "../../../../src/engine/schedule/scheduler.ts";
 import { StepPace } from "../../../../src/engine/schedule/ahead.ts";
-import { lastLogits, scoreTokens } from "../../../../src/engine/generation/score.ts";
+import { lastLogits, scoreTokens, topCandidates } from "../../../../src/engine/generation/score.ts";
 import { openCheckpoint } from "../../../../src/formats/checkpoint.ts";
 import { load } from "../../../../src/mod.ts";
 import { loadModel } from "../../../../src/models/registry.ts";
@@ -122,4 +122,15 @@ Deno.test("a prompt is not computed if maxTokens is 0", async () => {
     },
   });
   assertEquals(finishReason, "length");
+});
+
+Deno.test("candidates have a fixed order, and probabilities for logits of any size", () => {
+  const logits = Float32Array.from([2, 0, 2, 1, 2, 0], (times) => 900 + Math.LN2 * times);
+  const candidates = topCandidates(logits, 6);
+  assertEquals(candidates.map(({ token }) => token), [0, 2, 4, 3, 1, 5]);
+  const total = 4 + 4 + 4 + 2 + 1 + 1;
+  for (const [i, weight] of [4, 4, 4, 2, 1, 1].entries()) {
+    assertAlmostEquals(candidates[i]!.probability, weight / total, TOLERANCE);
+  }
+  assertEquals(topCandidates(logits, 2), candidates.slice(0, 2));
 });
