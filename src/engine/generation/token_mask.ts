@@ -78,7 +78,7 @@ export class TokenMask {
   /** Returns the mask after a token, before its {@linkcode update}. */
   fork(token: number): TokenMask {
     const mask = new TokenMask(this.#state.fork(), 32 * this.#words.length);
-    mask.#wasWide = this.#wasWide || this.#isDeferred;
+    mask.#wasWide = this.#wasWide;
     try {
       mask.accept(token);
     } catch (error) {
