@@ -203,10 +203,11 @@ Deno.test("an error of one completion ends the others, and is reported after the
   const controller = new AbortController();
   let isEnded = false;
   const failing = async function* (): AsyncGenerator<Piece> {
-    await Promise.resolve();
+    yield await Promise.resolve({ text: "a", end: undefined } as Piece);
     throw new ForgeError("bad_model", "NaN");
   };
   const other = async function* (): AsyncGenerator<Piece> {
+    yield { text: "b", end: undefined } as Piece;
     if (!controller.signal.aborted) {
       await new Promise((resolve) => controller.signal.addEventListener("abort", resolve));
     }

@@ -1,5 +1,10 @@
 import { assert, assertEquals } from "@std/assert";
+import type { StepResult } from "../../../../src/backend.ts";
+import { Generation } from "../../../../src/engine/generation/generation.ts";
+import type { GenerationRequest } from "../../../../src/engine/generation/request.ts";
 import { Clock } from "../../../../src/engine/generation/timings.ts";
+import type { Progress } from "../../../../src/engine/schedule/sequence.ts";
+import { fakeRequest, noTokenizer } from "../../../support/fake_runner.ts";
 
 Deno.test("steps up to the first token are prefill, later ones decode", () => {
   const clock = new Clock();
@@ -69,4 +74,95 @@ Deno.test("of a step that began before a generation joined it, the rest counts",
   const { queueMs, prefillMs } = clock.timings(1, 1);
   assert(prefillMs >= 50 && prefillMs < 51 + after - before, `${prefillMs}`);
   assert(queueMs + prefillMs <= after + 50 - before + 0.002, `${[queueMs, prefillMs]}`);
+});
+
+const PROMPT = [1, 2, 3, 4, 5, 6, 7, 8];
+
+/** A generation whose steps the test reports by hand. */
+function manual(maxTokens: number, rest: Partial<GenerationRequest> = {}) {
+  const generation = new Generation(noTokenizer, fakeRequest(PROMPT, maxTokens, rest));
+  const report = (tokens: readonly number[], progress: Partial<Progress<StepResult>> = {}) =>
+    generation.accept({
+      computed: generation.tokens.length,
+      results: tokens.map((token) => ({ token, logprob: -1, top: [] })),
+      ahead: tokens.slice(0, -1),
+      drafted: 0,
+      pages: [],
+      began: 0,
+      ended: 0,
+      readLogits: () => new Float32Array(0),
+      readState: () => [],
+      ...progress,
+    });
+  const end = async () => {
+    for await (const { end } of generation.run({ submit: () => {} })) {
+      if (end !== undefined) return end;
+    }
+    throw new Error("no end");
+  };
+  return { generation, report, end };
+}
+
+Deno.test("a generation counts what was cached when it began, and accepted draft tokens", async () => {
+  const { generation, report, end } = manual(5);
+  generation.begin(6);
+  // After a preemption, its own pages are cached.
+  generation.begin(7);
+  const start = Math.ceil(performance.now()) + 1;
+  report([20, 21, 22], { drafted: 2, began: start, ended: start + 10 });
+  assertEquals(generation.draft.limit, 1, "draft tokens before the last token");
+  // Two steps of one run, without draft tokens.
+  report([23, 24], { began: start + 10, ended: start + 18 });
+  assertEquals(generation.draft.limit, 0);
+  const { timings: { queueMs: _, ...timings }, ...rest } = await end();
+  assertEquals(rest, {
+    finishReason: "length",
+    promptTokens: 8,
+    cachedPromptTokens: 6,
+    completionTokens: 5,
+    seed: 1,
+  });
+  assertEquals(timings, {
+    prefillMs: 10,
+    decodeMs: 8,
+    prefillTokensPerSecond: 200,
+    decodeTokensPerSecond: 500,
+    drafted: 2,
+    accepted: 2,
+  });
+});
+
+Deno.test("tokens cached after the prompt do not count as cached tokens of the prompt", async () => {
+  const { generation, report, end } = manual(1);
+  generation.begin(12);
+  report([20]);
+  assertEquals((await end()).cachedPromptTokens, 8);
+});
+
+Deno.test("draft tokens count as accepted up to the first that differs, and not after the end", async () => {
+  const { generation, report, end } = manual(9, { endTokens: new Set([30]) });
+  report([20, 21, 22], { ahead: [20, 40], drafted: 2 });
+  assertEquals([...generation.tokens.view(8)], [20, 21]);
+  report([22, 30, 23], { ahead: [22, 30], drafted: 2 });
+  assertEquals([...generation.tokens.view(8)], [20, 21, 22]);
+  const { timings, finishReason } = await end();
+  assertEquals([finishReason, timings.drafted, timings.accepted], ["stop", 4, 3]);
+});
+
+Deno.test("the mark that ends reasoning follows its last token", () => {
+  const [open, close] = [50, 51];
+  const limited = (most: number, tokens: readonly number[], mark?: number) => {
+    const { generation, report } = manual(20, { reasoningLimit: { most, close, open: mark } });
+    const strides = tokens.map((token) => {
+      report([token]);
+      return generation.stride;
+    });
+    return [[...generation.tokens.view(8)], strides];
+  };
+  assertEquals(limited(2, [1, 2, 3]), [[1, 2, close, 3], [1, 17, 16]]);
+  assertEquals(limited(2, [open, 1, 2, 3], open), [[open, 1, 2, close, 3], [1, 1, 16, 15]]);
+  assertEquals(limited(0, [open, 1], open), [[open, close, 1], [18, 17]]);
+  // An answer without reasoning, and reasoning that ends by itself.
+  assertEquals(limited(1, [1, open, 2, 3], open), [[1, open, 2, 3], [19, 18, 17, 16]]);
+  assertEquals(limited(2, [1, close, 2, 3]), [[1, close, 2, 3], [1, 18, 17, 16]]);
 });
