@@ -111,9 +111,10 @@ Deno.test("a generation counts what was cached when it began, and accepted draft
   const start = Math.ceil(performance.now()) + 1;
   report([20, 21, 22], { drafted: 2, began: start, ended: start + 10 });
   assertEquals(generation.draft.limit, 1, "draft tokens before the last token");
-  // Two steps of one run, without draft tokens.
-  report([23, 24], { began: start + 10, ended: start + 18 });
+  // Three steps of one run, without draft tokens; the second one ends the text.
+  report([23, 24, 25], { began: start + 10, ended: start + 18 });
   assertEquals(generation.draft.limit, 0);
+  assertEquals([...generation.tokens.view(8)], [20, 21, 22, 23, 24]);
   const { timings: { queueMs: _, ...timings }, ...rest } = await end();
   assertEquals(rest, {
     finishReason: "length",
