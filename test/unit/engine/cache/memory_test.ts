@@ -1,15 +1,21 @@
 /** Tests the size of caches for devices with different amounts of memory. */
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
-import type {
-  Backend,
-  BackendKind,
-  KvCache,
-  KvShape,
-  Recorder,
-  Step,
-  Value,
+import {
+  type Backend,
+  type BackendKind,
+  DeviceGroup,
+  type KvCache,
+  type KvShape,
+  type Recorder,
+  type Step,
+  type Value,
 } from "../../../../src/backend.ts";
-import { type CacheNeeds, chooseCaches, sizeCaches } from "../../../../src/engine/cache/memory.ts";
+import {
+  type CacheNeeds,
+  cachesOn,
+  chooseCaches,
+  sizeCaches,
+} from "../../../../src/engine/cache/memory.ts";
 import { leastMemory, load } from "../../../../src/engine/load/load.ts";
 import { kvBytesPerToken } from "../../../../src/engine/load/plan_model.ts";
 import { openRunner } from "../../../../src/engine/load/open_runner.ts";
@@ -102,6 +108,46 @@ Deno.test("caches have whole pages, and values stored in keys take no memory", (
   assertEquals(tokens({ kvType: "F32", kvLayers: [latent, latent] }, 512 * 2000), 1984);
   assertEquals(tokens({ kvType: "F16", kvLayers: [latent, latent] }, 512 * 2000), 3968);
   assertEquals(tokens({ kvType: "F32", kvLayers: [latent] }, 2 ** 40), 4 * 1024);
+});
+
+Deno.test("recurrent states take their memory before keys and values", () => {
+  const KIB = 1024;
+  // A state takes 16 KiB, and a page of 64 tokens 8 KiB.
+  const needs: CacheNeeds = {
+    contextLength: 128,
+    maxSequences: 8,
+    kvType: "F16",
+    kvLayers: [{ nKvHeads: 1, kHeadDim: 32, vHeadDim: 32 }],
+    stateLayers: [{ rows: 64, cols: 64 }],
+  };
+  assertEquals(sizeCaches(needs, 160 * KIB), { nSlots: 5, cacheTokens: 10 * 64 });
+  assertEquals(sizeCaches(needs, 50 * KIB), { nSlots: 2, cacheTokens: 2 * 64 });
+  const gpu = device("cuda", GIB);
+  const refuse = (message: string, kvMemory?: number, memoryBound?: number) => {
+    const error = assertThrows(
+      () => chooseCaches({ ...gpu, memoryBound }, 0, needs, kvMemory),
+      ForgeError,
+    );
+    assertEquals([error.code, error.message], ["usage", message]);
+  };
+  const takes = "but a context of 128 tokens takes 48.0 KiB";
+  const advice = "a context of 64 tokens would fit";
+  refuse(`the KV memory is 40.0 KiB, ${takes}; ${advice}`, 40 * KIB);
+  refuse(`the KV memory is 39.0 KiB, ${takes}`, 39 * KIB);
+  refuse(`the memory is 47.5 KiB, ${takes}; ${advice}`, undefined, 47.5 * KIB);
+  const { size } = chooseCaches({ ...gpu, memoryBound: 48 * KIB }, 0, needs, 48 * KIB);
+  assertEquals(size, { nSlots: 2, cacheTokens: 128 });
+});
+
+Deno.test("a device holds the caches of the layers of its stage", () => {
+  const group = new DeviceGroup(Array.from({ length: 4 }, () => new FakeBackend()), 2);
+  const layer = { nKvHeads: 1, kHeadDim: 4, vHeadDim: 4 };
+  const kvLayers = [layer, { ...layer, stage: 1 }, { ...layer, stage: 0 }];
+  const stateLayers = [{ rows: 2, cols: 2, stage: 1 }, { rows: 3, cols: 3 }];
+  const first = { kvLayers: [kvLayers[0]!, kvLayers[2]!], stateLayers: [stateLayers[1]!] };
+  const second = { kvLayers: [kvLayers[1]!], stateLayers: [stateLayers[0]!] };
+  const held = [0, 1, 2, 3].map((i) => cachesOn(group, i, { kvLayers, stateLayers }));
+  assertEquals(held, [first, first, second, second]);
 });
 
 Deno.test("kept hidden states are never quantised", () => {
