@@ -35,11 +35,10 @@ export class NgramIndex {
   /** Doubles the table when a quarter of it is in use. */
   #grow(tokens: TokenList): void {
     if (4 * ++this.#count < this.#ends.length || this.#ends.length === LARGEST) return;
-    const ends = this.#ends.filter((end) => end > 0).sort();
-    this.#ends = new Int32Array(2 * this.#ends.length);
-    // In the order of the text, so that the latest occurrence stays.
-    for (const end of ends) this.#ends[this.#placeOf(tokens, end)] = end;
-    this.#count = this.#ends.reduce((count, end) => end > 0 ? count + 1 : count, 0);
+    const ends = this.#ends;
+    this.#ends = new Int32Array(2 * ends.length);
+    // Ends at different places of the smaller table have different places in the larger one.
+    for (const end of ends) if (end > 0) this.#ends[this.#placeOf(tokens, end)] = end;
   }
 
   #isSame(tokens: TokenList, a: number, b: number): boolean {

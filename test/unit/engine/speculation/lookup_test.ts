@@ -1,7 +1,8 @@
 /** Tests the tokens that prompt lookup proposes, and their odds. */
-import { assert, assertEquals } from "@std/assert";
-import { HitRates } from "../../../../src/engine/speculation/hit_rates.ts";
+import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import { ChoiceRates, HitRate, HitRates } from "../../../../src/engine/speculation/hit_rates.ts";
 import { LookupDrafter } from "../../../../src/engine/speculation/lookup_drafter.ts";
+import { DraftRates } from "../../../../src/engine/speculation/model_drafter.ts";
 import { NgramIndex } from "../../../../src/engine/speculation/ngram_index.ts";
 import { TokenList } from "../../../../src/engine/token_list.ts";
 import { Random } from "../../../support/random.ts";
@@ -101,7 +102,91 @@ Deno.test("matches of 1, 2, 3 to 4, and 5 to 8 tokens have odds of their own", (
   const levels = [1, 2, 3, 4, 5, 8, 9].map((length) => rates.of(length));
   const firsts = levels.map((level) => levels.indexOf(level));
   assertEquals(firsts, [0, 1, 2, 2, 4, 4, 6]);
-  assert(rates.of(64) === rates.of(1000));
+  assert(rates.of(32) !== rates.of(64) && rates.of(64) === rates.of(1000));
+});
+
+Deno.test("the odds of a proposal are those of matches that grow by each token", () => {
+  const rates = new HitRates();
+  const tokens = new TokenList([1, 2, 3, 4, 5, 9, 1]);
+  const { odds } = new LookupDrafter(rates).propose(tokens, 4, 0);
+  let expected = 1;
+  for (const [i, value] of odds.entries()) {
+    expected *= rates.of(i + 1).value;
+    assertEquals(value, expected);
+  }
+  assertEquals(odds.length, 4);
+});
+
+Deno.test("the outcomes of a text count more for its own odds than for those of others", () => {
+  const rates = new HitRates();
+  const [own, other] = [new LookupDrafter(rates), new LookupDrafter(rates)];
+  const odds = (drafter: LookupDrafter, text: readonly number[]) =>
+    drafter.propose(new TokenList(text), 1, 0).odds[0]!;
+  // Each match of one token is followed by another token than before.
+  const tokens = new TokenList([1, 2]);
+  for (const next of [1, 3, 1, 4, 1, 5, 1]) {
+    tokens.push(next);
+    own.propose(tokens, 1, 0);
+  }
+  const before = odds(new LookupDrafter(), [1, 2, 1]);
+  const [ofOwn, ofOther] = [own.propose(tokens, 1, 0).odds[0]!, odds(other, [1, 2, 1])];
+  assert(ofOwn < ofOther && ofOther < before, `${[ofOwn, ofOther, before]}`);
+});
+
+Deno.test("the first outcomes weigh the same, and old ones are forgotten", () => {
+  const noted = (outcomes: readonly boolean[]) => {
+    const rate = new HitRate(0.5);
+    for (const isHit of outcomes) rate.note(isHit);
+    return rate.value;
+  };
+  assertAlmostEquals(noted([true, false, false, false]), (1 + 4 * 0.5) / (4 + 4));
+  assertAlmostEquals(noted([false, false, false, true]), (1 + 4 * 0.5) / (4 + 4));
+  const change = [...Array(400).fill(true), ...Array(40).fill(false)];
+  assert(noted(change) < 0.4, `${noted(change)}`);
+});
+
+Deno.test("choices have rates by their probability, the sampled ones apart", () => {
+  const rates = new ChoiceRates();
+  const of = (probability: number, isFirst = true) => rates.of({ probability, isFirst }).value;
+  assertAlmostEquals(of(0), 0.05);
+  assertAlmostEquals(of(0.29), 0.25);
+  assertEquals([of(1), of(0.99, false)], [of(0.9), of(0.9)]);
+  for (const actual of [7, 8, 8]) {
+    rates.note({ token: 7, probability: 0.75, isFirst: false }, actual);
+  }
+  assertAlmostEquals(of(0.7, false), (1 + 4 * 0.75) / (3 + 4));
+  assertAlmostEquals(of(0.7), 0.75);
+});
+
+Deno.test("the rate of a drafter counts each draft token once, when the text has its place", () => {
+  const rates = new DraftRates();
+  const tokens = new TokenList([1, 2]);
+  assertEquals(rates.of(tokens), 0.7);
+  const draft = [3, 4, 5];
+  const choice = (token: number, isFirst: boolean) => ({ token, probability: 0.55, isFirst });
+  const choices = draft.map((token) => [choice(token, true), choice(token + 10, false)]);
+  rates.made(tokens, draft, choices);
+  // The draft goes on; the record of it does not.
+  draft.shift();
+  assertEquals(rates.of(tokens), 0.7);
+  tokens.push(3);
+  // The other two have no outcome yet.
+  const prior = (1 + 4 * 0.7) / (1 + 4);
+  const own = (hits: number, tries: number, expected: number) =>
+    (hits + 4 * expected) / (tries + 4);
+  assertAlmostEquals(rates.of(tokens), own(1, 1, prior));
+  assertAlmostEquals(rates.second.value, own(0, 1, 0.05));
+  rates.made(tokens, [4, 5, 6], [[choice(4, true), choice(14, false)], ...choices.slice(1)]);
+  for (const token of [4, 15, 6]) tokens.push(token);
+  const all = own(2, 3, 0.7);
+  for (let i = 0; i < 2; i++) assertAlmostEquals(rates.of(tokens), own(2, 3, all));
+  // Positions after the first rejected token do not count. There, the second choice was wrong, too.
+  assertAlmostEquals(rates.second.value, own(0, 3, 0.05));
+  assertAlmostEquals(rates.choices.of(choice(0, true)).value, own(2, 3, 0.55));
+  const other = new TokenList([9]);
+  assertAlmostEquals(rates.of(other), all);
+  rates.made(other, []);
+  assertAlmostEquals(rates.of(other), all);
 });
 
 Deno.test("odds of one text carry over to the next with less weight", () => {
