@@ -3,11 +3,16 @@ import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { KvPages, PageTable } from "../../../../src/engine/cache/kv_pages.ts";
 import { UNSAMPLED } from "../../../../src/engine/runner.ts";
 import { chooseDrafts } from "../../../../src/engine/speculation/choose_drafts.ts";
-import { Draft } from "../../../../src/engine/speculation/draft.ts";
+import { Draft, type Drafter } from "../../../../src/engine/speculation/draft.ts";
 import type { ModelDrafter } from "../../../../src/engine/speculation/model_drafter.ts";
-import { Speculator } from "../../../../src/engine/speculation/speculator.ts";
+import {
+  Speculator,
+  type SpeculatorOptions,
+} from "../../../../src/engine/speculation/speculator.ts";
 import { MOST_ROWS, StepCosts } from "../../../../src/engine/speculation/step_costs.ts";
+import { TokenMask } from "../../../../src/engine/generation/token_mask.ts";
 import { TokenList } from "../../../../src/engine/token_list.ts";
+import { Places } from "../../../support/places.ts";
 
 const powers = (odds: number, count: number) => ({
   odds: Array.from({ length: count }, (_, i) => odds ** (i + 1)),
@@ -77,6 +82,15 @@ Deno.test("the cost of a step is measured or interpolated", () => {
   costs.measure(8, 12);
   assertEquals([costs.of(5), costs.of(8)], [12, 12]);
   assertAlmostEquals(costs.of(1), 10, 0.1);
+
+  const uneven = new StepCosts();
+  uneven.measure(2, 10);
+  uneven.measure(6, 18);
+  assertEquals([uneven.of(3), uneven.of(5)], [12, 16]);
+  const large = new StepCosts();
+  large.measure(MOST_ROWS, 34.8);
+  assertEquals(large.of(MOST_ROWS), 34.8);
+  assertAlmostEquals(large.of(1), 10);
 });
 
 Deno.test("a slow outlier counts little, a fast step much, and lasting change is followed", () => {
@@ -163,6 +177,92 @@ Deno.test("trees grow while a row more pays, or as wide as asked", async () => {
   assertEquals(await taken(3), [1]);
   assertEquals(await taken(3, 4), [0.5, 0.1, 4]);
   assertEquals(await taken(0.01, 1), [0]);
+});
+
+/** Returns the number of draft tokens of each prospect whose drafter proposes these tokens. */
+function drafts(
+  proposals: readonly (readonly number[])[],
+  mostRows: number,
+  options: SpeculatorOptions,
+  drafts = proposals.map(() => freeDraft()),
+) {
+  const asked: number[][] = [];
+  const prospects = proposals.map((proposal, i) => {
+    const { prospect } = fakeModel(() => Promise.resolve());
+    const draft = drafts[i]!;
+    return { ...prospect, tokens: new TokenList(proposal), draft, room: draft.room };
+  });
+  const newDrafter = (): Drafter => ({
+    propose: (tokens, most, leastOdds) => {
+      asked.push([most, leastOdds]);
+      const proposed = [...tokens.view(0)].slice(0, most);
+      return { tokens: proposed, odds: proposed.map((_, i) => 0.9 ** (i + 1)) };
+    },
+  });
+  const speculator = new Speculator({ newDrafter, ...options });
+  for (let rows = 1; rows <= MOST_ROWS; rows++) speculator.measure(rows, 10);
+  speculator.draft(prospects, prospects.length, mostRows);
+  return { counts: drafts.map(({ tokens }) => tokens.length), asked };
+}
+
+function freeDraft(limit = 9): Draft {
+  const draft = new Draft(undefined, new Set());
+  draft.limit = limit;
+  return draft;
+}
+
+Deno.test("sequences divide the rows of a step in order, forced tokens included", () => {
+  const [a, b, c] = [[1, 2, 3, 4], [5, 6, 7], [8, 9]];
+  assertEquals(drafts([a, b, c], 100, { length: 3 }).counts, [3, 3, 2]);
+  assertEquals(drafts([a, b, c], 5, { length: 3 }).counts, [3, 2, 0]);
+  assertEquals(drafts([a, b, c], 0, { length: 3 }).counts, [0, 0, 0]);
+  assertEquals(drafts([a, b, c], 100, {}).counts, [4, 3, 2]);
+  const forced = () => {
+    const places = new Places([[30], [31], [32], [1, 2]]);
+    const mask = new TokenMask(places.start(), 100);
+    mask.update();
+    const draft = new Draft(mask, new Set());
+    draft.limit = 9;
+    return draft;
+  };
+  assertEquals(drafts([[], b], 4, { length: 8 }, [forced(), freeDraft()]).counts, [3, 1]);
+  assertEquals(drafts([[], b], 2, { length: 8 }, [forced(), freeDraft()]).counts, [2, 0]);
+});
+
+Deno.test("a drafter is asked for what fits, and for any odds if a number is given", () => {
+  const text = [1, 2, 3, 4, 5];
+  assertEquals(drafts([text], 100, { length: 3 }).asked, [[3, 0]]);
+  assertEquals(drafts([text], 2, { length: 3 }).asked, [[2, 0]]);
+  const limited = [freeDraft(1)];
+  assertEquals(drafts([text], 100, { length: 3 }, limited).asked, [[1, 0]]);
+  const [[most, leastOdds]] = drafts([text], 100, {}).asked as [number[]];
+  assert(most === 9 && leastOdds! > 0 && leastOdds! < 0.2, `${[most, leastOdds]}`);
+});
+
+Deno.test("a step of more rows than are measured gets no draft tokens", () => {
+  const prospects = Array.from({ length: MOST_ROWS + 8 }, () => [1, 2, 3]);
+  assertEquals(drafts(prospects, 100, {}).counts, prospects.map(() => 0));
+});
+
+Deno.test("a draft model that does not pay is tried again after 64 steps, if it lags little", async () => {
+  const run = async (nSteps: number, lag: number, room = 2, cost = 1000, rate = 0.9) => {
+    const counts: (readonly number[])[] = [];
+    const { model, prospect } = fakeModel((_, asked) => {
+      counts.push([...asked]);
+      return Promise.resolve();
+    });
+    const speculator = new Speculator({
+      model: { ...model, cost: () => cost, lag: () => lag, rate: () => rate },
+    });
+    for (let rows = 1; rows <= MOST_ROWS; rows++) speculator.measure(rows, 10);
+    for (let step = 0; step < nSteps; step++) await speculator.draft([{ ...prospect, room }], 1, 8);
+    return counts;
+  };
+  assertEquals([await run(64, 0), await run(65, 0), await run(130, 128)], [[], [[1]], [[1], [1]]]);
+  assertEquals([await run(130, 129), await run(130, 0, 0)], [[], []]);
+  assertEquals(await run(2, 0, 2, 0), [[2], [2]]);
+  // The second draft token is right with a probability of 0.25 only.
+  assertEquals(await run(1, 0, 2, 3, 0.5), [[1]]);
 });
 
 function fakeModel(draft: ModelDrafter["draft"]) {
