@@ -1,6 +1,8 @@
 import { assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
 import { openTokenizer } from "../../../../src/engine/load/tokenizer.ts";
 import {
+  checkFits,
+  checkTokens,
   encodePromptInSlices,
   type Prompt,
   type PromptOptions,
@@ -11,7 +13,7 @@ import { openCheckpoint } from "../../../../src/formats/checkpoint.ts";
 import { ChatTemplate } from "../../../../src/tokenizer/chat_template.ts";
 import { finish, type Tokenizer } from "../../../../src/tokenizer/tokenizer.ts";
 import { TempFolder } from "../../../support/temp_folder.ts";
-import { BOS, type TinyLlamaOptions, writeRandomLlama } from "../../../support/tiny_llama.ts";
+import { BOS, EOS, type TinyLlamaOptions, writeRandomLlama } from "../../../support/tiny_llama.ts";
 
 function tokenizerOf(options: TinyLlamaOptions = {}): Tokenizer {
   using folder = new TempFolder();
@@ -131,6 +133,60 @@ Deno.test("a conversation with more messages than context tokens is not rendered
   const error = assertThrows(() => encode(64), ForgeError);
   assertEquals(error.message, "the conversation has 65 messages; the context holds 64 tokens");
   assertStringIncludes(assertThrows(() => encode(65), ForgeError).message, "rendered");
+});
+
+Deno.test("a text far too long for the context is not encoded to its end", () => {
+  const length = (count: number, context: number) =>
+    encodePrompt("x".repeat(count), {}, tokenizer, undefined, context).tokens.length;
+  // Shorter texts are counted, for an error that says by how much they are too long.
+  assertEquals(length(16_000, 10), 16_001);
+  assertEquals(length(17_000, 9000), 17_001);
+  for (const [context, most] of [[10, 16_384], [9000, 18_000]] as const) {
+    const error = assertThrows(() => length(40_000, context), ForgeError);
+    const message = `the prompt has more than ${most} tokens; the context holds ${context}`;
+    assertEquals([error.code, error.message], ["bad_input", message]);
+  }
+});
+
+Deno.test("tokens must be those of the model, and fit its context", () => {
+  checkTokens([0, 9], 10);
+  for (const id of [-1, 10, 0.5, NaN]) {
+    const message = `token 1 of the text is ${id}; valid ids are 0 to 9`;
+    assertThrows(() => checkTokens([3, id], 10, "the text"), ForgeError, message);
+  }
+  checkFits(10, 10);
+  const message = "the text has 11 tokens; the context holds 10";
+  assertThrows(() => checkFits(11, 10, "the text"), ForgeError, message);
+});
+
+Deno.test("a template gets the end token, and may name roles of its own", () => {
+  const ends = new ChatTemplate("{{ eos_token }}{{ bos_token }}");
+  assertEquals([...encodePrompt("hi", {}, tokenizer, ends).tokens], [EOS, BOS]);
+  const critic = [{ role: "critic", content: "a" }];
+  const naming = new ChatTemplate(
+    "{% for m in messages %}{% if m.role == 'critic' %}!{% endif %}{{ m.content }}{% endfor %}",
+  );
+  assertEquals(encoded(critic, {}, naming), "!a");
+  const error = assertThrows(() => encoded(critic), ForgeError);
+  assertStringIncludes(error.message, 'messages[0].role is "critic"; valid are "system"');
+});
+
+Deno.test("values that are no prompt are rejected", () => {
+  const numbers =
+    "the prompt is a list of numbers; token ids are given as an Int32Array: Int32Array.from(ids)";
+  const prompts: readonly (readonly [unknown, string])[] = [
+    [[1, 2], numbers],
+    [Uint32Array.of(1), numbers],
+    [new Uint32Array(0), "the prompt is "],
+    [7, "the prompt is 7; valid is a string, an array of messages, or an Int32Array"],
+    [[], "the conversation is empty"],
+    [[["user", "a"]], "messages[0] is an array; valid is an object with role and content"],
+    [[{ role: "user", content: "a" }, null], "messages[1] is null; valid is an object"],
+  ];
+  for (const [prompt, message] of prompts) {
+    const error = assertThrows(() => encoded(prompt as Prompt), ForgeError, message);
+    assertEquals(error.code, "bad_input");
+  }
 });
 
 Deno.test("slices: long computations run one at a time, short ones at once", async () => {

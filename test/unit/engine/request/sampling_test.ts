@@ -1,6 +1,8 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { describeSampling } from "../../../../src/engine/request/describe_sampling.ts";
 import {
+  commonField,
+  historySize,
   isSampledOnHost,
   modelDefaults,
   penaltyHistories,
@@ -120,6 +122,44 @@ Deno.test("options override the model's defaults, which override forge's", () =>
   assertEquals(resolveSampling({ temperature: 1, seed: 1 }, json).temperature, 1);
 });
 
+Deno.test("each key of a model's files sets the option of its name", () => {
+  const keys = {
+    gguf: {
+      temp: "temperature",
+      top_k: "topK",
+      top_p: "topP",
+      min_p: "minP",
+      penalty_repeat: "repeatPenalty",
+      penalty_last_n: "repeatLastN",
+      xtc_probability: "xtcProbability",
+      xtc_threshold: "xtcThreshold",
+      mirostat: "mirostat",
+      mirostat_tau: "mirostatTau",
+      mirostat_eta: "mirostatEta",
+    },
+    json: {
+      temperature: "temperature",
+      top_k: "topK",
+      top_p: "topP",
+      min_p: "minP",
+      typical_p: "typicalP",
+      repetition_penalty: "repeatPenalty",
+    },
+  };
+  for (const [key, name] of Object.entries(keys.gguf)) {
+    const value = name === "mirostat" ? 2 : name === "repeatPenalty" ? 3 : 0;
+    assertEquals(
+      ggufDefaults({ [`general.sampling.${key}`]: value }),
+      { ...SAMPLING_DEFAULTS, [name]: value },
+      key,
+    );
+  }
+  for (const [key, name] of Object.entries(keys.json)) {
+    assertEquals(jsonDefaults({ [key]: 1 }), { ...SAMPLING_DEFAULTS, [name]: 1 }, key);
+  }
+  assertEquals([commonField("repeatPenalty"), commonField("topK")], ["repeat_penalty", "top_k"]);
+});
+
 Deno.test("a model that does not sample is greedy", () => {
   assertEquals(jsonDefaults({ do_sample: false, temperature: 0.6 }).temperature, 0);
   assertEquals(jsonDefaults({ do_sample: true }).temperature, 0.8);
@@ -151,6 +191,10 @@ Deno.test("penalties cover the last tokens, all tokens or none", () => {
   ]);
   assertEquals(histories({ repeatPenalty: 1.1, repeatLastN: 1 }, draft), [[4], [5], [6]]);
   assertEquals(histories({ presencePenalty: 1, repeatLastN: -1 }, [9]), [tokens, [...tokens, 9]]);
+  const most = [-1, 0, 7].map((repeatLastN) =>
+    historySize(resolved({ presencePenalty: 1, repeatLastN }))
+  );
+  assertEquals(most, [2 ** 31 - 1, 0, 7]);
 });
 
 Deno.test("the device gets the whole seed", () => {
@@ -159,6 +203,10 @@ Deno.test("the device gets the whole seed", () => {
     undefined,
   );
   assertEquals([seed, temperature], [2n ** 53n - 1n, 0.8]);
+  // If the host samples, the device takes the best token.
+  const bias = new Map([[3, 1]]);
+  const onHost = samplingParams(resolved({ typicalP: 0.5, seed: 9 }), bias);
+  assertEquals([onHost.temperature, onHost.bias, onHost.seed], [0, bias, 9n]);
 });
 
 Deno.test("the chain is described in the order it is applied", () => {
@@ -186,6 +234,10 @@ Deno.test("the chain is described in the order it is applied", () => {
   assertEquals(
     describeSampling(resolved({ topK: 0, topP: 1, minP: 0 })),
     "temperature 0.8 → draw with seed 1",
+  );
+  assertEquals(
+    describeSampling(resolved({ topK: 1, topP: 1, minP: 0.01 })),
+    "temperature 0.8 → top_k 1 → min_p 0.01 → draw with seed 1",
   );
   assertEquals(
     describeSampling(resolved({ temperature: 0, repeatPenalty: 2, repeatLastN: -1 })),
@@ -238,6 +290,7 @@ Deno.test("the host samples only with options that no device implements", () => 
       { topNSigma: 1 },
       { typicalP: 0.99 },
       { xtcProbability: 0.1 },
+      { xtcProbability: 0.1, xtcThreshold: 0.5 },
       { dynatempRange: 0.1 },
       { dynatempRange: 0.1, temperature: 0 },
       { mirostat: 2 },
@@ -249,6 +302,7 @@ Deno.test("the host samples only with options that no device implements", () => 
       {},
       { dryMultiplier: 1, dryPenaltyLastN: 0 },
       { topNSigma: -1 },
+      { temperature: 0, mirostat: 2, dynatempRange: 0.1 },
       { xtcProbability: 1, xtcThreshold: 0.51 },
       { temperature: 0, typicalP: 0.1, mirostat: 2, xtcProbability: 1, topNSigma: 1 },
     ]
