@@ -216,3 +216,28 @@ function progressOf({ tokens }: EmbeddingTask): Progress<Float32Array> {
   };
   return { computed: 1, results, ...rest, readLogits: read, readState: read };
 }
+
+Deno.test("a text has outputs where its pooling reads states, which are copied", async () => {
+  const rows = (pooling: Pooling, isWhole: boolean, start: number, end: number) =>
+    new EmbeddingTask(numbers(5, 0), pooling, isWhole).outputs(start, end).map(({ row }) => row);
+  assertEquals([rows("last", false, 0, 3), rows("last", false, 3, 5)], [[], [1]]);
+  assertEquals([rows("last", true, 0, 5), rows("cls", true, 0, 5)], [[4], [0]]);
+  assertEquals([rows("cls", false, 0, 1), rows("mean", false, 2, 5)], [[0], [0, 1, 2]]);
+  const result = async (...states: readonly Float32Array[]) => {
+    const task = new EmbeddingTask(numbers(states.length, 0), states.length > 1 ? "mean" : "last");
+    const done = task.run({ submit: () => {} });
+    try {
+      task.accept({ computed: states.length, results: states } as Progress<Float32Array>);
+    } catch (error) {
+      task.fail(error);
+    }
+    states[0]!.fill(9);
+    return await done;
+  };
+  assertEquals(await result(Float32Array.of(1, 2)), Float32Array.of(1, 2));
+  assertEquals(await result(Float32Array.of(1, 2), Float32Array.of(2, 6)), Float32Array.of(1.5, 4));
+  for (const bad of [NaN, Infinity]) {
+    const error = await assertRejects(() => result(Float32Array.of(1, bad)), ForgeError);
+    assertEquals(error.code, "bad_model");
+  }
+});
