@@ -1,8 +1,8 @@
 /** Processes that find each other over loopback, among strangers, and what they tell each other. */
-import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../../src/errors.ts";
 import type { StepInputs } from "../../../../src/backend.ts";
-import type { Message } from "../../../../src/engine/processes/link.ts";
+import { Link, type Message } from "../../../../src/engine/processes/link.ts";
 import { decodeInputs, encodeInputs } from "../../../../src/engine/processes/messages.ts";
 import {
   checkProcessOptions,
@@ -65,7 +65,10 @@ Deno.test("processes: they find each other among strangers, in any order", async
     "another secret",
   );
   assertStringIncludes(error.message, "process 1 cannot join process 0");
-  const links = await Promise.all([early, join(1, port)]);
+  const second = await early;
+  // By now, process 0 most likely knows process 2.
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  const links = [second, await join(1, port)];
   const guests = await gathering;
   assertEquals(guests.map(({ name }) => name), ["process 1 (127.0.0.1)", "process 2 (127.0.0.1)"]);
   assertEquals(guests.map(({ devices }) => devices), [[{ name: "gpu" }], [{ name: "gpu" }]]);
@@ -96,12 +99,18 @@ Deno.test("processes: one that falls silent counts as ended", async () => {
   const guest = await join(1, port, { count: 2 });
   const [host] = await gathering;
   const ended = Promise.withResolvers<string>();
-  host!.link.listen({ onMessage: () => {}, onEnd: ended.resolve }, 20);
+  let hasEnded = false;
+  const onEnd = (reason: string) => {
+    hasEnded = true;
+    ended.resolve(reason);
+  };
+  host!.link.listen({ onMessage: () => {}, onEnd }, 20);
   // While it loads a model, it may be silent.
   await new Promise((resolve) => setTimeout(resolve, 200));
   const pulse = setInterval(() => guest.send({ op: "pulse" }), 20);
   host!.link.watch();
   await new Promise((resolve) => setTimeout(resolve, 300));
+  assertEquals(hasEnded, false);
   clearInterval(pulse);
   assertEquals(await ended.promise, "has sent nothing for 0.12 s");
   guest.close();
@@ -177,11 +186,14 @@ Deno.test("processes: what is missing or differs is named", async () => {
   const port = freePort();
   const missing = gather(optionsOf(0, port, { timeout: 1 }), FACTS);
   const link = await join(2, port);
+  const unknown = await stranger(port, new Uint8Array(100));
   const error = await assertRejects(() => missing, ForgeError);
   assertEquals(
     error.message,
-    `after 1 s of waiting on port ${port}, 1 of 3 processes are missing: 1`,
+    `after 1 s of waiting on port ${port}, 1 of 3 processes are missing: 1; ` +
+      "1 connections came from strangers or with another secret",
   );
+  unknown.close();
   link.close();
   await assertRejects(
     () => join(1, port, { timeout: 1 }),
@@ -199,18 +211,54 @@ Deno.test("processes: what is missing or differs is named", async () => {
   assertEquals(body.op, "refuse");
   assertStringIncludes(String(body.reason), "has the tensor parallelism 4");
   other.close();
+  const strange = gather(optionsOf(0, port), FACTS);
+  const third = await join(3, port, { count: 4 });
+  await assertRejects(() => strange, ForgeError, "a process has the number 3 of 3");
+  third.close();
   const twice = gather(optionsOf(0, port), FACTS);
   const both = await Promise.all([join(1, port), join(1, port)]);
   await assertRejects(() => twice, ForgeError, "two processes have the number 1");
   for (const link of both) link.close();
 });
 
+Deno.test("processes: a message of a wrong length ends the link", async () => {
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const { port } = listener.addr;
+  const pair = async () => {
+    const accepting = listener.accept();
+    const outer = await Deno.connect({ hostname: "127.0.0.1", port });
+    return { outer, link: new Link(await accepting, "host", new Uint8Array(32)) };
+  };
+  const lengths = (count: number) => new Uint8Array(Uint32Array.of(count).buffer);
+  // The first message is small; later ones are not.
+  for (const length of [0, 3, 2 ** 16 + 1]) {
+    const { outer, link } = await pair();
+    await outer.write(lengths(length));
+    await assertRejects(() => link.receive(), ForgeError, "sent a broken message");
+    link.close();
+    outer.close();
+  }
+  for (const [length, reason] of [[2 ** 28 + 1, "sent a broken message"], [2 ** 16 + 1, "ended"]]) {
+    const { outer, link } = await pair();
+    const ended = Promise.withResolvers<string>();
+    link.listen({ onMessage: () => {}, onEnd: ended.resolve });
+    await outer.write(lengths(Number(length)));
+    outer.closeWrite();
+    assertEquals(await ended.promise, reason);
+    outer.close();
+  }
+});
+
 Deno.test("processes: options out of range are rejected", () => {
+  checkProcessOptions(optionsOf(2, 5000, { secret: "0123456789abcdef", localIndex: 63 }));
   for (
     const [more, message] of [
       [{ index: 3 }, "processes.index is 3; valid is a whole number from 0 to 2"],
       [{ count: 1 }, "processes.count is 1"],
       [{ port: 0 }, "processes.port is 0"],
+      [{ port: 65536 }, "processes.port is 65536"],
+      [{ localIndex: 64 }, "processes.localIndex is 64; valid is a whole number from 0 to 63"],
+      [{ secret: "0123456789abcde" }, "has 15 characters; valid is at least 16"],
       [{ secret: "short" }, "has 5 characters; valid is at least 16"],
       [{ timeout: 0 }, "processes.timeout is 0"],
     ] as const
@@ -263,6 +311,22 @@ Deno.test("processes: inputs of a step arrive as they were", () => {
     assertEquals(plain(decoded[name]), plain(inputs[name]));
   }
   assertEquals([decoded.nSteps, decoded.parents, decoded.keyLengths], [4, undefined, undefined]);
+  assertEquals(decoded.adapterScales, undefined);
+  const { nSteps: _, ...once } = inputs;
+  const scaled = decodeInputs(encodeInputs({ ...once, adapterScales: [0.5, -2] }));
+  assertEquals([scaled.nSteps, plain(scaled.adapterScales)], [1, [0.5, -2]]);
+  const [output] = inputs.outputs;
+  const mask = Uint32Array.of(1);
+  for (
+    const masked of [
+      { attentionMask: mask },
+      { outputs: [output!, { ...output!, sampling: { ...sampling, mask } }] },
+      { outputs: [{ ...output!, fillMask: () => {} }] },
+    ]
+  ) {
+    const encode = () => encodeInputs({ ...inputs, ...masked } as StepInputs);
+    assertThrows(encode, ForgeError, "masks are not sent to other processes");
+  }
   const { body, bytes } = encodeInputs(inputs);
   let code = "";
   try {
