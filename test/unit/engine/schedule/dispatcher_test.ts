@@ -199,6 +199,82 @@ Deno.test("a moved task has no draft tokens of the device that failed", () => {
   assertEquals(draft.tokens, []);
 });
 
+/** A scheduler that records its tasks, and a dispatcher for two of them. */
+function recorded(loads: readonly { sequences: number; pending: number }[]) {
+  const submitted: [replica: number, task: Task, lookahead: unknown, cached: number][] = [];
+  const matched: number[] = [];
+  const schedulers = loads.map((load, i) => ({
+    hasRoom: true,
+    load,
+    cache: {
+      match: (_: TokenList, limit: number) => {
+        matched.push(limit);
+        return { length: i === 0 ? 6 : 0 };
+      },
+    },
+    setOwner: () => {},
+    submit: (task: Task, lookahead: unknown, cached: number) =>
+      submitted.push([i, task, lookahead, cached]),
+  }));
+  const dispatcher = new Dispatcher(schedulers as unknown as Scheduler[], {
+    isWorking: () => false,
+    onLost: () => {},
+  });
+  return { dispatcher, schedulers: schedulers as unknown as Scheduler[], submitted, matched };
+}
+
+function taskOf(length: number, more: Partial<Task> = {}): Task {
+  const tokens = new TokenList(ids(1, length));
+  return { tokens, isEnded: false, mayReuse: true, fail: () => {}, ...more } as unknown as Task;
+}
+
+Deno.test("a task goes where fewest tokens precede its first one, with its lookahead", () => {
+  const idle = { sequences: 0, pending: 0 };
+  const placeOf = (loads: Parameters<typeof recorded>[0], task: Task) => {
+    const { dispatcher, submitted, matched } = recorded(loads);
+    using draft = new Draft(undefined, new Set());
+    const lookahead = { draft, stride: 1, endTokens: [], draftOutputs: () => [] };
+    dispatcher.submit(task, lookahead);
+    const [[replica, given, ahead, cached]] = submitted as [typeof submitted[0]];
+    assert(given === task && ahead === lookahead);
+    return { replica, cached, matched };
+  };
+  // The first replica has 6 of 10 tokens cached. The last token is always computed.
+  assertEquals(placeOf([idle, idle], taskOf(10)), { replica: 0, cached: 6, matched: [9, 9] });
+  const waits = (pending: number) => [{ sequences: 0, pending }, idle];
+  assertEquals(placeOf(waits(6), taskOf(10)).replica, 0, "the first of equal ones");
+  assertEquals(placeOf(waits(7), taskOf(10)).replica, 1);
+  // A task that reuses nothing finds nothing cached.
+  const plain = taskOf(10, { mayReuse: false });
+  assertEquals(placeOf(waits(1), plain), { replica: 1, cached: 0, matched: [] });
+  const sequences = [{ sequences: 1, pending: 0 }, { sequences: 0, pending: 57 }];
+  assertEquals(placeOf(sequences, taskOf(10)).replica, 1, "58 tokens and 57");
+  assertEquals(placeOf([sequences[0]!, { ...idle, pending: 58 }], taskOf(10)).replica, 0);
+});
+
+Deno.test("tasks of a failed device come before those that wait, without ended ones", () => {
+  const { dispatcher, schedulers, submitted } = recorded([0, 1].map(() => ({
+    sequences: 0,
+    pending: 0,
+  })));
+  for (const scheduler of schedulers) Object.assign(scheduler, { hasRoom: false });
+  const failed: Task[] = [];
+  const fail = function (this: Task) {
+    failed.push(this);
+  };
+  const waiting = taskOf(3, { fail }), moved = taskOf(4, { fail });
+  const ended = taskOf(5, { isEnded: true, fail }), late = taskOf(6, { isEnded: true, fail });
+  for (const task of [waiting, late]) dispatcher.submit(task);
+  assert(dispatcher.takeOver(schedulers[0]!, [moved, ended], new ForgeError("device", "gone")));
+  Object.assign(schedulers[1]!, { hasRoom: true });
+  dispatcher.refill();
+  assertEquals(submitted.map(([replica, task]) => [replica, task.tokens.length]), [[1, 4], [1, 3]]);
+  Object.assign(schedulers[1]!, { hasRoom: false });
+  for (const task of [late, waiting]) dispatcher.submit(task);
+  dispatcher.close(new ForgeError("device", "closed"));
+  assertEquals(failed, [waiting]);
+});
+
 Deno.test("the last replica keeps its tasks, which fail as without others", async () => {
   const replicas = new Replicas(ids(0, 2).map(() => ({ nPages: 40 })));
   replicas.failFrom(0, 2);

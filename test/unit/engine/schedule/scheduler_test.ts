@@ -8,6 +8,7 @@ import type {
 } from "../../../../src/engine/generation/request.ts";
 import type { PrefixCache } from "../../../../src/engine/cache/prefix_cache.ts";
 import { Sequence, type Task } from "../../../../src/engine/schedule/sequence.ts";
+import { planStep } from "../../../../src/engine/schedule/step_plan.ts";
 import { WaitingLine } from "../../../../src/engine/schedule/waiting_line.ts";
 import { TokenList } from "../../../../src/engine/token_list.ts";
 import { Scheduler } from "../../../../src/engine/schedule/scheduler.ts";
@@ -481,4 +482,94 @@ Deno.test("a sequence waits for a shared prefix while another one computes it, a
   assertEquals(line.next([]), other.made, "the follower ended, too, and is dropped");
   assertEquals([...line], [other.made]);
   assertEquals([line.takeAll(), line.length], [[other.made], 0]);
+});
+
+Deno.test("a sequence waits only for a prefix whose computation would take long", () => {
+  const tokens = Array.from({ length: 64 }, (_, i) => i);
+  const waits = (
+    options: {
+      computed?: number;
+      cached?: number;
+      length?: number;
+      leads?: boolean;
+      follows?: boolean;
+    },
+  ) => {
+    const { computed = 0, cached = 0, length = 65, leads = true, follows = true } = options;
+    const cache = { computed, publishedAt: (count: number) => count };
+    const made = [100, 101].map((last, i) => {
+      const list = new TokenList([...tokens, last].slice(0, i === 0 ? 65 : length));
+      const mayReuse = i === 0 ? leads : follows;
+      const task = { tokens: list, mayReuse, isEnded: false, isPaused: false };
+      const own = i === 0 ? cache : { ...cache, computed: 0 };
+      return new Sequence(task as unknown as Task, own as unknown as Sequence["cache"], i);
+    });
+    const known = { match: () => ({ length: cached }) } as unknown as PrefixCache;
+    const line = new WaitingLine(known, 2);
+    line.add(made[1]!);
+    return line.next([made[0]!]) === undefined;
+  };
+  assertEquals([waits({}), waits({ leads: false }), waits({ follows: false })], [
+    true,
+    false,
+    false,
+  ]);
+  assertEquals([waits({ computed: 32 }), waits({ computed: 33 })], [true, false]);
+  assertEquals([waits({ cached: 32 }), waits({ cached: 33 })], [true, false]);
+  // The last token of a sequence is computed in any case.
+  assertEquals([waits({ length: 33 }), waits({ length: 32 })], [true, false]);
+});
+
+Deno.test("as many waiting sequences are passed over as the line reaches", () => {
+  const prefix = Array.from({ length: 64 }, (_, i) => i);
+  const sequence = (arrival: number, tokens: readonly number[], isPaused = false) => {
+    const task = { tokens: new TokenList(tokens), mayReuse: true, isEnded: false, isPaused };
+    const cache = { computed: 0, publishedAt: (count: number) => count };
+    return new Sequence(task as unknown as Task, cache as unknown as Sequence["cache"], arrival);
+  };
+  const known = { match: () => ({ length: 0 }) } as unknown as PrefixCache;
+  for (const [reach, isFound] of [[2, false], [3, true]] as const) {
+    const line = new WaitingLine(known, reach);
+    for (const i of [1, 2]) line.add(sequence(i, [...prefix, 100 + i]));
+    line.add(sequence(3, [7, 8], true));
+    const other = sequence(4, [5, 6]);
+    line.add(other);
+    assertEquals(line.next([sequence(0, prefix)]), isFound ? other : undefined);
+  }
+});
+
+Deno.test("a step takes decoding sequences first, and no more than its limits", () => {
+  interface Planned {
+    readonly length: number;
+    readonly computed?: number;
+    readonly maxChunk?: number;
+    readonly scoresAll?: boolean;
+    readonly isWhole?: boolean;
+  }
+  /** Returns the index and the number of tokens of each chunk. */
+  const plan = (all: readonly Planned[], maxTokens = 20, maxOutputs = 20, maxSequences = 4) => {
+    const sequences = all.map(({ length, computed = 0, maxChunk = Infinity, ...more }, i) => {
+      const kind = { maxOutputs: () => maxOutputs };
+      const task = { tokens: { length }, kind, scoresAll: false, isWhole: false, ...more };
+      const cache = { computed, maxChunk };
+      return new Sequence(task as unknown as Task, cache as unknown as Sequence["cache"], i);
+    });
+    return planStep(sequences, { maxTokens, maxOutputs, maxSequences }).map(
+      ({ sequence, end }) => [sequence.arrival, end - sequence.computed],
+    );
+  };
+  assertEquals(plan([{ length: 9 }, { length: 8 }]), [[1, 8], [0, 9]]);
+  assertEquals(plan([{ length: 30 }, { length: 30, computed: 22 }]), [[1, 8], [0, 12]]);
+  assertEquals(plan([{ length: 30, maxChunk: 5 }, { length: 12 }]), [[0, 5], [1, 12]]);
+  assertEquals(plan([{ length: 5, scoresAll: true }, { length: 9 }]), [[0, 5], [1, 9]]);
+  assertEquals(plan([1, 2, 3].map(() => ({ length: 1 })), 20, 20, 2), [[0, 1], [1, 1]]);
+  // Each sequence has an output at least, and one that scores has as many as are left.
+  const scored = { length: 12, scoresAll: true };
+  assertEquals(plan([scored, scored], 20, 6), [[0, 5], [1, 1]]);
+  assertEquals(plan([scored, { length: 1 }], 20, 6), [[1, 1], [0, 5]]);
+  assertEquals(plan([{ ...scored, length: 3 }, scored], 20, 9), [[0, 3], [1, 6]]);
+  // A whole text waits for a step that holds all of it.
+  const whole = { length: 12, isWhole: true };
+  assertEquals(plan([whole, whole, { length: 5 }]), [[2, 5], [0, 12]]);
+  assertEquals(plan([{ ...whole, scoresAll: true }], 20, 6), [[0, 12]]);
 });
