@@ -1,7 +1,8 @@
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import {
   type Backend,
   type KvCache,
+  type KvShape,
   type OperationTime,
   Recorder,
   type StateCache,
@@ -87,12 +88,13 @@ async function open(
   options: Partial<RunnerOptions> = {},
   stateLayers: readonly StateMatrix[] = [],
   device: Partial<Pick<Backend, "kind" | "memory">> = {},
+  model: Partial<CausalLm> = {},
 ) {
   const step = new FakeStep();
   const recorded: StepLimits[] = [];
   const copies: string[] = [];
   const states: StateShape[] = [];
-  const shapes: { nPages: number; pageTokens: number }[] = [];
+  const shapes: KvShape[] = [];
   const base: Backend = new FakeBackend();
   const backend: Backend = {
     kind: base.kind,
@@ -129,6 +131,7 @@ async function open(
     stateLayers,
     forward: () => 1 as Value,
     hidden: () => 1 as Value,
+    ...model,
   };
   const runner = await Runner.open(backend, lm, { contextLength, kvType: "F32", ...options });
   return { runner, step, recorded, shapes, copies, states };
@@ -174,6 +177,58 @@ Deno.test("a runner sizes its cache for the context and bounds its runs", async 
   assertEquals(shapes.map(({ nPages, pageTokens }) => nPages * pageTokens), [1024, 1024]);
   const { kvBytes, scratchBytes, pages } = runner;
   assertEquals([kvBytes, scratchBytes, pages.freePages], [2 * 16 * 10, 1000, 16]);
+  assertEquals(runner.kvBytesPerToken, 2 * 10 / 64);
+});
+
+Deno.test("caches have their types, and slots for a sequence more than a step takes", async () => {
+  const layer = { nKvHeads: 1, kHeadDim: 8, vHeadDim: 8 };
+  const kvLayers = [layer, { ...layer, keepsHidden: true }];
+  const types = async (kvType: RunnerOptions["kvType"]) =>
+    (await open(100, 100, { kvType }, [], {}, { kvLayers })).shapes.map(({ type }) => type);
+  assertEquals(await types("F32"), ["F32", "F32"]);
+  assertEquals(await types("F16"), ["F16", "BF16"]);
+  assertEquals(await types("Q8_0"), ["Q8_0", "BF16"]);
+  const { states } = await open(100, 100, { maxSequences: 3 }, [{ rows: 3, cols: 8 }]);
+  assertEquals(states.map(({ nSlots }) => nSlots), [4]);
+});
+
+Deno.test("a bidirectional model computes a whole context, and has no logits", async () => {
+  const { runner } = await open(1000, 100, {}, [], {}, { isBidirectional: true });
+  assertEquals(runner.limits.maxTokens, 1000);
+  assertThrows(() => runner.readLogits(0), ForgeError, "it has no logits");
+});
+
+Deno.test("a step that embeds is recorded once it is used, counted and cancelled", async () => {
+  const { runner, step, recorded } = await open(600);
+  using table = runner.newSequence();
+  assertEquals([recorded.length, runner.scratchBytes], [1, 1000]);
+  const output = { ...UNSAMPLED, row: 0 };
+  const embedding = runner.embed([{ ...chunkOf(table, [1, 2], 0), outputs: [output] }]);
+  await settle();
+  runner.cancel();
+  assertEquals(step.cancels, 2, "of the step that samples, and of the one that embeds");
+  await step.end();
+  assertEquals(await embedding, [[new Float32Array(8).fill(1)]]);
+  assertEquals([recorded.length, runner.scratchBytes], [2, 2000]);
+  assertEquals(recorded[1], { ...recorded[0]!, maxOutputs: recorded[0]!.maxTokens });
+});
+
+Deno.test("each chunk of a run has its scales of the adapters", async () => {
+  const { runner, step } = await open(100, 100, {
+    maxSequences: 3,
+    nAdapters: 2,
+    cacheTokens: 192,
+  });
+  const tables = [1, 2, 3].map(() => runner.newSequence());
+  const run = runner.run([
+    { ...chunkOf(tables[0]!, [1], 0), adapterScales: Float32Array.of(0.5, 2) },
+    chunkOf(tables[1]!, [1], 0),
+    { ...chunkOf(tables[2]!, [1, 2], 0), adapterScales: Float32Array.of(0, 3) },
+  ]);
+  assertEquals(step.runs[0]?.adapterScales, Float32Array.of(0.5, 2, 0, 0, 0, 3));
+  await step.end();
+  await run;
+  for (const table of tables) table.release();
 });
 
 Deno.test("a runner supports several sequences in a cache of any size", async () => {
@@ -190,6 +245,9 @@ Deno.test("a short context limits runs, a large vocabulary limits outputs", asyn
   const { limits } = (await open(1000, 2 ** 26, { maxSequences: 8 })).runner;
   assertEquals([limits.maxOutputs, limits.maxSequences], [1, 1]);
   assertEquals((await open(1000, 5)).runner.limits.maxTop, 5);
+  const branches = { maxSequences: 2, maxBranches: 16 };
+  assertEquals((await open(5, 100, branches)).runner.limits.maxBranches, 8);
+  assertEquals((await open(50, 100, branches)).runner.limits.maxBranches, 16);
 });
 
 Deno.test("a CUDA device with much memory takes long chunks, others 512 tokens", async () => {
@@ -293,6 +351,9 @@ Deno.test("tokens beyond the context are rejected", async () => {
     "81 tokens do not fit the context of 80",
   );
   assertEquals([error.code, step.runs.length, runner.pages.freePages], ["bad_input", 0, 2]);
+  const run = runner.run([chunkOf(table, [1, 2], 78)]);
+  await step.end();
+  await run;
 });
 
 Deno.test("a sequence without a free page is rejected, and the others continue", async () => {
@@ -308,6 +369,15 @@ Deno.test("a sequence without a free page is rejected, and the others continue",
   const run = runner.run([chunkOf(first, [1], 0)]);
   await step.end();
   await run;
+});
+
+Deno.test("a sequence with a state but no free page is told about pages", async () => {
+  const { runner } = await open(128, 100, { nSlots: 1 }, [{ rows: 3, cols: 8 }]);
+  using table = runner.newSequence();
+  assertEquals([table.reserve(1), runner.slots?.free], [true, 0]);
+  runner.pages.allocate();
+  const run = () => runner.run([chunkOf(table, [1], 64)]);
+  await assertRejects(run, ForgeError, "the KV cache of 128 tokens is full");
 });
 
 Deno.test("a shared page is never written", async () => {

@@ -215,3 +215,32 @@ Deno.test("a partly filled page is found up to its published length", () => {
   first.publish(8, false);
   assertEquals(enter(IDS).cached, 8);
 });
+
+Deno.test("the page that shares the most tokens is copied", () => {
+  const { enter } = cacheOf(20);
+  const whole = IDS.slice(0, 4);
+  for (const rest of [[1, 9, 9, 9], [1, 2, 3, 4], [1, 2, 9, 9]]) {
+    enter([...whole, ...rest, 5]).publish(8, false);
+  }
+  assertEquals(enter([...whole, 1, 2, 3, 7]).cached, 7);
+  assertEquals(enter([...whole, 1, 2, 9, 7]).cached, 7);
+});
+
+Deno.test("pages of other adapters are not found, and are kept", () => {
+  const { pool, cache } = cacheOf(20);
+  const listOf = (key: string | undefined) =>
+    new TokenList(IDS, key === undefined ? undefined : { scales: Float32Array.of(1), key });
+  const found = () =>
+    [undefined, "0.5", "1"].map((key) => cache.match(listOf(key), IDS.length).length);
+  const publish = (key: string | undefined) => {
+    using table = new PageTable(pool);
+    table.reserve(IDS.length);
+    cache.publish(table, new PublishedPrefix(), listOf(key), IDS.length, true);
+  };
+  publish("1");
+  assertEquals(found(), [0, 0, 11]);
+  publish(undefined);
+  assertEquals(found(), [11, 0, 11]);
+  publish("0.5");
+  assertEquals(found(), [11, 11, 11]);
+});

@@ -64,8 +64,16 @@ Deno.test("a dense module needs sizes, and an activation that forge computes", (
   const plain = { path: "d", inputs: 4, outputs: 2, bias: true, activation: "tanh" };
   assertEquals(read({}), plain);
   assertEquals(read({ bias: false }), { ...plain, bias: false });
-  const ofTorch = { activation_function: "torch.nn.modules.linear.Identity" };
-  assertEquals(read(ofTorch), { ...plain, activation: "identity" });
+  const activations = [
+    ["torch.nn.modules.linear.Identity", "identity"],
+    ["torch.nn.modules.activation.Tanh", "tanh"],
+    ["torch.nn.modules.activation.GELU", "gelu"],
+    ["torch.nn.ReLU", "relu"],
+    ["torch.nn.SiLU", "silu"],
+  ] as const;
+  for (const [activation_function, activation] of activations) {
+    assertEquals(read({ activation_function }), { ...plain, activation });
+  }
   assertEquals(refusal(() => read({ activation_function: "torch.nn.Softsign" })), [
     "unsupported",
     `config.json asks for the activation "torch.nn.Softsign", ${WAYS}`,
@@ -98,6 +106,16 @@ Deno.test("sentence-transformers modules are read in both spellings", () => {
     pooling: "cls",
     normalize: undefined,
   });
+});
+
+Deno.test("each name of a pooling mode has its pooling", () => {
+  const expected = { lasttoken: "last", mean_tokens: "mean", cls_token: "cls" } as const;
+  for (const [name, pooling] of Object.entries(expected)) {
+    const config = { [`pooling_mode_${name}`]: true, pooling_mode_max_tokens: false };
+    assertEquals(folderRecipe({ "1_Pooling/config.json": config }).pooling, pooling);
+    const newer = { pooling_mode: name.replace("_tokens", "").replace("_token", "") };
+    assertEquals(folderRecipe({ "1_Pooling/config.json": newer }).pooling, pooling);
+  }
 });
 
 Deno.test("unsupported pooling is rejected by name", () => {
