@@ -155,7 +155,8 @@ Deno.test("each key of a model's files sets the option of its name", () => {
     );
   }
   for (const [key, name] of Object.entries(keys.json)) {
-    assertEquals(jsonDefaults({ [key]: 1 }), { ...SAMPLING_DEFAULTS, [name]: 1 }, key);
+    const value = name === "topK" ? 1 : 0.5;
+    assertEquals(jsonDefaults({ [key]: value }), { ...SAMPLING_DEFAULTS, [name]: value }, key);
   }
   assertEquals([commonField("repeatPenalty"), commonField("topK")], ["repeat_penalty", "top_k"]);
 });

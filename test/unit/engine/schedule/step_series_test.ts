@@ -3,7 +3,9 @@ import { assert, assertEquals } from "@std/assert";
 import { Generation } from "../../../../src/engine/generation/generation.ts";
 import type { GenerationRequest } from "../../../../src/engine/generation/request.ts";
 import { Scheduler } from "../../../../src/engine/schedule/scheduler.ts";
-import { StepPace } from "../../../../src/engine/schedule/ahead.ts";
+import { Ahead, StepPace } from "../../../../src/engine/schedule/ahead.ts";
+import { SAMPLING, type Sequence } from "../../../../src/engine/schedule/sequence.ts";
+import type { Speculator } from "../../../../src/engine/speculation/speculator.ts";
 import { fakeAnswer, fakeRequest, FakeRunner, noTokenizer } from "../../../support/fake_runner.ts";
 
 const PROMPT = [3, 1, 4, 1, 5];
@@ -92,4 +94,26 @@ Deno.test("step series: long steps are run one by one, short ones together", () 
   assertEquals([pace.steps(1), pace.steps(8), pace.steps(2)], [8, 1, 1]);
   pace.measure(1, 0);
   assert(pace.steps(1) > 16 && Number.isInteger(pace.steps(1)));
+});
+
+Deno.test("step series: the time of a run is divided among the steps that it took", () => {
+  const pace = new StepPace();
+  const measured: (readonly [rows: number, milliseconds: number])[] = [];
+  const measure = (rows: number, milliseconds: number) => measured.push([rows, milliseconds]);
+  const ahead = new Ahead(
+    new FakeRunner({ nPages: 1 }),
+    { measure } as unknown as Speculator,
+    pace,
+  );
+  const record = (drafted: readonly number[], nSteps: number, nResults: number, took: number) => {
+    const task = { kind: SAMPLING, scoresAll: false, isWhole: false };
+    const sequence = { task, length: 5, computed: 4, pending: 1 } as unknown as Sequence;
+    const plan = [{ sequence, end: 5, drafted, branches: [] }];
+    ahead.measure({ plan, options: { nSteps }, saving: 2 }, [Array(nResults).fill(0)], took);
+  };
+  // An end token ended the run after four of eight steps.
+  record([], 8, 4, 18);
+  record([7, 7, 7], 1, 4, 8);
+  assertEquals([pace.steps(1), pace.steps(4), pace.steps(2)], [4, 2, 1]);
+  assertEquals(measured, [[1, 5], [4, 10]]);
 });
