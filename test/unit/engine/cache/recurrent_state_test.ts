@@ -2,6 +2,9 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Generation } from "../../../../src/engine/generation/generation.ts";
 import type { GenerationEnd } from "../../../../src/engine/generation/request.ts";
+import { KvPages, PageTable } from "../../../../src/engine/cache/kv_pages.ts";
+import { Pool } from "../../../../src/engine/cache/pool.ts";
+import { StateSnapshots } from "../../../../src/engine/cache/state_snapshots.ts";
 import { sizeCaches } from "../../../../src/engine/cache/memory.ts";
 import { Scheduler } from "../../../../src/engine/schedule/scheduler.ts";
 import { StepPace } from "../../../../src/engine/schedule/ahead.ts";
@@ -75,6 +78,36 @@ class Bench {
     assertEquals(this.runner.slots!.free, this.runner.slots!.size);
   }
 }
+
+Deno.test("a page has one snapshot for each number of its tokens", () => {
+  const slots = new Pool(3, "state slot");
+  const copies: (readonly [from: number, to: number])[] = [];
+  const snapshots = new StateSnapshots(slots, (from, to) => copies.push([from, to]));
+  const pages = new KvPages(4, 4);
+  const states = new Map<number, number>();
+  const table = new PageTable(pages, slots);
+  table.reserve(1);
+  for (let i = 0; i < 2; i++) snapshots.keepCopy(states, 2, table);
+  assertEquals([[...states], copies], [[[2, 1]], [[0, 1]]]);
+  snapshots.keep(states, 2, table);
+  assertEquals([...states], [[2, 1]]);
+  snapshots.keep(states, 3, table);
+  table.release();
+  assertEquals([[...states], slots.free], [[[2, 1], [3, 0]], 3]);
+  const found = [1, 2, 3, 4].map((most) => snapshots.longest(states, most)?.slot);
+  assertEquals(found, [undefined, 1, 0, 0]);
+  // While slots are free, a sequence gets a copy; then it gets the snapshot itself.
+  using first = new PageTable(pages, slots);
+  using second = new PageTable(pages, slots);
+  snapshots.attach({ slot: 0, count: 3 }, states, first);
+  assertEquals([first.slot, copies.at(-1), [...states]], [2, [0, 2], [[2, 1], [3, 0]]]);
+  slots.share(1);
+  snapshots.attach({ slot: 0, count: 3 }, states, second);
+  assertEquals([second.slot, copies.length, [...states]], [0, 2, [[2, 1]]]);
+  slots.release(1);
+  snapshots.forget(states);
+  assertEquals([states.size, slots.isIdle(1), slots.free], [0, false, 1]);
+});
 
 Deno.test("a chat continues from the state at the end of its last turn", async () => {
   const bench = new Bench();

@@ -103,7 +103,7 @@ function manual(maxTokens: number, rest: Partial<GenerationRequest> = {}) {
   return { generation, report, end };
 }
 
-Deno.test("a generation counts what was cached when it began, and accepted draft tokens", async () => {
+Deno.test("a generation counts tokens cached at its begin, and accepted ones", async () => {
   const { generation, report, end } = manual(5);
   generation.begin(6);
   // After a preemption, its own pages are cached.
@@ -133,14 +133,14 @@ Deno.test("a generation counts what was cached when it began, and accepted draft
   });
 });
 
-Deno.test("tokens cached after the prompt do not count as cached tokens of the prompt", async () => {
+Deno.test("tokens cached after the prompt do not count as its own", async () => {
   const { generation, report, end } = manual(1);
   generation.begin(12);
   report([20]);
   assertEquals((await end()).cachedPromptTokens, 8);
 });
 
-Deno.test("draft tokens count as accepted up to the first that differs, and not after the end", async () => {
+Deno.test("draft tokens are accepted up to the first that differs, or the end", async () => {
   const { generation, report, end } = manual(9, { endTokens: new Set([30]) });
   report([20, 21, 22], { ahead: [20, 40], drafted: 2 });
   assertEquals([...generation.tokens.view(8)], [20, 21]);
