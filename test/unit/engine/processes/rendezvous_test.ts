@@ -249,6 +249,39 @@ Deno.test("processes: a message of a wrong length ends the link", async () => {
   }
 });
 
+Deno.test("processes: a message that is repeated or sent back ends the link", async () => {
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const pair = async () => {
+    const accepting = listener.accept();
+    const outer = await Deno.connect({ hostname: "127.0.0.1", port: listener.addr.port });
+    return { outer, inner: await accepting };
+  };
+  const key = new Uint8Array(32).fill(7);
+  /** Returns the bytes of a process's first message. */
+  const frameOf = async (side: "host" | "guest") => {
+    const { outer, inner } = await pair();
+    const link = new Link(outer, side, key);
+    link.send({ op: "text" });
+    const finishing = link.finish();
+    const bytes = await new Response(inner.readable).bytes();
+    await finishing;
+    return bytes;
+  };
+  for (const [side, nReceived] of [["guest", 1], ["host", 0]] as const) {
+    const frame = await frameOf(side);
+    const { outer, inner } = await pair();
+    const ended = Promise.withResolvers<string>();
+    let received = 0;
+    new Link(inner, "host", key).listen({ onMessage: () => received++, onEnd: ended.resolve });
+    // The link ends at the second one, whose write may fail.
+    for (let i = 0; i < 2; i++) await outer.write(frame).catch(() => {});
+    await outer.closeWrite().catch(() => {});
+    assertEquals(await ended.promise, "sent a message that somebody changed");
+    assertEquals(received, nReceived);
+    outer.close();
+  }
+});
+
 Deno.test("processes: options out of range are rejected", () => {
   checkProcessOptions(optionsOf(2, 5000, { secret: "0123456789abcdef", localIndex: 63 }));
   for (
