@@ -7,7 +7,7 @@ import { deviceTest, openDevice, referenceDevice } from "../support/devices.ts";
 import { assertClose, randomMatrix } from "../support/matrix.ts";
 import { Random } from "../support/random.ts";
 import { type Kept, runStep, type StepGraph, tokenInputs } from "../support/step_graph.ts";
-import { f32Vector, f32Weight } from "../support/weights.ts";
+import { f16Weight, f32Vector, f32Weight } from "../support/weights.ts";
 
 const COLS = 64;
 /** Products of sums of sums are rounded to 16 bits several times. */
@@ -22,7 +22,13 @@ class Chain {
   readonly y: Value;
   readonly #random: Random;
 
-  constructor(readonly graph: StepGraph, readonly tokens: number, name: string) {
+  /** The matrices are of the type `type`. */
+  constructor(
+    readonly graph: StepGraph,
+    readonly tokens: number,
+    name: string,
+    readonly type: "F32" | "F16",
+  ) {
     this.#random = new Random(name);
     this.x = this.input();
     this.y = this.input();
@@ -44,7 +50,8 @@ class Chain {
   product(x: Value, rows = COLS, options: MatmulOptions = {}, cols = COLS): Value {
     const { data } = randomMatrix(this.#random, rows, cols);
     const scaled = { rows, cols, data: data.map((value) => value / Math.sqrt(cols)) };
-    return this.graph.recorder.matmul(x, this.graph.weight(f32Weight(scaled)), options);
+    const weight = this.type === "F32" ? f32Weight(scaled) : f16Weight(scaled);
+    return this.graph.recorder.matmul(x, this.graph.weight(weight), options);
   }
 
   gated(x: Value, width = COLS): Value {
@@ -163,14 +170,15 @@ const WIDTHS: Readonly<Record<string, number>> = {
 deviceTest("neighbours that are not computed in one kernel", async (device) => {
   using reference = openDevice(referenceDevice);
   for (const [name, record] of Object.entries(chains)) {
-    for (const tokens of [2, 18]) {
+    // Devices fuse products with weights of one type that they do not fuse with another.
+    for (const [tokens, type] of [[2, "F32"], [1, "F16"], [2, "F16"], [18, "F16"]] as const) {
       const chain = (graph: StepGraph): Kept => {
-        const value = record(new Chain(graph, tokens, name));
+        const value = record(new Chain(graph, tokens, name, type));
         return { value, cols: WIDTHS[name] ?? COLS };
       };
       const actual = await runStep(device, tokenInputs(tokens), chain);
       const expected = await runStep(reference, tokenInputs(tokens), chain);
-      assertClose(actual, expected, TOLERANCE, `${name}, ${tokens} tokens`);
+      assertClose(actual, expected, TOLERANCE, `${name}, ${type}, ${tokens} tokens`);
     }
   }
 });

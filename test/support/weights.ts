@@ -122,6 +122,10 @@ export function f32Weight({ rows, cols, data }: Matrix): TestWeight {
   return { type: "F32", rows, cols, bytes: new Uint8Array(data.slice().buffer) };
 }
 
+export function f16Weight({ rows, cols, data }: Matrix): TestWeight {
+  return { type: "F16", rows, cols, bytes: new Uint8Array(new Float16Array(data).buffer) };
+}
+
 /** One row of float32 numbers, such as a norm's weight or a bias. */
 export function f32Vector(values: ArrayLike<number>): TestWeight {
   return f32Weight({ rows: 1, cols: values.length, data: Float32Array.from(values) });
