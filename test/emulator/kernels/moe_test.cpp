@@ -35,18 +35,21 @@ Buffer<float> route(Random& random, u32 tokens, u32 n_experts, u32 top_k, Buffer
   return out;
 }
 
-// Sigmoid scores with a biased choice among the best groups, weighted by factors.
-void check_biased_route(u32 n_experts, u32 top_k, u32 n_groups, u32 top_groups, u32 scores) {
+// A choice among the best groups, biased or not, weighted by factors.
+void check_group_route(u32 n_experts, u32 top_k, u32 n_groups, u32 top_groups, u32 scores,
+                       bool has_bias = true) {
   Random random(n_experts + n_groups);
   const u32 tokens = 40, size = n_experts / n_groups;
-  const auto logits = random_floats(random, tokens * n_experts, 2);
+  auto logits = random_floats(random, tokens * n_experts, 2);
+  // Exponentials that F32 cannot represent.
+  for (float& x : logits) x += scores == 0 ? 100 : 0;
   const auto bias = random_floats(random, n_experts), factors = random_floats(random, n_experts);
   Buffer<float> out(tokens * 2 * top_k);
   const Buffer<u32> n_tokens = {tokens};
   launch<MoeRoute>(tokens,
                    {.out = out.data(),
                     .logits = logits.data(),
-                    .bias = bias.data(),
+                    .bias = has_bias ? bias.data() : nullptr,
                     .expert_scales = factors.data(),
                     .n_tokens = n_tokens.data()},
                    {.n_experts = n_experts,
@@ -57,7 +60,7 @@ void check_biased_route(u32 n_experts, u32 top_k, u32 n_groups, u32 top_groups, 
                     .n_groups = n_groups,
                     .top_groups = top_groups,
                     .threshold = 0,
-                    .has_bias = 1,
+                    .has_bias = has_bias,
                     .has_expert_scales = 1});
   for (u32 t = 0; t < tokens; ++t) {
     std::vector<double> score(n_experts), worth(n_experts), of_group(n_groups);
@@ -66,14 +69,14 @@ void check_biased_route(u32 n_experts, u32 top_k, u32 n_groups, u32 top_groups, 
     for (u32 e = 0; e < n_experts; ++e) {
       const double logit = logits[t * n_experts + e];
       score[e] = scores == 1 ? 1 / (1 + std::exp(-logit)) : std::exp(logit) / total;
-      worth[e] = score[e] + bias[e];
+      worth[e] = has_bias ? score[e] + bias[e] : logit;
     }
     std::vector<u32> groups(n_groups);
     std::iota(groups.begin(), groups.end(), 0u);
     for (u32 g = 0; g < n_groups; ++g) {
       std::vector<double> members(worth.begin() + g * size, worth.begin() + (g + 1) * size);
       std::ranges::sort(members, std::greater<>());
-      of_group[g] = members[0] + members[1];
+      of_group[g] = has_bias && size > 1 ? members[0] + members[1] : members[0];
     }
     std::ranges::sort(groups, std::greater<>(), [&](u32 g) { return of_group[g]; });
     std::vector<u32> order;
@@ -233,9 +236,12 @@ TEST_RANDOM(random_moe_route, check_random_route, 12)
 TEST(moe_route_of_few_experts) { check_route(5, 4, 2, true); }
 TEST(moe_route_of_all_experts) { check_route(2, 8, 8, false); }
 TEST(moe_route_of_many_experts) { check_route(3, 131, 9, true); }
-TEST(moe_route_by_biased_sigmoids) { check_biased_route(160, 6, 1, 1, 1); }
-TEST(moe_route_by_groups_of_biased_sigmoids) { check_biased_route(64, 4, 8, 3, 1); }
-TEST(moe_route_by_groups_of_biased_softmax) { check_biased_route(96, 8, 32, 5, 0); }
+TEST(moe_route_to_more_experts_than_a_warp_has_lanes) { check_route(3, 131, 40, true); }
+TEST(moe_route_by_biased_sigmoids) { check_group_route(160, 6, 1, 1, 1); }
+TEST(moe_route_by_groups_of_biased_sigmoids) { check_group_route(64, 4, 8, 3, 1); }
+TEST(moe_route_by_groups_of_biased_softmax) { check_group_route(96, 8, 32, 5, 0); }
+TEST(moe_route_by_groups_of_one_expert) { check_group_route(24, 4, 24, 9, 1); }
+TEST(moe_route_by_groups_without_bias) { check_group_route(64, 4, 8, 3, 0, false); }
 TEST(moe_route_by_sparsemixer) { check_sparse_route(16, 0.02f); }
 TEST(moe_route_by_sparsemixer_of_many_experts) { check_sparse_route(70, 0.5f); }
 TEST(moe_route_of_nan_stays_in_bounds) {
@@ -257,7 +263,7 @@ TEST(moe_route_of_nan_stays_in_bounds) {
                     .threshold = 0,
                     .has_bias = 0,
                     .has_expert_scales = 0});
-  EXPECT(out[0] >= 0 && out[0] < 6 && out[1] >= 0 && out[1] < 6);
+  EXPECT(out[0] >= 0 && out[0] < 6 && out[1] >= 0 && out[1] < 6 && out[0] != out[1]);
 }
 TEST(moe_group_covers_every_pair_once) {
   for (const u32 tokens : {1u, 33u}) {
@@ -270,13 +276,16 @@ TEST(moe_group_covers_every_pair_once) {
 // Few and many pairs of the last expert, none of others.
 TEST(moe_group_of_the_last_experts) {
   for (const u32 tokens : {1u, 3u, 9u, 33u}) {
-    const u32 n_experts = 7, top_k = 2;
-    Buffer<float> routes(tokens * 2 * top_k);
-    for (u32 t = 0; t < tokens; ++t) {
-      routes[t * 2 * top_k] = n_experts - 1;
-      routes[t * 2 * top_k + 1] = static_cast<float>(t % 2 == 0 ? n_experts - 2 : 0);
+    // Fewer and more experts than threads.
+    for (const u32 n_experts : {7u, 300u}) {
+      const u32 top_k = 2;
+      Buffer<float> routes(tokens * 2 * top_k);
+      for (u32 t = 0; t < tokens; ++t) {
+        routes[t * 2 * top_k] = static_cast<float>(n_experts - 1);
+        routes[t * 2 * top_k + 1] = static_cast<float>(t % 2 == 0 ? n_experts - 2 : 0);
+      }
+      check_cover(routes, tokens, n_experts, top_k);
     }
-    check_cover(routes, tokens, n_experts, top_k);
   }
 }
 TEST(head_groups_are_groups_of_all_heads_in_order) {
