@@ -304,9 +304,15 @@ TEST(sampling_adjusts_logits) {
       r.sampling.repeat_penalty = 1.3f;
       r.sampling.presence_penalty = 0.4f;
       r.sampling.frequency_penalty = 0.2f;
-      for (u32 i = 0; i < 150; ++i) r.history.push_back(static_cast<i32>(random.below(120)));
+      // Once more tokens than a block has threads.
+      const u32 n = o == 5 ? 1300 : 150;
+      for (u32 i = 0; i < n; ++i) r.history.push_back(static_cast<i32>(random.below(120)));
     }
     if (o % 5 == 1) r.bias = {{3, 4.0f}, {700, -INFINITY}, {17, 2.5f}, {0, 1.0f}};
+    // As many biases, some of them of the same token.
+    for (u32 i = 0; o == 7 && i < 1300; ++i) {
+      r.bias.push_back({static_cast<i32>(i % 690), 0.25f * static_cast<float>(i % 9)});
+    }
     if (o % 3 == 1) {
       for (u32 w = 0; w < (vocabulary + 31) / 32; ++w)
         r.mask.push_back(static_cast<u32>(random.next()));
