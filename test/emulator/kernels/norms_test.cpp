@@ -28,7 +28,7 @@ void check_rms_norm(u32 rows, u32 max_rows, u32 cols, u32 threads, bool with_res
                          .groups = groups,
                          .weight_groups = weight_groups,
                          .eps = 1e-5f,
-                         .offset = 1.0f,
+                         .offset = 0.75f,
                          .has_residual = with_residual};
   forge::Geometry shape = forge::geometry(args, max_rows);
   shape.group.threads = threads;
@@ -42,7 +42,7 @@ void check_rms_norm(u32 rows, u32 max_rows, u32 cols, u32 threads, bool with_res
   std::vector<double> expected;
   for (u32 i = 0; i < rows * groups; ++i) {
     const float* own = weight.data() + i % weight_groups * cols;
-    std::ranges::copy(plain_rms_norm(x.data() + u64(i) * cols, own, 1, cols, 1e-5, 1.0),
+    std::ranges::copy(plain_rms_norm(x.data() + u64(i) * cols, own, 1, cols, 1e-5, 0.75),
                       std::back_inserter(expected));
   }
   for (size_t i = 0; with_residual && i < expected.size(); ++i) expected[i] += residual[i];

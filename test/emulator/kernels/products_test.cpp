@@ -75,7 +75,8 @@ void check_added_embedding(const WeightKind& kind, u32 cols) {
   const DeviceWeight weight = random_weight(random, kind, 3, cols);
   Buffer<float> x(2 * cols), out(2 * cols);
   for (u32 i = 0; i < 2 * cols; ++i) x[i] = static_cast<float>(i % 7) - 3;
-  const Buffer<i32> ids = {2 * 40 + 39, 7};
+  // The last row, and the first of a second round.
+  const Buffer<i32> ids = {2 * 40 + 39, 3 * 40 + 7};
   const Buffer<u32> n_tokens = {2};
   launch_embed(out, ids, n_tokens, weight, 1.0f, x.data(), 40);
   for (u32 t = 0; t < 2; ++t) {

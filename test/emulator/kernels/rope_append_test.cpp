@@ -12,6 +12,9 @@ struct Case {
   bool values_in_keys = false;
 };
 
+// Of the norms; eps is large enough to show.
+constexpr float kEps = 0.05f, kOffset = 0.75f;
+
 // A head normalized and rotated in double.
 std::vector<double> plain_head(const float* all, u32 n_heads, u32 head, u32 dim,
                                const float* weight, u32 width, const float* angles, u32 n,
@@ -22,7 +25,8 @@ std::vector<double> plain_head(const float* all, u32 n_heads, u32 head, u32 dim,
     double squares = 0;
     for (u32 i = first; i < first + count; ++i) squares += double(all[i]) * all[i];
     for (u32 i = 0; i < dim; ++i) {
-      x[i] *= (weight[width == dim ? i : head * dim + i] + 1.0) / std::sqrt(squares / count + 1e-6);
+      x[i] *= (weight[width == dim ? i : head * dim + i] + double(kOffset)) /
+              std::sqrt(squares / count + kEps);
     }
   }
   double* turned = x.data() + (values_in_keys ? dim - 2 * n : 0);
@@ -89,8 +93,8 @@ void check(const KvType& type, const Case& c) {
                                  .n_heads = c.n_heads,
                                  .q_norm_width = c.q_norm_width,
                                  .k_norm_width = c.k_norm_width,
-                                 .eps = 1e-6f,
-                                 .offset = 1.0f,
+                                 .eps = kEps,
+                                 .offset = kOffset,
                                  .n_freqs = c.n_freqs,
                                  .first_rotated = c.values_in_keys ? c.k_dim - 2 * c.n_freqs : 0,
                                  .interleaved = c.interleaved};
@@ -234,6 +238,28 @@ void check_previous_rows(const KvType& type, u32 heads, u32 dim, u32 page_tokens
 TEST(previous_rows_f32) { check_previous_rows(kv_types[0], 1, 200, 4); }
 TEST(previous_rows_f16_of_several_heads) { check_previous_rows(kv_types[1], 3, 24, 2); }
 TEST(previous_rows_bf16) { check_previous_rows(kv_types[2], 1, 8, 16); }
+
+// More angles than threads.
+TEST(rope_table_of_far_positions) {
+  const u32 n_freqs = 150;
+  const Buffer<i32> positions = {0, 4097, 100'000, 131'071};
+  const Buffer<u32> n_tokens = {4};
+  Buffer<float> inv_freq(n_freqs), rope(4 * 2 * n_freqs);
+  for (u32 i = 0; i < n_freqs; ++i) inv_freq[i] = std::pow(10000.0f, -float(i) / float(n_freqs));
+  launch<RopeTable>(5,
+                    {.out = rope.data(),
+                     .positions = positions.data(),
+                     .inv_freq = inv_freq.data(),
+                     .n_tokens = n_tokens.data()},
+                    {.n_freqs = n_freqs, .scale = 0.5f});
+  for (u32 t = 0; t < 4; ++t) {
+    for (u32 i = 0; i < n_freqs; ++i) {
+      const double angle = static_cast<float>(positions[t]) * inv_freq[i];
+      EXPECT(std::abs(rope[t * 2 * n_freqs + i] - 0.5 * std::cos(angle)) < 1e-6);
+      EXPECT(std::abs(rope[(t * 2 + 1) * n_freqs + i] - 0.5 * std::sin(angle)) < 1e-6);
+    }
+  }
+}
 
 TEST(rope_append_to_pages_beyond_4_gib) {
   const FarPages far;

@@ -36,10 +36,21 @@ TEST(glu_of_silu) { check_glu(3, 1, 1030, 1); }
 TEST(glu_of_gelu_in_groups) { check_glu(2, 3, 77, 2); }
 TEST(glu_of_erf_gelu) { check_glu(1, 1, 5, 3); }
 TEST(glu_with_limits) { check_glu(2, 2, 300, 4); }
+TEST(glu_with_limits_keeps_nan) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Buffer<u32> n_rows = {2};
+  const Buffer<float> x = {nan, 1, 1, nan};
+  Buffer<float> out = {0, 0};
+  launch<Glu>(2,
+              {.out = out.data(), .x = x.data(), .n_rows = n_rows.data()},
+              {.out_cols = 1, .width = 1, .unit = 4});
+  EXPECT(std::isnan(out[0]) && std::isnan(out[1]));
+}
 
 TEST(fused_residual_rms_norm_of_both_kinds) {
   Random random(5);
   const u32 rows = 2, cols = 301;
+  const float offset = 1.0f, next_offset = 0.25f;
   const auto x = random_floats(random, rows * cols), residual = random_floats(random, rows * cols);
   const auto x_weight = random_floats(random, cols), weight = random_floats(random, cols);
   const Buffer<u32> n_rows = {rows};
@@ -47,11 +58,11 @@ TEST(fused_residual_rms_norm_of_both_kinds) {
     Buffer<float> sum(rows * cols), out(rows * cols);
     const FusedResidualRmsNormArgs args{.cols = cols,
                                         .eps = 0.1f,
-                                        .offset = 1.0f,
+                                        .offset = offset,
                                         .next_eps = 0.02f,
-                                        .next_offset = 0.0f,
+                                        .next_offset = next_offset,
                                         .has_x_weight = norm_x};
-    forge::Geometry shape = forge::geometry(args, rows);
+    forge::Geometry shape = forge::geometry(args, rows + 1);
     shape.group.memory = kept_row_bytes(cols);
     launch<FusedResidualRmsNorm>(shape,
                                  {.out = out.data(),
@@ -68,13 +79,15 @@ TEST(fused_residual_rms_norm_of_both_kinds) {
       for (u32 i = 0; i < cols; ++i) squares += double(x[r * cols + i]) * x[r * cols + i];
       for (u32 i = 0; i < cols; ++i) {
         const double normed =
-            norm_x ? x[r * cols + i] / std::sqrt(squares / cols + 0.1) * (x_weight[i] + 1.0)
+            norm_x ? x[r * cols + i] / std::sqrt(squares / cols + 0.1) *
+                         (x_weight[i] + double(offset))
                    : x[r * cols + i];
         sums.push_back(residual[r * cols + i] + normed);
         next_squares += sums.back() * sums.back();
       }
       for (u32 i = 0; i < cols; ++i) {
-        outs.push_back(sums[r * cols + i] / std::sqrt(next_squares / cols + 0.02) * weight[i]);
+        outs.push_back(sums[r * cols + i] / std::sqrt(next_squares / cols + 0.02) *
+                       (weight[i] + double(next_offset)));
       }
     }
     expect_near("sum", sum, sums, 1e-6, 1e-5);
@@ -91,7 +104,7 @@ TEST(layer_norm_with_and_without_bias) {
   const Buffer<u32> n_rows = {rows};
   for (const bool with_bias : {false, true}) {
     Buffer<float> out(rows * cols);
-    launch<LayerNorm>(rows,
+    launch<LayerNorm>(rows + 1,
                       {.out = out.data(),
                        .x = x.data(),
                        .weight = weight.data(),
@@ -316,12 +329,12 @@ TEST(gather_outputs_and_softcap) {
                         {.cols = cols});
   launch<Softcap>(5,
                   {.out = capped.data(), .x = out.data(), .n_rows = n.data()},
-                  {.cols = cols, .cap = 30.0f});
+                  {.cols = cols, .cap = 25.0f});
   std::vector<double> expected;
   for (u32 o = 0; o < 3; ++o) {
     for (u32 i = 0; i < cols; ++i) {
       EXPECT(out[o * cols + i] == x[wanted[o] * cols + i]);
-      expected.push_back(30 * std::tanh(x[wanted[o] * cols + i] / 30.0));
+      expected.push_back(25 * std::tanh(x[wanted[o] * cols + i] / 25.0));
     }
   }
   expect_near("softcap", capped, expected, 1e-5, 1e-6);

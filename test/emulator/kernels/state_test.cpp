@@ -28,7 +28,8 @@ u32 total(const std::vector<u32>& lengths) {
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-void check_conv(u32 cols, u32 width, const std::vector<u32>& lengths, bool has_bias) {
+void check_conv(u32 cols, u32 width, const std::vector<u32>& lengths, bool has_bias,
+                u32 activation = FORGE_SILU) {
   Random random(cols + width);
   const auto runs = random_runs(random, lengths);
   const u32 rows = total(lengths), n_kept = width - 1, slot_size = n_kept * cols;
@@ -40,7 +41,7 @@ void check_conv(u32 cols, u32 width, const std::vector<u32>& lengths, bool has_b
   const CausalConv1dArgs args{.slot_stride = slot_size,
                               .cols = cols,
                               .width = width,
-                              .activation = FORGE_SILU,
+                              .activation = activation,
                               .has_bias = has_bias};
   const auto shape = forge::geometry(args, static_cast<u32>(runs.size()), longest + 64);
   launch<CausalConv1d>(shape,
@@ -62,7 +63,7 @@ void check_conv(u32 cols, u32 width, const std::vector<u32>& lengths, bool has_b
       for (u32 t = 0; t < run.n_rows; ++t) {
         double sum = has_bias ? bias[c] : 0;
         for (u32 k = 0; k < width; ++k) sum += double(weight[c * width + k]) * column[t + k];
-        expected[(run.first_row + t) * cols + c] = sum * sigmoid(sum);
+        expected[(run.first_row + t) * cols + c] = plain_activation(activation, sum);
       }
       for (u32 r = 0; r < n_kept; ++r) slot[r * cols] = column[run.n_rows + r];
     }
@@ -90,7 +91,8 @@ void check_delta(const Heads& h, const std::vector<u32>& lengths) {
   const auto before = random_floats(random, kSlots * slot_size);
   Buffer<float> state(kSlots * slot_size), out(rows * v_cols);
   std::copy_n(before.data(), state.size(), state.data());
-  const float scale = 0.25f, eps = 1e-6f;
+  // Large enough to show.
+  const float scale = 0.25f, eps = 0.02f;
   launch<GatedDeltaRule>(static_cast<u32>(runs.size()),
                          {.out = out.data(),
                           .qkv = qkv.data(),
@@ -153,19 +155,23 @@ struct ScanHeads {
   u32 n_heads, n_groups, d_state, head_dim;
 };
 
-void check_scan(const ScanHeads& h, const std::vector<u32>& lengths, bool has_gate) {
+// is_bad: the first time step is NaN, as its results must be; nothing else is checked.
+void check_scan(const ScanHeads& h, const std::vector<u32>& lengths, bool has_gate,
+                bool is_bad = false) {
   Random random(h.d_state + h.head_dim);
   const auto runs = random_runs(random, lengths);
   const u32 rows = total(lengths), inner = h.n_heads * h.head_dim;
   const u32 xbc_cols = inner + 2 * h.n_groups * h.d_state, slot_size = inner * h.d_state;
   const auto xbc = random_floats(random, rows * xbc_cols);
   const auto gate = random_floats(random, rows * inner, 4);
-  const auto dt = random_floats(random, rows * h.n_heads, 3);
+  auto dt = random_floats(random, rows * h.n_heads, 3);
+  if (is_bad) dt[0] = NAN;
   const auto dt_bias = random_floats(random, h.n_heads), skip = random_floats(random, h.n_heads);
   auto rate = random_floats(random, h.n_heads);
   for (float& x : rate) x = -std::abs(x);
   const auto before = random_floats(random, kSlots * slot_size);
   Buffer<float> state(kSlots * slot_size), out(rows * inner);
+  if (is_bad) std::fill(out.begin(), out.end(), 0.0f);
   std::copy_n(before.data(), state.size(), state.data());
   const float dt_min = 0.25f, dt_max = 2;
   const u32 fours = h.d_state <= 64 ? 2 : h.d_state <= 128 ? 4 : 8;
@@ -188,6 +194,10 @@ void check_scan(const ScanHeads& h, const std::vector<u32>& lengths, bool has_ga
                          .dt_min = dt_min,
                          .dt_max = dt_max},
                         "<" + std::to_string(fours) + ">");
+  if (is_bad) {
+    for (u32 i = 0; i < inner; ++i) EXPECT(std::isnan(out[i]) == (i < h.head_dim));
+    return;
+  }
   std::vector<double> expected(rows * inner), kept(before.data(), before.data() + state.size());
   for (u32 r = 0; r < lengths.size(); ++r) {
     const SlotRun run = runs[r];
@@ -269,6 +279,7 @@ TEST(gated_rms_norm_of_groups) {
   const auto x = random_floats(random, rows * cols), gate = random_floats(random, rows * cols, 4);
   const auto weight = random_floats(random, cols);
   for (const u32 weight_groups : {1u, groups}) {
+    const u32 activation = weight_groups == 1 ? FORGE_SILU : FORGE_GELU_TANH;
     Buffer<float> out(rows * cols);
     launch<GatedRmsNorm>(rows + 1,
                          {.out = out.data(),
@@ -279,21 +290,24 @@ TEST(gated_rms_norm_of_groups) {
                          {.cols = cols,
                           .width = width,
                           .weight_groups = weight_groups,
-                          .eps = 1e-5f,
-                          .activation = 1});
+                          .eps = 0.1f,
+                          .activation = activation});
     std::vector<double> expected;
     for (u32 i = 0; i < rows * cols; ++i) {
       const float* group = x.data() + i / width * width;
       double squares = 0;
       for (u32 k = 0; k < width; ++k) squares += double(group[k]) * group[k];
-      expected.push_back(x[i] / std::sqrt(squares / width + 1e-5) *
-                         weight[i % (weight_groups * width)] * plain_activation(1, gate[i]));
+      expected.push_back(x[i] / std::sqrt(squares / width + 0.1) *
+                         weight[i % (weight_groups * width)] *
+                         plain_activation(activation, gate[i]));
     }
     expect_near("gated_rms_norm", out, expected, 2e-6, 4e-6);
   }
 }
 TEST(causal_conv1d_of_short_runs) { check_conv(131, 4, {1, 2, 9}, true); }
-TEST(causal_conv1d_of_a_prompt) { check_conv(40, 4, {150, 1, 64}, false); }
+TEST(causal_conv1d_of_a_prompt) {
+  check_conv(40, 4, {150, 1, 64}, false, FORGE_IDENTITY);
+}
 TEST(causal_conv1d_of_the_widest) { check_conv(9, 64, {65, 7, 130}, true); }
 TEST_RANDOM(random_causal_conv1d, check_random_conv, 4)
 TEST(gated_delta_rule_of_one_token) { check_delta({2, 4, 16, 24, 0}, {1, 1, 1}); }
@@ -307,4 +321,5 @@ TEST(selective_scan_of_one_token) { check_scan({4, 2, 16, 24}, {1, 1, 1}, true);
 TEST(selective_scan_of_odd_heads) { check_scan({3, 1, 7, 21}, {5, 37}, false); }
 TEST(selective_scan_of_models) { check_scan({2, 1, 128, 64}, {20, 1}, true); }
 TEST(selective_scan_of_the_largest_state) { check_scan({1, 1, 256, 9}, {3}, false); }
+TEST(selective_scan_keeps_nan) { check_scan({2, 1, 16, 5}, {1, 1}, false, true); }
 TEST_RANDOM(random_selective_scan, check_random_scan, 4)

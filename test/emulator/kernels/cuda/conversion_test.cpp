@@ -143,7 +143,7 @@ TEST(convert_rows_normalizes) {
   auto x = random_floats(random, rows * cols, 9);
   for (u32 i = 0; i < cols; ++i) x[i] *= 1e6f;
   const auto weight = random_floats(random, cols, 2);
-  const InputNorm norm = {.weight = weight.data(), .eps = 0.5f, .offset = 1};
+  const InputNorm norm = {.weight = weight.data(), .eps = 0.5f, .offset = 0.25f};
   for (const char* type : {"f16", "bf16"}) {
     const bool half = std::string(type) == "f16";
     const auto [out, scale, _] = convert(type, x.data(), rows, cols, padded, norm);
@@ -155,7 +155,7 @@ TEST(convert_rows_normalizes) {
       for (u32 i = 0; i < cols; ++i) {
         const u16 bits = out[r * padded + i];
         const double value = half ? forge::f16_to_f32(bits) : forge::bf16_to_f32(bits);
-        const double wanted = x[r * cols + i] / rms * (double(weight[i]) + 1);
+        const double wanted = x[r * cols + i] / rms * (double(weight[i]) + 0.25);
         const double allowed = std::abs(wanted) / (half ? 2000 : 250) + 1e-6;
         EXPECT(std::abs(value * scale[r] - wanted) <= allowed);
       }

@@ -98,7 +98,7 @@ TEST(decode_gemm_with_a_norm) {
       const DeviceWeight weight = random_weight(random, half_kinds[k], rows, cols);
       const auto x = random_floats(random, tokens * cols, 40);
       const auto norm_weight = random_floats(random, cols, 2);
-      const InputNorm norm = {.weight = norm_weight.data(), .eps = 3, .offset = 1};
+      const InputNorm norm = {.weight = norm_weight.data(), .eps = 3, .offset = 0.5f};
       const Buffer<u32> n_rows = {tokens};
       std::vector<double> normed(tokens * cols), expected(tokens * rows, 0.0);
       for (u32 t = 0; t < tokens; ++t) {
@@ -106,7 +106,7 @@ TEST(decode_gemm_with_a_norm) {
         for (u32 i = 0; i < cols; ++i) squares += double(x[t * cols + i]) * x[t * cols + i];
         const double rms = std::sqrt(squares / cols + 3.0);
         for (u32 i = 0; i < cols; ++i) {
-          normed[t * cols + i] = x[t * cols + i] / rms * (double(norm_weight[i]) + 1);
+          normed[t * cols + i] = x[t * cols + i] / rms * (double(norm_weight[i]) + 0.5);
         }
       }
       for (u32 i = 0; i < tokens * rows; ++i) {

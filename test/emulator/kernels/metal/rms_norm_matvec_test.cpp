@@ -14,8 +14,8 @@ void check(const WeightKind& kind, u32 rows, u32 cols, u32 tokens, u32 at_once, 
   const Buffer<u32> n_rows = {tokens};
   const metal_args::RmsNormMatvecArgs args = {
       .product = matvec_args(weight, stride, split, {bias.data(), residual.data(), 0.5f, 1}),
-      .eps = 1e-5f,
-      .offset = 1.0f};
+      .eps = 0.5f,
+      .offset = 0.75f};
   const u32 group_rows = metal_args::kMatvecSimdgroups / split * simdgroup_rows(weight);
   launch_metal("rms_norm_matvec<" + weight.format + ", " + std::to_string(at_once) + ">",
                {{blocks_for(rows, group_rows), blocks_for(tokens, at_once) + 1}, {256}}, args,
@@ -24,12 +24,12 @@ void check(const WeightKind& kind, u32 rows, u32 cols, u32 tokens, u32 at_once, 
   for (u32 t = 0; t < tokens; ++t) {
     double squares = 0;
     for (u32 i = 0; i < cols; ++i) squares += double(x[t * cols + i]) * x[t * cols + i];
-    const double scale = 1 / std::sqrt(squares / cols + 1e-5);
+    const double scale = 1 / std::sqrt(squares / cols + 0.5);
     std::vector<double> expected;
     for (u32 r = 0; r < rows; ++r) {
       double product = bias[r];
       for (u32 i = 0; i < cols; ++i) {
-        product += weight.row(r)[i] * (x[t * cols + i] * scale * (norm[i] + 1.0));
+        product += weight.row(r)[i] * (x[t * cols + i] * scale * (norm[i] + 0.75));
       }
       expected.push_back(residual[t * stride + r] + 0.5 * product / (1 + std::exp(-product)));
     }
