@@ -1,10 +1,12 @@
 /** Time and memory that devices and steps report, for benchmarks. */
 import { assert, assertEquals } from "@std/assert";
 import { readText } from "../../ffi/status.ts";
+import type { TensorType } from "../../src/formats/tensor_info.ts";
 import { borderTest, status } from "../support/raw_border.ts";
-import { deviceTest, isGpu } from "../support/devices.ts";
+import { devices, deviceTest, isGpu } from "../support/devices.ts";
 import { randomMatrix } from "../support/matrix.ts";
-import { limitsOf, StepGraph, tokenInputs } from "../support/step_graph.ts";
+import { limitsOf, outputRow, StepGraph, tokenInputs } from "../support/step_graph.ts";
+import { randomWeight } from "../support/weights.ts";
 
 deviceTest(
   "a step reports the duration of its last run, at most what the caller measured",
@@ -71,3 +73,90 @@ borderTest("the properties of a device name its memory", ({ symbols: s, device }
   assertEquals(BigInt(info.memory_bytes), total[0]);
   assert(free[0]! <= total[0]!, `${free[0]} of ${total[0]}`);
 });
+
+const processors = devices.filter((device) => !isGpu(device));
+
+deviceTest("a profile counts the bytes and the arithmetic of each operation", async (
+  device,
+  random,
+) => {
+  const recorder = device.record({ maxTokens: 4, maxOutputs: 4, maxSequences: 2, maxPages: 2 });
+  const graph = new StepGraph(device, recorder);
+  const weight = (type: TensorType, rows: number, cols: number) =>
+    graph.weight(randomWeight(random, type, rows, cols));
+  const heads = { nKvHeads: 1, kHeadDim: 4, vHeadDim: 16 };
+  const kv = graph.kv({ type: "F32", nPages: 4, pageTokens: 4, ...heads });
+  const qkv = recorder.embed(weight("F32", 40, 2 * 4 + 4 + 16));
+  const q = recorder.ropeAppend(qkv, kv, { nHeads: 2, eps: 1e-5, ropeLayout: "half" });
+  const x = recorder.attention(q, kv, { nHeads: 2, scale: 1 });
+  const logits = recorder.matmul(x, weight("Q8_0", 4, 32));
+  const route = recorder.moeRoute(logits, { topK: 2, normalize: true });
+  const experts = recorder.moeMatmul(x, route, weight("F32", 4 * 6, 32), 4);
+  const outputs = recorder.gatherOutputs(recorder.moeCombine(experts, route));
+  recorder.sample(recorder.matmul(outputs, weight("F32", 7, 6)), 0);
+  const step = await recorder.finish();
+  step.profile(true);
+
+  const floats = (rows: number, cols: number) => 4 * rows * cols;
+  /** The work of a step of `n` tokens, by the keys that each sees and the most of a sequence. */
+  const work = (n: number, nOutputs: number, visible: number, longest: number) =>
+    [
+      ["embed", "40 x 28 F32", 2 * floats(n, 28), 0],
+      ["rope_append", "", floats(n, 28) + floats(n, 8), 0],
+      [
+        "attention",
+        "",
+        longest * kv.pageBytes / 4 + floats(n, 8) + floats(n, 32),
+        2 * visible * 2 * (4 + 16),
+      ],
+      ["matmul", "4 x 32 Q8_0", 4 * 34 + floats(n, 32) + floats(n, 4), 2 * n * 4 * 32],
+      ["moe_route", "", 2 * floats(n, 4), 0],
+      [
+        "moe_matmul",
+        "24 x 32 F32",
+        floats(Math.min(2 * n, 4) * 6, 32) + floats(n, 32) + floats(n, 4) + floats(n, 12),
+        2 * 2 * n * 6 * 32,
+      ],
+      ["moe_combine", "", floats(n, 12) + floats(n, 4) + floats(n, 6), 0],
+      ["gather_outputs", "", floats(n, 6) + floats(nOutputs, 6), 0],
+      [
+        "matmul",
+        "7 x 6 F32",
+        floats(7, 6) + floats(nOutputs, 6) + floats(nOutputs, 7),
+        2 * nOutputs * 7 * 6,
+      ],
+      ["sample", "", floats(nOutputs, 7), 0],
+    ].map((row) => row as [string, string, number, number]);
+  const profiled = () =>
+    step.operationTimes().map(({ step, operation, matrix, bytes, flops }) =>
+      [step, operation, matrix, bytes, flops] as const
+    );
+  const pageTables = [[0, 1], [2, 3]];
+  // The tokens see 1, 2 and 6 keys, and then each of two steps two more than the one before.
+  await step.run({
+    tokens: [1, 2, 3],
+    positions: [0, 1, 5],
+    sequences: [0, 0, 1],
+    pageTables,
+    outputs: [outputRow(2)],
+  });
+  assertEquals(profiled(), work(3, 1, 9, 8).map((row) => [0, ...row]));
+  await step.run({
+    tokens: [1, 2],
+    positions: [2, 3],
+    sequences: [0, 1],
+    pageTables,
+    outputs: [outputRow(0), outputRow(1)],
+    nSteps: 2,
+  });
+  assertEquals(
+    profiled(),
+    [work(2, 2, 7, 7), work(2, 2, 9, 9)].flatMap((rows, i) => rows.map((row) => [i, ...row])),
+  );
+  await step.run({ ...tokenInputs(1), outputs: [outputRow(0)] });
+  assertEquals(profiled(), work(1, 1, 1, 1).map((row) => [0, ...row]));
+  step.profile(false);
+  await step.run(tokenInputs(1));
+  assertEquals(profiled(), []);
+  step.release();
+}, processors);
