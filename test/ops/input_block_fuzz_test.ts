@@ -1,8 +1,15 @@
 /** Random and corrupted input blocks give a status, never a crash or a hang. */
 import { assert, assertEquals } from "@std/assert";
 import type { AttentionMask } from "../../src/backend.ts";
-import { HEADER_WORDS, InputBlock, MASK_FLOATS } from "../../ffi/step_block.ts";
+import {
+  HEADER_WORDS,
+  InputBlock,
+  MASK_BITS,
+  MASK_FLOATS,
+  MASK_NONE,
+} from "../../ffi/step_block.ts";
 import { isEmulated } from "../support/devices.ts";
+import { readHeader } from "../support/header.ts";
 import { randomMatrix } from "../support/matrix.ts";
 import type { Random } from "../support/random.ts";
 import { borderTest, floatWord, oddWords, type RawBorder, status } from "../support/raw_border.ts";
@@ -177,4 +184,53 @@ borderTest("blocks that are cut short, unaligned or null", async (border, random
     const result = await border.run(step, two, new Uint8Array(size));
     assertEquals(result, expected, `results of ${size} bytes`);
   }
+});
+
+borderTest("numbers of a block up to their limits, and those next to them", async (
+  border,
+  random,
+) => {
+  const step = await recordStep(border, random);
+  const room = new Uint8Array(ROOM);
+  const wordOf = (struct: string, field: string) =>
+    readHeader().structs.get(struct)!.fields.find(({ name }) => name === field)!.offset / 4;
+  const header = (field: string) => wordOf("forge_step_header", field);
+  const tokens = { tokens: [0, 1], positions: [0, 1], sequences: [0, 0], pageTables: [[0]] };
+  const sampling = { ...greedy, bias: new Map([[3, 1]]), mask: Uint32Array.of(1) };
+  const outputs = [outputRow(1, { sampling, history: [1, 2] })];
+  const block = new InputBlock().pack({ ...tokens, outputs }).slice();
+  const statusWith = (words: readonly (readonly [number, number])[], from = block) => {
+    const changed = from.slice();
+    for (const [word, value] of words) changed[word] = value;
+    return border.run(step, changed, room);
+  };
+  // The record follows three arrays of 2 tokens, and a page, a slot, a length and a row.
+  const record = HEADER_WORDS + 3 * 2 + 4;
+  const limits: [field: string, most: number][] = [
+    ["history_begin", 2],
+    ["history_end", 2],
+    ["bias_begin", 1],
+    ["bias_end", 1],
+    ["mask", 0],
+    ["n_top", 3],
+    ["forced_token", vocabulary - 1],
+  ];
+  for (const [field, most] of limits) {
+    const word = record + wordOf("forge_sampling", field);
+    assertEquals(await statusWith([[word, most]]), status.ok, `${field} is ${most}`);
+    const above = await statusWith([[word, most + 1]]);
+    assertEquals(above, status.invalidArgument, `${field} is ${most + 1}`);
+  }
+  const masks = [[MASK_NONE, 1, 0], [MASK_NONE, 0, 4], [MASK_FLOATS, 0, 4], [MASK_BITS, 1, 0]];
+  for (const mask of masks) {
+    const fields = ["attention_mask", "attention_mask_heads", "attention_mask_cols"];
+    const words = fields.map((field, i) => [header(field), mask[i]!] as const);
+    assertEquals(await statusWith(words), status.invalidArgument, `an attention mask ${mask}`);
+  }
+  const tree = new InputBlock().pack({ ...tokens, parents: [-1, 0], outputs: [] }).slice();
+  assertEquals(await border.run(step, tree, room), status.ok);
+  const parents = HEADER_WORDS + 3 * 2;
+  const shorter = Int32Array.from(tree.filter((_, word) => word !== parents + 1));
+  const one = [[header("n_parents"), 1]] as const;
+  assertEquals(await statusWith(one, shorter), status.invalidArgument, "a parent for two tokens");
 });
