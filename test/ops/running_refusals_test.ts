@@ -77,6 +77,11 @@ const refusals: readonly (readonly [message: string, change: Partial<StepInputs>
   ["attention_mask_heads is 3; valid is 1 or 2", attentionMask(3, 12)],
   ["attention_mask_cols is 13; valid is 1 to 12", attentionMask(1, 13)],
   ["attention_mask_cols is 11; token 2 sees 12 positions", attentionMask(1, 11)],
+  ["attention_mask_cols is 11; token 2 sees 12 positions", {
+    ...attentionMask(1, 11),
+    positions: [0, 1, 2],
+    keyLengths: [2, 12],
+  }],
   ["an attention mask has nan", attentionMask(2, 12, NaN)],
   ["an attention mask has inf", attentionMask(2, 12, Infinity)],
   ["output_rows[0] is 3; valid is 0 to 2", { outputs: [outputRow(3)] }],
@@ -95,6 +100,7 @@ const refusals: readonly (readonly [message: string, change: Partial<StepInputs>
   ["top_p is -0.5", sampled({ topP: -0.5 })],
   ["top_p is nan", sampled({ topP: NaN })],
   ["min_p is 2", sampled({ minP: 2 })],
+  ["min_p is -0.5", sampled({ minP: -0.5 })],
   ["min_p is nan", sampled({ minP: NaN })],
   ["repeat_penalty is 0", sampled({ repeatPenalty: 0 })],
   ["repeat_penalty is -1", sampled({ repeatPenalty: -1 })],
@@ -197,5 +203,39 @@ deviceTest("token ids are those of the smallest of several embeddings", async (d
   };
   await run(29);
   await assertRejects(() => run(30), ForgeError, "tokens[0] is 30; valid is 0 to 29");
+  step.release();
+});
+
+deviceTest("pages, slots and positions are those of the smallest of several tables", async (
+  device,
+  random,
+) => {
+  const graph = new StepGraph(device, device.record({ ...limits, maxPages: 1 }));
+  const { recorder } = graph;
+  let x = graph.input(randomMatrix(random, 4, 16));
+  const taps = graph.weight(f32Weight(randomMatrix(random, 16, 4)));
+  for (const n of [5, 3, 4]) {
+    const shape = { type: "F32", pageTokens: 16, nKvHeads: 1, kHeadDim: 4, vHeadDim: 4 } as const;
+    const kv = graph.kv({ ...shape, nPages: n });
+    recorder.keep(recorder.ropeAppend(x, kv, { nHeads: 2, eps: 1e-5, ropeLayout: "half" }));
+    const state = device.createState({ nSlots: n, rows: 3, cols: 16 });
+    recorder.keep(recorder.causalConv1d(x, taps, state, { activation: "silu" }));
+    x = recorder.addEmbedding(x, graph.weight(f32Weight(randomMatrix(random, n, 16))));
+  }
+  recorder.keep(x);
+  const step = await recorder.finish();
+  const run = (page: number, slot: number, position: number) =>
+    step.run({
+      tokens: [0],
+      positions: [position],
+      sequences: [0],
+      pageTables: [[page]],
+      slots: [slot],
+      outputs: [],
+    });
+  await run(2, 2, 2);
+  await assertRejects(() => run(3, 2, 2), ForgeError, "page_tables[0] is 3; valid is 0 to 2");
+  await assertRejects(() => run(2, 3, 2), ForgeError, "slots[0] is 3; valid is 0 to 2");
+  await assertRejects(() => run(2, 2, 3), ForgeError, "positions[0] is 3; valid is 0 to 2");
   step.release();
 });
