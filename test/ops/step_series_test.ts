@@ -12,7 +12,12 @@ const VOCABULARY = 60, HEAD_DIM = 8, PAGE_TOKENS = 4, MAX_PAGES = 4, MAX_TOP = 2
 const MAX_SEQUENCES = 3, ROUNDS = 6;
 
 /** A step with a cache and a rotation: its choices depend on all earlier tokens and positions. */
-async function recordStep(device: Backend, random: Random, head: Matrix): Promise<Step> {
+async function recordStep(
+  device: Backend,
+  random: Random,
+  head: Matrix,
+  { causal = true, samples = true } = {},
+): Promise<Step> {
   const limits = {
     maxTokens: 8,
     maxOutputs: MAX_SEQUENCES,
@@ -37,8 +42,12 @@ async function recordStep(device: Backend, random: Random, head: Matrix): Promis
     rope: recorder.ropeTable(graph.weight(f32Weight(frequencies)), 1),
     ropeLayout: "half",
   });
-  const rows = recorder.gatherOutputs(recorder.attention(q, kv, { nHeads: 1, scale: 1 }));
-  recorder.sample(recorder.matmul(rows, graph.weight(f32Weight(head))), MAX_TOP);
+  const options = { nHeads: 1, scale: 1, masked: true };
+  // Attention that is not causal matters also if causal attention follows.
+  if (!causal) recorder.keep(recorder.attention(q, kv, { ...options, causal }));
+  const rows = recorder.gatherOutputs(recorder.attention(q, kv, options));
+  const logits = recorder.matmul(rows, graph.weight(f32Weight(head)));
+  if (samples) recorder.sample(logits, MAX_TOP);
   return await recorder.finish();
 }
 
@@ -201,6 +210,10 @@ deviceTest("invalid runs of several steps are rejected", async (device) => {
     ["several steps take no forced tokens", {
       outputs: [outputRow(0), outputRow(1, { forcedToken: 1 })],
     }],
+    ["several steps take no masks", {
+      attentionMask: { nHeads: 1, nPositions: 16, values: new Float32Array(32) },
+    }],
+    ["several steps take no parents", { parents: [-1, -1] }],
   ];
   for (const [message, change] of refusals) {
     await assertRejects(() => step.run({ ...good, ...change }), ForgeError, message);
@@ -208,4 +221,20 @@ deviceTest("invalid runs of several steps are rejected", async (device) => {
   assertEquals((await step.run(good)).length, 6);
   assertEquals((await step.run({ ...good, positions: [0, 13] })).length, 6);
   step.release();
+});
+
+deviceTest("several steps need causal attention and a choice of tokens", async (device) => {
+  const specs = [{ token: 1, position: 0, request: outputRow(0) }];
+  const refusals = [
+    ["several steps need causal attention", { causal: false }],
+    ["n_steps is 2 for a step that chooses no tokens", { samples: false }],
+  ] as const;
+  for (const [message, options] of refusals) {
+    const random = new Random("steps that run once");
+    const head = randomMatrix(random, VOCABULARY, HEAD_DIM);
+    const step = await recordStep(device, random, head, options);
+    await step.run(inputsOf(specs));
+    await assertRejects(() => step.run({ ...inputsOf(specs), nSteps: 2 }), ForgeError, message);
+    step.release();
+  }
 });
