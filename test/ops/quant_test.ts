@@ -271,13 +271,19 @@ deviceTest("weights that cannot be quantised are rejected", (device) => {
     assertThrows(() => device.quantize("Q8_0", 1, 256, values), ForgeError);
   }
   // No block's scale or minimum in F16 reaches these, whether all weights are equal or not.
-  for (const type of ["Q4_0", "Q5_0", "Q8_0", "Q4_1", "Q5_1"] as const) {
+  for (
+    const type of (Object.keys(errorBounds) as TensorType[])
+      .filter((type) => type !== "F32" && type !== "BF16")
+  ) {
     for (const value of [1e9, -1e9]) {
       for (const values of [ones.map(() => value), ones.map((_, i) => i === 0 ? value : 0)]) {
         assertThrows(() => device.quantize(type, 1, 256, values), ForgeError);
       }
     }
   }
+  // The largest float32 rounds to infinity in 16 bits.
+  const largest = ones.map(() => 3.4028234e38);
+  assertThrows(() => device.quantize("BF16", 1, 256, largest), ForgeError, "too large for BF16");
   const half = new Float32Array(128);
   assertThrows(() => device.quantize("Q8_0", 1, 256, half), ForgeError, "got 512 bytes");
 });
