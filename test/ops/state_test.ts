@@ -168,6 +168,7 @@ const refusals: readonly (readonly [message: string, record: (parts: Parts) => u
   ["no multiple of 0 key heads", (p) => delta(p, { nKHeads: 0 })],
   ["scale is inf", (p) => delta(p, { scale: Infinity })],
   ["eps nan", (p) => delta(p, { eps: NaN })],
+  ["eps -1", (p) => delta(p, { eps: -1 })],
   ["selective_scan: xbc is 99", (p) => scan(p, {}, { xbc: unknown })],
   ["xbc and dt must have tokens for rows", (p) => scan(p, {}, { dt: p.outputs(4) })],
   ["xbc and dt must have tokens for rows", (p) => scan(p, {}, { xbc: p.outputs(32) })],
@@ -183,6 +184,7 @@ const refusals: readonly (readonly [message: string, record: (parts: Parts) => u
   ["no multiple of 0 groups", (p) => scan(p, { nGroups: 0 })],
   ["gate has 19 columns; expected 20", (p) => scan(p, { gate: p.tokens(19) })],
   ["dt is held within 2 and 1", (p) => scan(p, { dtLimits: [2, 1] })],
+  ["dt is held within -1 and 1", (p) => scan(p, { dtLimits: [-1, 1] })],
   ["dt is held within nan", (p) => scan(p, { dtLimits: [NaN, 1] })],
 ];
 
