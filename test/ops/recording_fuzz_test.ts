@@ -1,8 +1,10 @@
 /** Random calls that create weights and record steps give a status, never a crash or a hang. */
 import { assert, assertEquals } from "@std/assert";
+import { ENUMERATIONS } from "../../ffi/abi/numbers.ts";
 import type { OperandDescription } from "../../ffi/native_recorder.ts";
 import { InputBlock } from "../../ffi/step_block.ts";
 import { cString, readText } from "../../ffi/status.ts";
+import { ATTENTION_KERNELS, PRODUCT_NUMBERS } from "../../src/backend.ts";
 import { matrixOf, randomMatrix } from "../support/matrix.ts";
 import { borderTest, floatWord, oddWords, status } from "../support/raw_border.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -189,5 +191,47 @@ borderTest("weights of unknown types", ({ symbols: s, device }) => {
   for (const type of [4, 5, 36, 99, 255, 258, 0xffffffff]) {
     const upload = s.forge_weight_upload(device, type, 1n, 256n, bytes, 1024n, out);
     assertEquals(upload, status.unsupported, `type ${type}`);
+  }
+});
+
+borderTest("members of enumerations are accepted, and other numbers refused", (border, random) => {
+  const { symbols: s, device } = border;
+  const weight = (rows: number, cols: number) => border.upload(randomMatrix(random, rows, cols));
+  const bytes = new BigUint64Array(1);
+  const kv = border.make((out) => s.forge_kv_create(device, 0, 1, 4, 1, 4, 4, 0, out, bytes));
+  const state = border.make((out) => s.forge_state_create(device, 1, 8, 4, out, bytes));
+  const one = floatWord(1), rate = weight(1, 2), matrix = weight(3, 16);
+  // The operands before and after the enumeration; x has 16 columns, y 4.
+  type Words = (x: number, y: number) => readonly number[];
+  const operations: [name: string, enumeration: string, before: Words, after: number[]][] = [
+    ["matmul", "activation", (x) => [x, matrix, 0, one], [0]],
+    ["glu", "unit", (x) => [x, 8], []],
+    ["rope_append", "rope_layout", (x) => [x, kv, 2, 0, 0, one, 0, 0], []],
+    ["gated_delta_rule", "head_order", (x, y) => [x, y, rate, rate, state, 1], [one, one]],
+    ["moe_route", "scores", (x) => [x, 1, 1, one], [0, 0, 1, 1, one]],
+  ];
+  const [x16, x4] = [weight(3, 16), weight(3, 4)];
+  for (const [name, enumeration, before, after] of operations) {
+    const members = Object.values(ENUMERATIONS[enumeration]!);
+    for (const number of [0, 1, 2, 3, 4, 5, 6, 7, 0x80000000, 0xffffffff]) {
+      const step = border.make((out) => s.forge_step_begin(device, 1, 1, 1, 1, out));
+      const x = border.record(step, "embed", x16, one), y = border.record(step, "embed", x4, one);
+      const [result] = border.tryRecord(step, name, [...before(x, y), number, ...after]);
+      const expected = members.includes(number) ? status.ok : status.invalidArgument;
+      assertEquals(result, expected, `${name}: ${enumeration} ${number}`);
+    }
+  }
+});
+
+borderTest("kinds of kernels past the last, and too many NUMA nodes", ({ symbols: s, device }) => {
+  const settings = [
+    ["attention", s.forge_set_attention, ATTENTION_KERNELS.length - 1],
+    ["products", s.forge_set_products, PRODUCT_NUMBERS.length - 1],
+    ["nodes", s.forge_set_nodes, 64],
+  ] as const;
+  for (const [what, set, last] of settings) {
+    // A device without a choice accepts the default or says that it is unsupported.
+    assert([status.ok, status.unsupported].includes(set(device, last) as 0), `${what} ${last}`);
+    assertEquals(set(device, last + 1), status.invalidArgument, `${what} ${last + 1}`);
   }
 });
