@@ -1,11 +1,12 @@
 /** Tests what devices that divide a model exchange, on parts of a processor. */
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
-import { NativeBackend } from "../../ffi/native_backend.ts";
+import { GROUP_KEY_BYTES, NativeBackend } from "../../ffi/native_backend.ts";
 import type { Recorder, Step, Value } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { devices, deviceTest, isGpu, openDevice, type TestDevice } from "../support/devices.ts";
 import { type Matrix, randomMatrix } from "../support/matrix.ts";
 import { Random } from "../support/random.ts";
+import { RawBorder, status } from "../support/raw_border.ts";
 import { limitsOf, StepGraph, tokenInputs } from "../support/step_graph.ts";
 import { f32Weight } from "../support/weights.ts";
 import { assertClose } from "../models/reference_check.ts";
@@ -190,3 +191,45 @@ deviceTest("groups of one device, or of the same device twice, are refused", (de
   assertThrows(() => NativeBackend.join([device, device], 3), ForgeError, "cannot be 3 stages");
   assertThrows(() => NativeBackend.join([device, device]), ForgeError, "is given twice");
 });
+
+for (const device of processors) {
+  Deno.test(`parts of groups that contradict themselves are refused (${device.name})`, () => {
+    using border = new RawBorder(device);
+    const { symbols: s } = border;
+    const { invalidArgument, unsupported } = status;
+    // A processor joins no other processes, which it says only of parts without a mistake.
+    const parts: [what: string, devices: number, group: number[], keys: number, status: number][] =
+      [
+        ["a part with keys", 1, [2, 1, 0], 2, unsupported],
+        ["the last of two devices", 1, [2, 1, 1], 2, unsupported],
+        ["a device after the last", 1, [2, 1, 2], 2, invalidArgument],
+        ["the last of 64 devices", 1, [64, 2, 63], 3, unsupported],
+        ["65 devices", 1, [65, 1, 0], 2, invalidArgument],
+        ["no stages", 1, [2, 0, 0], 1, invalidArgument],
+        ["3 stages of 4 devices", 1, [4, 3, 0], 4, invalidArgument],
+        ["too few keys", 1, [4, 2, 0], 2, invalidArgument],
+        ["too many keys", 1, [4, 2, 0], 4, invalidArgument],
+        ["more devices than the group has", 3, [2, 1, 0], 2, invalidArgument],
+        ["half of a group without keys", 1, [2, 1, 0], 0, invalidArgument],
+      ];
+    for (const [what, n, group, keys, expected] of parts) {
+      const bytes = new Uint8Array(keys * GROUP_KEY_BYTES);
+      const devices = new Uint32Array(n).fill(border.device);
+      const result = s.forge_devices_join(
+        devices,
+        n,
+        Uint32Array.from(group),
+        keys === 0 ? null : bytes,
+        BigInt(bytes.length),
+      );
+      assertEquals(result, expected, what);
+    }
+    for (const [size, isValid] of [[0, false], [1, true], [65, true], [66, false]] as const) {
+      const bytes = new Uint8Array(size * GROUP_KEY_BYTES);
+      const result = s.forge_group_keys(border.device, bytes, BigInt(bytes.length));
+      assertEquals(result, isValid ? unsupported : invalidArgument, `${size} keys`);
+    }
+    const short = new Uint8Array(GROUP_KEY_BYTES - 1);
+    assertEquals(s.forge_group_keys(border.device, short, BigInt(short.length)), invalidArgument);
+  });
+}
