@@ -1,9 +1,11 @@
 /** Weights and files that are refused. */
-import { assertEquals, assertThrows } from "@std/assert";
+import { assertEquals, assertRejects, assertThrows } from "@std/assert";
 import type { Weight } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
 import type { TensorInfo, TensorType } from "../../src/formats/tensor_info.ts";
 import { devices, deviceTest, openDevice } from "../support/devices.ts";
+import { matrixOf } from "../support/matrix.ts";
+import { StepGraph } from "../support/step_graph.ts";
 import { heldFiles, TempFolder } from "../support/temp_folder.ts";
 
 deviceTest("uploads of the wrong size or shape", (device) => {
@@ -122,3 +124,20 @@ for (const device of devices.filter(({ kind }) => kind === "reference" || kind =
     },
   });
 }
+
+deviceTest("a file that changes during a recording is noticed at its end", async (device) => {
+  using folder = new TempFolder();
+  const rows = 3, cols = 8;
+  const file = folder.write("weights.bin", new Uint8Array(4 * rows * cols));
+  const tensor = { name: "t", type: "F32", shape: [rows, cols], file, offset: 0 } as const;
+  const weight = device.mapWeight([{ tensor: { ...tensor, bytes: 4 * rows * cols } }], cols);
+  const recorder = device.record({ maxTokens: 1, maxOutputs: 1, maxSequences: 1, maxPages: 1 });
+  const x = new StepGraph(device, recorder).input(matrixOf(1, cols, () => 1));
+  recorder.keep(recorder.matmul(x, weight));
+  Deno.utimeSync(file, 1e9, 1e9);
+  const message = "was written to while it was in use";
+  assertEquals(
+    (await assertRejects(() => recorder.finish(), ForgeError, message)).code,
+    "bad_model",
+  );
+});
