@@ -218,3 +218,35 @@ deviceTest("columns of weights of every type", (device, random) => {
     );
   }
 });
+
+deviceTest("products with columns of a tensor are those with a weight of them", async (
+  device,
+  random,
+) => {
+  using folder = new TempFolder();
+  const rows = 100, from = 32, width = 64;
+  const x = randomByteMatrix(random, 3, width, 1 / 8);
+  for (const type of ["F32", "Q8_0"] as const) {
+    const stored = randomWeight(random, type, rows, 160);
+    const [tensor] = writeTensors(folder.at(type), random, [stored]);
+    const columns = device.mapWeight([{ tensor: tensor!, columns: [from, width] }], width);
+    const { blockElements, blockBytes } = TENSOR_TYPES[type];
+    const stride = 160 / blockElements * blockBytes, begin = from / blockElements * blockBytes;
+    const rowBytes = width / blockElements * blockBytes;
+    const bytes = new Uint8Array(rows * rowBytes);
+    for (let row = 0; row < rows; row++) {
+      const at = row * stride + begin;
+      bytes.set(stored.bytes.subarray(at, at + rowBytes), row * rowBytes);
+    }
+    const whole = device.uploadWeight(type, rows, width, bytes);
+    const [actual, expected] = await Promise.all(
+      [columns, whole].map((weight) =>
+        runStep(device, tokenInputs(x.rows), (graph) => ({
+          value: graph.recorder.matmul(graph.input(x), weight),
+          cols: rows,
+        }))
+      ),
+    );
+    assertSameBits(actual!, expected!, type);
+  }
+});
