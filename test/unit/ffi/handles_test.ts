@@ -126,6 +126,12 @@ Deno.test({
     }
     assert(!seen.has(0) && !seen.has(device));
     library.symbols.forge_release(device);
+    // Handle 0 is no object, although the first slot is reused as often.
+    for (let i = 0; i < 5000; i++) {
+      const other = openDevice(library);
+      assert(other !== 0, `device ${i}`);
+      assertEquals(library.symbols.forge_release(other), OK);
+    }
   },
 });
 

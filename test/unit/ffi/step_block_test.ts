@@ -130,6 +130,10 @@ Deno.test("step block: tokens and page tables, padded to the longest", () => {
   assertEquals(block.pageTables, [[3, 0, 0], [4, 5, 6]]);
   assertEquals(block.slots, [0, 0]);
   assertEquals(block.sampling, []);
+  // Words are reused and must not keep the pages of the previous run.
+  const reused = new InputBlock();
+  reused.pack({ ...inputs, pageTables: [[7, 8, 9], [7, 8, 9]] });
+  assertEquals(unpack(reused.pack(inputs)).pageTables, [[3, 0, 0], [4, 5, 6]]);
 });
 
 Deno.test("step block: a slot of recurrent state for each sequence", () => {
@@ -149,6 +153,7 @@ Deno.test("step block: the scales of adapters", () => {
 Deno.test("step block: key lengths, and attention masks of bits and of numbers", () => {
   const block = new InputBlock();
   assertEquals(unpack(block.pack(inputs)).keyLengths, [2, 10]);
+  assertEquals(unpack(block.pack({ ...inputs, positions: [4, 1, 9] })).keyLengths, [5, 10]);
   assertEquals(unpack(block.pack({ ...inputs, keyLengths: [0, 12] })).keyLengths, [0, 12]);
   const numbers = Float32Array.from({ length: 3 * 2 * 10 }, (_, i) => i % 3 === 0 ? -Infinity : i);
   const ofHeads = { nHeads: 2, nPositions: 10, values: numbers };
@@ -158,6 +163,11 @@ Deno.test("step block: key lengths, and attention masks of bits and of numbers",
   const bits = { nHeads: 1, nPositions: 33, values: new Uint32Array([1, 2, 3, 4, 5, 0x80000000]) };
   assertEquals(unpack(block.pack({ ...inputs, attentionMask: bits })).attentionMask, [
     ...bits.values,
+  ]);
+  // Values from the middle of a larger buffer.
+  const part = { nHeads: 1, nPositions: 4, values: numbers.subarray(10, 22) };
+  assertEquals(unpack(block.pack({ ...inputs, attentionMask: part })).attentionMask, [
+    ...part.values,
   ]);
   assertEquals(unpack(block.pack(inputs)).attentionMask, []);
   const refused = (change: Partial<StepInputs>, message: string) =>
