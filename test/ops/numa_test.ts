@@ -15,7 +15,7 @@ import { ROOT } from "../support/checkout.ts";
 import { devices, deviceTest, openDevice, referenceDevice } from "../support/devices.ts";
 import { assertSameBits, type Matrix, randomMatrix } from "../support/matrix.ts";
 import { Random } from "../support/random.ts";
-import { StepGraph, tokenInputs } from "../support/step_graph.ts";
+import { runStep, StepGraph, tokenInputs } from "../support/step_graph.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { randomWeight, type TestWeight } from "../support/weights.ts";
 import { attentionCase, runAttention } from "./attention_cases.ts";
@@ -305,7 +305,8 @@ for (const device of cpus) {
 Deno.test(
   "pages of a cache have the same bytes on any NUMA nodes",
   { ignore: cpus.length === 0 },
-  () => {
+  async () => {
+    const random = new Random("pages");
     const shape = {
       type: "F16",
       nPages: 3,
@@ -316,7 +317,7 @@ Deno.test(
     } as const;
     using one = openDevice(cpus[0]!, 1);
     const kept = one.createKv(shape);
-    const page = new Random("pages").bytes(kept.pageBytes);
+    const page = random.bytes(kept.pageBytes);
     using backend = openDevice(cpus[0]!, 4);
     backend.setNodes(3);
     const kv = backend.createKv(shape);
@@ -326,6 +327,25 @@ Deno.test(
     assertEquals(kv.readPage(1), page);
     assertEquals(kv.readPage(2), page);
     assertThrows(() => backend.setNodes(2), ForgeError, "before the first cache");
+
+    // Written and copied pages keep their tokens when others follow.
+    kept.writePage(1, page);
+    kept.copyPage(1, 2);
+    const qkv = randomMatrix(random, 1, 3 * 5 * 8);
+    for (const [device, cache] of [[one, kept], [backend, kv]] as const) {
+      for (const table of [[1], [2]]) {
+        await runStep(
+          device,
+          { ...tokenInputs(1), positions: [3], pageTables: [table] },
+          (graph) => {
+            const options = { nHeads: 5, eps: 1e-5, ropeLayout: "half" } as const;
+            return { value: graph.recorder.ropeAppend(graph.input(qkv), cache, options), cols: 40 };
+          },
+        );
+      }
+    }
+    for (const index of [1, 2]) assertEquals(kv.readPage(index), kept.readPage(index));
+    assert(kv.readPage(1).some((byte, i) => byte !== page[i]));
   },
 );
 
