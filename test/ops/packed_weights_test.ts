@@ -159,6 +159,8 @@ deviceTest("inconsistent packed matrices are rejected", (device) => {
   const tensor = writeMatrix(folder.at("short.bin"), blocks);
   const tooFar = { tensor, firstRow: rows - 1, nRows: 2 };
   assertThrows(() => device.mapWeight([tooFar], cols), ForgeError, "of a packed matrix of 16 x 64");
+  const narrow = { tensor, nRows: 1 };
+  assertThrows(() => device.mapWeight([narrow], cols / 2), ForgeError, "another type or width");
   assertEquals(device.mapWeight([{ tensor }], cols).rows, rows);
 });
 
@@ -209,4 +211,8 @@ deviceTest("experts with a column order each", async (device, random) => {
     ));
   const tolerance = isGpu(device) ? HALF_PRODUCTS : { absolute: 1e-6, relative: 4e-6 };
   assertClose(actual, plain, tolerance, "products");
+  device.releaseWeight(weight);
+  for (const released of [weight, weight.columnOrder!]) {
+    assertThrows(() => device.readWeight(released, 0, 1), ForgeError, "bad handle");
+  }
 });
