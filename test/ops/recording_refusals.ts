@@ -201,10 +201,13 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
     ["ranks holds 0.5", lora({ ranks: [0, 0.5, 8, 1, 0, 8] })],
     ["ranks holds -1", lora({ ranks: [0, 0, 8, -1, 0, 8] })],
     ["residual has 7 columns", (p) => lora({ residual: p.tokens(7) })(p)],
-    ["3 adapters, after an operation with 2", (p) => {
-      lora({})(p);
-      lora({ nAdapters: 3 })(p);
-    }],
+    ...([[3, 2], [2, 3]] as const).map(([later, earlier]): Refusal => [
+      `${later} adapters, after an operation with ${earlier}`,
+      (p) => {
+        lora({ nAdapters: earlier })(p);
+        lora({ nAdapters: later })(p);
+      },
+    ]),
   ],
   "embedding with adapters of products": [
     ['an adapter changes the matrix "lm_head", which forge cannot adapt', (p) => {
@@ -296,6 +299,16 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
       "chunks need a window and causality",
       (p) => p.recorder.attention(p.tokens(16), p.kv, { ...attention, chunked: true }),
     ],
+    [
+      "chunks need a window and causality",
+      (p) =>
+        p.recorder.attention(p.tokens(16), p.kv, {
+          ...attention,
+          chunked: true,
+          window: 4,
+          causal: false,
+        }),
+    ],
     ["masked attention of 2 heads, after masked attention of 4", (p) => {
       p.recorder.attention(p.tokens(16), p.kv, { ...attention, masked: true });
       p.recorder.attention(p.tokens(8), p.kv, { ...attention, nHeads: 2, masked: true });
@@ -360,6 +373,14 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
     ],
     ["0 groups", (p) => p.recorder.gatherColumns([{ value: p.x, width: 1 }], 0)],
     [
+      "a result of 536870912 columns; valid is 1 to 268435456",
+      (p) => p.recorder.gatherColumns([{ value: p.x, width: 2 }], 2 ** 28),
+    ],
+    [
+      "268435457 groups; valid is 1 to 268435456",
+      (p) => p.recorder.gatherColumns([{ value: p.x, width: 1 }], 2 ** 28 + 1),
+    ],
+    [
       "a piece ends at column 9 of a value with 8",
       (p) => p.recorder.gatherColumns([{ value: p.x, width: 4, first: 1, step: 2 }], 3),
     ],
@@ -406,6 +427,10 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
     ["over another number of experts", (p) => {
       const chosen = p.recorder.moeRoute(p.x, route);
       return p.recorder.permuteColumns(p.x, p.order(8, Array(16).fill(0)), chosen);
+    }],
+    ["x has 8 columns; expected 8 or 16, and the rows of route", (p) => {
+      const chosen = p.recorder.moeRoute(p.outputs, route);
+      return p.recorder.permuteColumns(p.x, p.order(8, Array(64).fill(0)), chosen);
     }],
     ["x has 8 columns; expected 2 or", (p) => {
       const chosen = p.recorder.moeRoute(p.x, route);

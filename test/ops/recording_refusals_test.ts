@@ -44,7 +44,8 @@ deviceTest("sizes up to their limits are accepted, and those next to them refuse
 
 deviceTest("a recording continues after a rejected operation", async (device) => {
   const { recorder, x } = begin(device);
-  assertThrows(() => recorder.softcap(x, 0), ForgeError);
+  const error = assertThrows(() => recorder.softcap(x, 0), ForgeError);
+  assertEquals(error.message, "softcap: cap is 0; valid is a finite number > 0");
   const value = recorder.softcap(x, 1);
   recorder.keep(value);
   const step = await recorder.finish();
