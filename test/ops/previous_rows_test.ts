@@ -35,17 +35,25 @@ function part(sequence: number, first: number, length: number): Run {
   return Array.from({ length }, (_, i) => [sequence, first + i]);
 }
 
-function caseOf(random: Random, [nKvHeads, dim]: readonly [number, number], stores: boolean): Case {
+function caseOf(
+  random: Random,
+  [nKvHeads, dim]: readonly [number, number],
+  type: "F32" | "F16" | "BF16",
+  stores: boolean,
+): Case {
   const length = random.int(2, 5);
   const stored = [part(0, 0, length), [...part(0, length, 3), ...part(1, 0, 6)]];
   // Some positions are stored a second time, as draft tokens are after a rejection.
   const last = [...part(0, random.int(1, length + 2), 2), ...part(1, random.int(0, 6), 1)];
   const rows = stored.flat().length + last.length;
-  const shape = { type: "F32", nPages: 6, pageTokens: PAGE_TOKENS, valuesInKeys: true } as const;
+  const shape = { type, nPages: 6, pageTokens: PAGE_TOKENS, valuesInKeys: true } as const;
   return {
     shape: { ...shape, nKvHeads, kHeadDim: dim, vHeadDim: dim },
     stored,
-    x: randomMatrix(random, rows, nKvHeads * dim),
+    // Numbers that 16 bits hold exactly.
+    x: type === "F32"
+      ? randomMatrix(random, rows, nKvHeads * dim)
+      : matrixOf(rows, nKvHeads * dim, () => random.int(-127, 127) / 16),
     last,
     stores,
   };
@@ -54,10 +62,14 @@ function caseOf(random: Random, [nKvHeads, dim]: readonly [number, number], stor
 opTest<Case>("previous_rows", {
   cases: (random) =>
     ([[1, 1], [1, 5], [2, 8], [3, 64], [1, 200]] as const).flatMap((size) =>
-      [true, false].map((stores) => [
-        `${size[0]} heads of ${size[1]}${stores ? "" : ", reading only"}`,
-        caseOf(random, size, stores),
-      ])
+      (["F32", "F16", "BF16"] as const).flatMap((type) =>
+        [true, false].map((stores) =>
+          [
+            `${size[0]} heads of ${size[1]} in ${type}${stores ? "" : ", reading only"}`,
+            caseOf(random, size, type, stores),
+          ] as const
+        )
+      )
     ),
   run: async (device, { shape, stored, x, last, stores }) => {
     const kv = device.createKv(shape);
