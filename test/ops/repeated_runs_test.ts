@@ -1,5 +1,5 @@
 /** Repeated runs of a step: with larger inputs, after a failed run, on large weights. */
-import { assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertRejects, assertThrows } from "@std/assert";
 import type { Backend, Step, StepInputs, Value } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { deviceTest } from "../support/devices.ts";
@@ -201,6 +201,7 @@ deviceTest("a stopped run does not affect the next one", async (device, random) 
       ForgeError,
       "stopped",
     );
+    assertThrows(() => step.read(value, cols, 0, 1), ForgeError, "of the 0 of the last run");
     assertEquals(await run(1, position), expected[position]);
   }
   step.release();
