@@ -4,10 +4,10 @@
  */
 import type { NativeBackend } from "../../ffi/native_backend.ts";
 import { deviceTest } from "../support/devices.ts";
-import { assertSameBits, type Matrix, randomByteMatrix } from "../support/matrix.ts";
+import { assertSameBits, type Matrix, randomByteMatrix, randomMatrix } from "../support/matrix.ts";
 import { runStep, tokenInputs } from "../support/step_graph.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { randomWeight } from "../support/weights.ts";
+import { f32Vector, randomWeight } from "../support/weights.ts";
 
 const COLS = 256;
 const UNITS = ["silu", "gelu_tanh", "gelu_erf", "clamped_swiglu"] as const;
@@ -66,6 +66,36 @@ deviceTest("a gated unit with its product, and without", async (device, random) 
     const together = await gated(device, x, weight, { width, unit, keepsProduct: false });
     const apart = await gated(device, x, weight, { width, unit, keepsProduct: true });
     assertSameBits(together, apart, `case ${i}`);
+  }
+});
+
+deviceTest("a gated unit after a product that does more, or has another reader", async (
+  device,
+  random,
+) => {
+  const width = 192, tokens = 20;
+  const stored = randomWeight(random, "Q8_0", 2 * width, COLS);
+  const bias = f32Vector(random.normals(2 * width));
+  const x = randomByteMatrix(random, tokens, COLS, 1 / Math.sqrt(COLS));
+  const added = randomMatrix(random, tokens, 2 * width);
+  const variants = ["alpha", "bias", "activation", "residual", "another reader"] as const;
+  for (const variant of variants) {
+    const compute = (keepsProduct: boolean) =>
+      runStep(device, tokenInputs(tokens), (graph) => {
+        const { recorder } = graph;
+        const product = recorder.matmul(graph.input(x), graph.weight(stored), {
+          alpha: variant === "alpha" ? 0.5 : undefined,
+          bias: variant === "bias" ? graph.weight(bias) : undefined,
+          activation: variant === "activation" ? "silu" : undefined,
+          residual: variant === "residual" ? graph.input(added) : undefined,
+        });
+        if (keepsProduct) recorder.keep(product);
+        const hidden = recorder.glu(product, width, "gelu_tanh");
+        if (variant !== "another reader") return { value: hidden, cols: width };
+        const pieces = [{ value: hidden, width }, { value: product, width: 2 * width }];
+        return { value: recorder.gatherColumns(pieces, 1), cols: 3 * width };
+      });
+    assertSameBits(await compute(false), await compute(true), variant);
   }
 });
 
