@@ -3,8 +3,14 @@ import { assertEquals, assertMatch, assertThrows } from "@std/assert";
 import type { Backend, KvCache, KvShape } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { deviceTest } from "../support/devices.ts";
-import { assertSameBits, type Matrix, randomMatrix } from "../support/matrix.ts";
-import { runStep, tokenInputs } from "../support/step_graph.ts";
+import {
+  assertSameBits,
+  type Matrix,
+  matrixOfRows,
+  randomMatrix,
+  rowOf,
+} from "../support/matrix.ts";
+import { runStep, type StepGraph, tokenInputs } from "../support/step_graph.ts";
 
 const shape: KvShape = {
   type: "F16",
@@ -165,4 +171,41 @@ deviceTest("caches of impossible shapes are rejected", (device) => {
     const error = assertThrows(() => device.createKv({ ...shape, ...change }), ForgeError, message);
     assertEquals(error.message.includes("internal error"), false, error.message);
   }
+});
+
+deviceTest("one step attends with heads of several sizes as steps of their own do", async (
+  device,
+  random,
+) => {
+  const nTokens = 20, nHeads = 2;
+  const inputs = { ...tokenInputs(nTokens), pageTables: [[4, 0, 3, 1, 2]] };
+  const layers = [16, 128, 64].map((dim) => ({
+    dim,
+    qkv: randomMatrix(random, nTokens, (nHeads + 2) * dim),
+  }));
+  const record = (graph: StepGraph, { dim, qkv }: typeof layers[number]) => {
+    const kv = graph.kv({ ...shape, nPages: 5, nKvHeads: 1, kHeadDim: dim, vHeadDim: dim });
+    const options = { nHeads, eps: 1e-6, ropeLayout: "half" } as const;
+    const q = graph.recorder.ropeAppend(graph.input(qkv), kv, options);
+    return {
+      value: graph.recorder.attention(q, kv, { nHeads, scale: dim ** -0.5 }),
+      cols: nHeads * dim,
+    };
+  };
+  const alone: Matrix[] = [];
+  for (const layer of layers) {
+    alone.push(await runStep(device, inputs, (graph) => record(graph, layer)));
+  }
+  const together = await runStep(device, inputs, (graph) => {
+    const results = layers.map((layer) => record(graph, layer));
+    const pieces = results.map(({ value, cols }) => ({ value, width: cols }));
+    const cols = results.reduce((sum, { cols }) => sum + cols, 0);
+    return { value: graph.recorder.gatherColumns(pieces, 1), cols };
+  });
+  const expected = matrixOfRows(
+    nTokens,
+    together.cols,
+    (row) => alone.flatMap((each) => Array.from(rowOf(each, row))),
+  );
+  assertSameBits(together, expected, "heads of 16, 128 and 64");
 });
