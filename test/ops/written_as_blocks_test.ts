@@ -1,12 +1,18 @@
 /**
  * Values that only products with quantised weights read: devices may store them as signed bytes,
- * unless the values are kept. The bits are the same.
+ * unless the values are kept or have other readers. The bits are the same.
  */
 import type { Value } from "../../src/backend.ts";
 import { deviceTest, isGpu } from "../support/devices.ts";
-import { assertSameBits, type Matrix, randomMatrix } from "../support/matrix.ts";
+import {
+  assertSameBits,
+  type Matrix,
+  matrixOfRows,
+  randomMatrix,
+  rowOf,
+} from "../support/matrix.ts";
 import type { Random } from "../support/random.ts";
-import { runStep, type StepGraph, tokenInputs } from "../support/step_graph.ts";
+import { type Kept, runStep, type StepGraph, tokenInputs } from "../support/step_graph.ts";
 import { f32Vector, randomWeight } from "../support/weights.ts";
 
 const ROWS = 48;
@@ -97,7 +103,30 @@ deviceTest("values that only quantised products read", async (device, random) =>
           if (isKept) graph.recorder.keep(read);
           return { value: graph.recorder.matmul(read, graph.weight(weight)), cols: ROWS };
         });
-      assertSameBits(await product(false), await product(true), `${name}, ${nTokens} tokens`);
+      const expected = await product(true);
+      assertSameBits(await product(false), expected, `${name}, ${nTokens} tokens`);
+      if (nTokens !== 4) continue;
+
+      // Values that are kept, or that others read too.
+      const used = (use: (graph: StepGraph, read: Value) => Kept) =>
+        runStep(device, inputs, (graph) => use(graph, record(graph, graph.input(x))));
+      const alone = await used((_, value) => ({ value, cols }));
+      const kept = await used((graph, value) => {
+        graph.recorder.matmul(value, graph.weight(weight));
+        return { value, cols };
+      });
+      assertSameBits(kept, alone, `${name}, kept`);
+      const both = await used((graph, value) => {
+        const { recorder } = graph;
+        const multiplied = recorder.matmul(value, graph.weight(weight));
+        const pieces = [{ value, width: cols }, { value: multiplied, width: ROWS }];
+        return { value: recorder.gatherColumns(pieces, 1), cols: cols + ROWS };
+      });
+      assertSameBits(
+        both,
+        matrixOfRows(nTokens, both.cols, (row) => [...rowOf(alone, row), ...rowOf(expected, row)]),
+        `${name}, with another reader`,
+      );
     }
   }
 });
