@@ -197,12 +197,15 @@ deviceTest("token ids are those of the smallest of several embeddings", async (d
   const graph = new StepGraph(device, device.record({ ...limits, maxPages: 1 }));
   for (const rows of [40, 30, 35]) graph.recorder.keep(graph.input(randomMatrix(random, rows, 8)));
   const step = await graph.recorder.finish();
-  const run = (token: number) => {
-    const one = { positions: [0], sequences: [0], pageTables: [[0]], outputs: [] };
+  const run = (token: number, position = 0) => {
+    const one = { positions: [position], sequences: [0], pageTables: [[0]], outputs: [] };
     return step.run({ tokens: [token], ...one });
   };
   await run(29);
   await assertRejects(() => run(30), ForgeError, "tokens[0] is 30; valid is 0 to 29");
+  // Without a cache, any position from 0 on is valid.
+  await run(0, 2 ** 31 - 2);
+  await assertRejects(() => run(0, -1), ForgeError, "positions[0] is -1; valid is 0 to 2147483646");
   step.release();
 });
 
