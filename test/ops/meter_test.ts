@@ -6,6 +6,7 @@ import { borderTest, status } from "../support/raw_border.ts";
 import { devices, deviceTest, isGpu } from "../support/devices.ts";
 import { randomMatrix } from "../support/matrix.ts";
 import { limitsOf, outputRow, StepGraph, tokenInputs } from "../support/step_graph.ts";
+import { TempFolder } from "../support/temp_folder.ts";
 import { randomWeight } from "../support/weights.ts";
 
 deviceTest(
@@ -80,6 +81,7 @@ deviceTest("a profile counts the bytes and the arithmetic of each operation", as
   device,
   random,
 ) => {
+  using folder = new TempFolder();
   const recorder = device.record({ maxTokens: 4, maxOutputs: 4, maxSequences: 2, maxPages: 2 });
   const graph = new StepGraph(device, recorder);
   const weight = (type: TensorType, rows: number, cols: number) =>
@@ -89,11 +91,17 @@ deviceTest("a profile counts the bytes and the arithmetic of each operation", as
   const qkv = recorder.embed(weight("F32", 40, 2 * 4 + 4 + 16));
   const q = recorder.ropeAppend(qkv, kv, { nHeads: 2, eps: 1e-5, ropeLayout: "half" });
   const x = recorder.attention(q, kv, { nHeads: 2, scale: 1 });
-  const logits = recorder.matmul(x, weight("Q8_0", 4, 32));
+  const parts = (["Q8_0", "F32", "F32"] as const).map((type, i) => {
+    const { bytes } = randomWeight(random, type, 1 + i, 32);
+    const file = folder.write(`${i}`, bytes);
+    const shape = [1 + i, 32];
+    return { tensor: { name: type, type, shape, file, offset: 0, bytes: bytes.length } };
+  });
+  const logits = recorder.matmul(x, device.mapWeight(parts, 32));
   const route = recorder.moeRoute(logits, { topK: 2, normalize: true });
-  const experts = recorder.moeMatmul(x, route, weight("F32", 4 * 6, 32), 4);
+  const experts = recorder.moeMatmul(x, route, weight("F32", 6 * 4, 32), 6);
   const outputs = recorder.gatherOutputs(recorder.moeCombine(experts, route));
-  recorder.sample(recorder.matmul(outputs, weight("F32", 7, 6)), 0);
+  recorder.sample(recorder.matmul(outputs, weight("F32", 7, 4)), 0);
   const step = await recorder.finish();
   step.profile(true);
 
@@ -109,21 +117,26 @@ deviceTest("a profile counts the bytes and the arithmetic of each operation", as
         longest * kv.pageBytes / 4 + floats(n, 8) + floats(n, 32),
         2 * visible * 2 * (4 + 16),
       ],
-      ["matmul", "4 x 32 Q8_0", 4 * 34 + floats(n, 32) + floats(n, 4), 2 * n * 4 * 32],
-      ["moe_route", "", 2 * floats(n, 4), 0],
+      [
+        "matmul",
+        "6 x 32 F32+Q8_0",
+        34 + floats(5, 32) + floats(n, 32) + floats(n, 6),
+        2 * n * 6 * 32,
+      ],
+      ["moe_route", "", floats(n, 6) + floats(n, 4), 0],
       [
         "moe_matmul",
         "24 x 32 F32",
-        floats(Math.min(2 * n, 4) * 6, 32) + floats(n, 32) + floats(n, 4) + floats(n, 12),
-        2 * 2 * n * 6 * 32,
+        floats(Math.min(2 * n, 6) * 4, 32) + floats(n, 32) + floats(n, 4) + floats(n, 8),
+        2 * 2 * n * 4 * 32,
       ],
-      ["moe_combine", "", floats(n, 12) + floats(n, 4) + floats(n, 6), 0],
-      ["gather_outputs", "", floats(n, 6) + floats(nOutputs, 6), 0],
+      ["moe_combine", "", floats(n, 8) + floats(n, 4) + floats(n, 4), 0],
+      ["gather_outputs", "", floats(n, 4) + floats(nOutputs, 4), 0],
       [
         "matmul",
-        "7 x 6 F32",
-        floats(7, 6) + floats(nOutputs, 6) + floats(nOutputs, 7),
-        2 * nOutputs * 7 * 6,
+        "7 x 4 F32",
+        floats(7, 4) + floats(nOutputs, 4) + floats(nOutputs, 7),
+        2 * nOutputs * 7 * 4,
       ],
       ["sample", "", floats(nOutputs, 7), 0],
     ].map((row) => row as [string, string, number, number]);
@@ -132,15 +145,15 @@ deviceTest("a profile counts the bytes and the arithmetic of each operation", as
       [step, operation, matrix, bytes, flops] as const
     );
   const pageTables = [[0, 1], [2, 3]];
-  // The tokens see 1, 2 and 6 keys, and then each of two steps two more than the one before.
+  // The tokens see 1, 2, 6 and 7 keys; then those of two steps 3 and 4, and 4 and 5.
   await step.run({
-    tokens: [1, 2, 3],
-    positions: [0, 1, 5],
-    sequences: [0, 0, 1],
+    tokens: [1, 2, 3, 4],
+    positions: [0, 1, 5, 6],
+    sequences: [0, 0, 1, 1],
     pageTables,
     outputs: [outputRow(2)],
   });
-  assertEquals(profiled(), work(3, 1, 9, 8).map((row) => [0, ...row]));
+  assertEquals(profiled(), work(4, 1, 16, 9).map((row) => [0, ...row]));
   await step.run({
     tokens: [1, 2],
     positions: [2, 3],
