@@ -233,8 +233,20 @@ function runScan(device: Backend, inputs: ScanCase) {
   );
 }
 
+/** Time steps whose exponentials float32 cannot hold, and some that are zero. */
+function longSteps(random: Random): ScanCase {
+  const inputs = scanCase(random, { nHeads: 3, nGroups: 1, headDim: 8, dState: 4 }, [6, 2]);
+  const { rows, cols } = inputs.dt;
+  return {
+    ...inputs,
+    xbc: randomMatrix(random, rows, inputs.xbc.cols, 0.25),
+    dt: matrixOf(rows, cols, (row, col) => ((row + col) % 3 === 0 ? -1 : 1) * random.int(95, 130)),
+  };
+}
+
 opTest<ScanCase>("selective_scan", {
   cases: (random) => [
+    ["long time steps", longSteps(random)],
     ["1 x 1", scanCase(random, { nHeads: 1, nGroups: 1, headDim: 1, dState: 1 }, [3])],
     [
       "two groups of two heads",
