@@ -124,6 +124,19 @@ for (const vector of [...matrices, ...asFloats]) {
   });
 }
 
+deviceTest("a NaN of either sign among block scales makes its own block NaN", (device) => {
+  using folder = new TempFolder();
+  const vector = nvfp4[0]!;
+  for (const code of [0x7f, 0xff]) {
+    const scales = Uint8Array.fromBase64(vector.block_scales!);
+    scales[1] = code;
+    const changed = { ...vector, block_scales: scales.toBase64() };
+    const tensor = writeMatrix(folder.at(`${code}.bin`), changed);
+    const values = device.readWeight(device.mapWeight([{ tensor }], cols), 0, rows);
+    assertEquals(Array.from(values, Number.isNaN), Array.from(values, (_, i) => i < 64), `${code}`);
+  }
+});
+
 deviceTest("inconsistent packed matrices are rejected", (device) => {
   using folder = new TempFolder();
   const find = (name: string) => matrices.find((vector) => vector.name === name)!;
