@@ -201,6 +201,9 @@ deviceTest("bias", async (device) => {
     await support(device, [0, 0, 0], { bias: new Map([[1, -Infinity]]) }),
     [0, 2],
   );
+  // A token with nearly all of the probability, among more than a draw sums up at once.
+  const flat = Array.from({ length: 5000 }, () => 0);
+  assertEquals(await support(device, flat, { bias: new Map([[2000, 30]]) }), [2000]);
   // Penalties come first: -1 doubled is -2, and 1.5 makes it -0.5; the other way round it is 0.25.
   const both = { history: [0], sampling: { repeatPenalty: 2, bias: new Map([[0, 1.5]]) } };
   assertEquals(await tokens(device, [-1, 0], [both]), [1]);
