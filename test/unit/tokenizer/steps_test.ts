@@ -53,6 +53,7 @@ Deno.test("Prepend, Replace, Strip, Sequence and ByteLevel rewrite text", () => 
   assertEquals(normalize(strip(true, true), "\u0085 a b \n"), "a b");
   assertEquals(normalize(strip(true, false), " a "), "a ");
   assertEquals(normalize(strip(false, true), " a "), " a");
+  assertEquals(normalize({ type: "Strip" }, " a "), "a");
   const sequence = {
     type: "Sequence",
     normalizers: [{ type: "Lowercase" }, { type: "Prepend", prepend: "X" }],
@@ -61,12 +62,70 @@ Deno.test("Prepend, Replace, Strip, Sequence and ByteLevel rewrite text", () => 
   assertEquals(normalize({ type: "ByteLevel" }, " é"), "ĠÃ©");
 });
 
+Deno.test("a normalizer may make 1024 characters and 32 for each of a text", () => {
+  const replace = (content: string) => ({ type: "Replace", pattern: { String: "a" }, content });
+  const content = "x".repeat(64);
+  assertEquals(normalize(replace(content), "a".repeat(32)).length, 1024 + 32 * 32);
+  assertThrows(
+    () => normalize(replace(content), "a".repeat(33)),
+    ForgeError,
+    "makes more than 2080 characters",
+  );
+});
+
+Deno.test("StripAccents removes all marks, BertNormalizer those without a width", () => {
+  assertEquals(normalize({ type: "StripAccents" }, "e\u0301\u0903\u20dd"), "e");
+  assertEquals(normalize({ type: "BertNormalizer" }, "e\u0301\u0903\u20dd"), "e\u0903\u20dd");
+});
+
+Deno.test("BertNormalizer cleans, separates, strips and lowercases unless told otherwise", () => {
+  const text = "É\u0001中";
+  const cases: [Json, string][] = [
+    [{}, "e 中 "],
+    [{ lowercase: false }, "É 中 "],
+    [{ lowercase: false, strip_accents: true }, "E 中 "],
+    [{ strip_accents: false }, "é 中 "],
+    [{ clean_text: false }, "e\u0001 中 "],
+    [{ handle_chinese_chars: false }, "e中"],
+  ];
+  for (const [rest, expected] of cases) {
+    assertEquals(normalize({ type: "BertNormalizer", ...rest }, text), expected);
+  }
+  const kept = { type: "BertNormalizer", lowercase: false };
+  assertEquals(normalize(kept, "a\tb\nc\rd\u00a0e\u3000f"), "a b c d e f");
+  assertEquals(normalize(kept, "a\0\x7f\u0085\u00ad\u200d\ue000\u{f0000}\ufffdb"), "ab");
+  // The first and last characters of each block, and their neighbours.
+  const chinese = "\u3400\u4dbf\u4e00\u9fff\uf900\ufaff\u{20000}\u{2a6df}\u{2a700}\u{2b81f}" +
+    "\u{2b920}\u{2ceaf}\u{2f800}\u{2fa1f}";
+  const others = "\u33ff\u4dc0\u4dff\ua000\uf8ff\ufb00\u{1ffff}\u{2a6e0}\u{2b820}\u{2b91f}" +
+    "\u{2ceb0}\u{2f7ff}\u{2fa20}あ한";
+  const only = { ...kept, clean_text: false };
+  for (const character of chinese) assertEquals(normalize(only, character), ` ${character} `);
+  assertEquals(normalize(only, others), others);
+});
+
+Deno.test("Nmt removes control characters, and makes others spaces", () => {
+  for (let code = 0; code <= 0xffff; code++) {
+    if (code >= 0xd800 && code < 0xe000) continue;
+    const isRemoved = code >= 1 && code <= 8 || code === 0xb || code >= 0xe && code <= 0x1f ||
+      code === 0x7f || code === 0x8f || code === 0x9f;
+    const isSpace = [9, 10, 12, 13, 0x1680, 0x2028, 0x2029, 0x2581, 0xfeff, 0xfffd]
+      .includes(code) || code >= 0x200b && code <= 0x200f;
+    const character = String.fromCharCode(code);
+    const expected = isRemoved ? "" : isSpace ? " " : character;
+    if (normalize({ type: "Nmt" }, character) !== expected) {
+      assertEquals(normalize({ type: "Nmt" }, character), expected, code.toString(16));
+    }
+  }
+});
+
 Deno.test("ByteLevel cuts by GPT-2's pattern, and may add a space", () => {
   const json = { type: "ByteLevel", add_prefix_space: false };
   assertEquals(preTokenize(json, "Hello  world's 12"), ["Hello", " ", " world", "'s", " 12"]);
   assertEquals(preTokenize({ ...json, use_regex: false }, "a b"), ["a b"]);
   assertEquals(preTokenize({ ...json, add_prefix_space: true }, "a b"), [" a", " b"]);
   assertEquals(preTokenize({ ...json, add_prefix_space: true }, " a"), [" a"]);
+  assertEquals(preTokenize({ type: "ByteLevel" }, "a b"), [" a", " b"]);
 });
 
 Deno.test("steps after ByteLevel see its alphabet", () => {
@@ -78,6 +137,8 @@ Deno.test("steps after ByteLevel see its alphabet", () => {
     ],
   };
   assertEquals(preTokenize(json, "a é"), ["a", "Ġ", "Ã©"]);
+  const twice = { type: "ByteLevel", add_prefix_space: false, use_regex: false };
+  assertEquals(preTokenize({ type: "Sequence", pretokenizers: [twice, twice] }, "é"), ["Ã©"]);
 });
 
 Deno.test("Digits, Punctuation and the two whitespace splits", () => {
@@ -89,8 +150,38 @@ Deno.test("Digits, Punctuation and the two whitespace splits", () => {
     preTokenize({ type: "Punctuation", behavior: "Contiguous" }, "a,$b"),
     ["a", ",$", "b"],
   );
+  for (const mark of "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~") {
+    assertEquals(preTokenize({ type: "Punctuation" }, `a${mark}b`), ["a", mark, "b"]);
+  }
+  assertEquals(preTokenize({ type: "Punctuation" }, "a€b"), ["a€b"]);
   assertEquals(preTokenize({ type: "Whitespace" }, "it's  ok\n"), ["it", "'", "s", "ok"]);
   assertEquals(preTokenize({ type: "WhitespaceSplit" }, " it's\u0085ok"), ["it's", "ok"]);
+});
+
+Deno.test("Split isolates matches unless the file says otherwise", () => {
+  const json = { type: "Split", pattern: { String: "-" } };
+  assertEquals(preTokenize(json, "a-b"), ["a", "-", "b"]);
+  assertEquals(preTokenize({ ...json, behavior: "Removed" }, "a-b"), ["a", "b"]);
+  assertEquals(preTokenize({ ...json, behavior: "Removed", invert: true }, "a-b"), ["-"]);
+});
+
+Deno.test("a pre-tokenizer has at most 64 steps, which nest at most 16 levels", () => {
+  const step: Json = { type: "WhitespaceSplit" };
+  const steps = (count: number) => ({
+    type: "Sequence",
+    pretokenizers: Array.from({ length: count }, () => step),
+  });
+  assertEquals(preTokenize(steps(64), "a b"), ["a", "b"]);
+  const error = assertThrows(
+    () => preTokenize(steps(65), "a b"),
+    ForgeError,
+    "x: pre_tokenizer has 65 steps",
+  );
+  assertEquals(error.code, "unsupported");
+  const nested = (depth: number): Json =>
+    depth === 0 ? step : { type: "Sequence", pretokenizers: [nested(depth - 1)] };
+  assertEquals(preTokenize(nested(16), "a b"), ["a", "b"]);
+  assertThrows(() => preTokenize(nested(17), "a b"), ForgeError, "nested deeper than 16");
 });
 
 Deno.test("Metaspace marks spaces, and the start according to its scheme", () => {
@@ -99,6 +190,14 @@ Deno.test("Metaspace marks spaces, and the start according to its scheme", () =>
   assertEquals(preTokenize(json, " a  b"), ["▁a", "▁", "▁b"]);
   assertEquals(preTokenize({ ...json, prepend_scheme: "first" }, "a"), ["▁a"]);
   assertEquals(preTokenize({ ...json, prepend_scheme: "first" }, "a", false), ["a"]);
+  const dashes = {
+    type: "Sequence",
+    pretokenizers: [
+      { type: "Split", pattern: { String: "-" }, behavior: "Isolated" },
+      { ...json, prepend_scheme: "first" },
+    ],
+  };
+  assertEquals(preTokenize(dashes, "a-b"), ["▁a", "-", "b"]);
   assertEquals(preTokenize({ ...json, prepend_scheme: "never" }, "a b"), ["a", "▁b"]);
   assertEquals(preTokenize({ ...json, add_prefix_space: false }, "a b"), ["a", "▁b"]);
   assertEquals(preTokenize({ ...json, split: false }, "a b"), ["▁a▁b"]);
@@ -130,6 +229,7 @@ Deno.test("decoders convert pieces to text", () => {
   assertEquals(toText({ type: "Metaspace", replacement: "▁" }, "▁a▁"), " a ");
   assertEquals(toText({ type: "Replace", pattern: { String: "_" }, content: " " }, "_a"), " a");
   assertEquals(toText({ type: "ByteFallback" }, "<0x41>"), "A");
+  assertEquals(toText({ type: "ByteFallback" }, "<0x4a>"), "J");
   assertEquals(toText({ type: "ByteFallback" }, "<0x4G>"), "<0x4G>");
   for (const [start, stop, left] of [[2, 1, "xax"], [0, 2, "xxxa"], [3, 0, "axx"], [9, 9, "a"]]) {
     assertEquals(toText({ type: "Strip", content: "x", start, stop }, "xxxaxx"), left);
@@ -137,6 +237,21 @@ Deno.test("decoders convert pieces to text", () => {
   assertEquals(toText({ type: "Strip", content: "x", start: 2, stop: 2 }, "xxx"), "");
   const bytes = readDecoder(undefined, true);
   assertEquals(new TextDecoder().decode(bytes.toBytes("Ġa", true)), " a");
+});
+
+Deno.test("WordPiece joins pieces with its prefix, and cleans the spaces before others", () => {
+  const json = { type: "WordPiece" };
+  assertEquals(toText(json, "##x##"), "x##");
+  assertEquals(toText(json, "x"), " x");
+  assertEquals(toText({ ...json, prefix: "@" }, "@x"), "x");
+  assertEquals(toText({ ...json, prefix: "@" }, "##x"), " ##x");
+  for (const piece of [".", "?", "!", ",", "n't", "'m", "'s", "'ve", "'re"]) {
+    assertEquals(toText(json, piece), piece);
+    assertEquals(toText({ ...json, cleanup: false }, piece), ` ${piece}`);
+  }
+  assertEquals(toText(json, "do not"), " don't");
+  assertEquals(toText(json, "' "), "'");
+  assertEquals(toText(json, "a .b , c"), " a.b, c");
 });
 
 Deno.test("Rust's words include joiners but not the fractions of Latin-1", () => {
@@ -232,6 +347,11 @@ Deno.test("a charsmap replaces shortest prefixes of graphemes, or longest ones o
   }
   const plain = new Charsmap(charsmapOf({ "ﬁ": "fi" }), "x: map");
   assertEquals(plain.replaceGraphemes("plain ~ ASCII", 0), "plain ~ ASCII");
+  for (const replaced of [" ", "~"]) {
+    const ascii = new Charsmap(charsmapOf({ [replaced]: "_" }), "x: map");
+    assertEquals(ascii.replaceGraphemes(`a${replaced}b`, Infinity), "a_b");
+    assertEquals(ascii.replaceLongest(`a${replaced}b`, Infinity), "a_b");
+  }
 });
 
 Deno.test("a damaged charsmap is a bad model or has no effect, and never hangs", () => {
@@ -240,7 +360,16 @@ Deno.test("a damaged charsmap is a bad model or has no effect, and never hangs",
       { type: "Precompiled", precompiled_charsmap: btoa(String.fromCharCode(...bytes)) },
       text,
     );
-  const sizes = [[], [1, 0, 0], [3, 0, 0, 0, 0, 0, 0], [8, 0, 0, 0, 0, 0, 0, 0]];
+  const sizes = [[], [1, 0, 0], [3, 0, 0, 0, 0, 0, 0], [6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], [
+    8,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+  ]];
   for (const bytes of sizes) {
     const error = assertThrows(
       () => new Charsmap(Uint8Array.from(bytes), "x: map"),
@@ -312,6 +441,14 @@ Deno.test("malformed steps are bad models and never crash", () => {
     [() => preTokenize({ type: "Split", pattern: { String: " " }, behavior: "x" }, ""), "one of"],
     [() => preTokenize({ type: "Metaspace", replacement: "ab" }, ""), "one character"],
     [() => toText({ type: "Strip", content: "x", start: -1, stop: 0 }, ""), "whole number"],
+    [
+      () =>
+        toText({
+          type: "Sequence",
+          decoders: [{ type: "Fuse" }, { type: "Strip", content: "x", start: 0, stop: 1 }],
+        }, ""),
+      "stop is 1; expected 0 after Fuse",
+    ],
   ];
   for (const [fn, message] of cases) {
     assertEquals(assertThrows(fn, ForgeError, message).code, "bad_model");
