@@ -58,6 +58,7 @@ Deno.test("lstrip and rstrip absorb the whitespace next to a token", () => {
   assertEquals(pieces(tokenizer, "a <n> b"), ["a", " ", "<n>", " ", "b"]);
   assertEquals(pieces(tokenizer, "<r>  <l>"), ["<r>", "<l>"]);
   assertEquals(pieces(tokenizer, "  <l>"), ["<l>"]);
+  assertEquals(pieces(tokenizer, "a <l>b <l>"), ["a", "<l>", "b", "<l>"]);
 });
 
 Deno.test("single_word tokens match only without word characters next to them", () => {
@@ -89,6 +90,36 @@ Deno.test("normalized tokens are found after normalization, others before it", (
   assertEquals([...tokenizer.encode("abCDcd")], [10, 11, 3, 4]);
 });
 
+Deno.test("normalized control tokens are control tokens", () => {
+  const tokenizer = build(characterJson("ab", {
+    added_tokens: [addedToken(10, "ab", { normalized: true })],
+  }));
+  assertEquals([...tokenizer.encode("ab")], [10]);
+  assertEquals([...tokenizer.encode("ab", { parseSpecial: false })], [1, 2]);
+  assertEquals(tokenizer.isSpecial(10), true);
+});
+
+Deno.test("only the text before all added tokens begins a text", () => {
+  const tokenizer = build(characterJson("▁ab", {
+    pre_tokenizer: { type: "Metaspace", replacement: "▁", prepend_scheme: "first" },
+    added_tokens: [addedToken(10, "<r>"), addedToken(11, "<n>", { normalized: true })],
+  }));
+  assertEquals(pieces(tokenizer, "a"), ["▁", "a"]);
+  assertEquals(pieces(tokenizer, "<r>a"), ["<r>", "a"]);
+  assertEquals(pieces(tokenizer, "<n>a"), ["<n>", "a"]);
+  assertEquals(pieces(tokenizer, "a<r>b<n>a"), ["▁", "a", "<r>", "b", "<n>", "a"]);
+});
+
+Deno.test("an added token is text, and normalized, unless the file says otherwise", () => {
+  const tokenizer = build(characterJson("ab", {
+    normalizer: { type: "Lowercase" },
+    added_tokens: [{ id: 10, content: "AB" }, { id: 11, content: "<S>", special: true }],
+  }));
+  assertEquals([tokenizer.isSpecial(10), tokenizer.isSpecial(11)], [false, true]);
+  assertEquals([...tokenizer.encode(" ab <S>")], [0, 10, 0, 11]);
+  assertEquals(pieces(tokenizer, "<s>"), ["<unk>", "<unk>", "<unk>"]);
+});
+
 Deno.test("control tokens are recognised only with parseSpecial; text tokens always", () => {
   const json = byteLevelJson([], []);
   const tokenizer = build({
@@ -108,6 +139,9 @@ Deno.test("no text becomes a control token by merging", () => {
   const tokenizer = build({ ...json, added_tokens: [addedToken(257, "abc")] });
   assertEquals([...tokenizer.encode("abc")], [257]);
   assertEquals([...tokenizer.encode("abc", { parseSpecial: false })], [256, 0x63]);
+  const model = Object.assign({}, json["model"], { ignore_merges: true });
+  const whole = build({ ...json, model, added_tokens: [addedToken(257, "abc")] });
+  assertEquals([...whole.encode("abc", { parseSpecial: false })], [256, 0x63]);
 });
 
 Deno.test("control tokens are omitted from text unless skipSpecial is false", () => {
@@ -146,6 +180,8 @@ Deno.test("tokens that end an answer are recognised by name if they are control 
   assertEquals(ids(["<|end|>"]), [0]);
   // In o200k_harmony it closes a message, not the answer.
   assertEquals(ids(["<|end|>", "<|return|>", "<|call|>"]), [1, 2]);
+  assertEquals(ids(["<|end|>", "<|return|>"]), [0, 1]);
+  assertEquals(ids(["<|end|>", "<|call|>"]), [0, 1]);
   assertEquals(ids(["<|im_end|>"], false), []);
   assert(ids(["</s>"]).length === 0);
 });
