@@ -49,12 +49,35 @@ Deno.test("no BOS is added to a text that begins with BOS", () => {
   assertEquals([...tokenizer.encode("<s>a")], [10, 1]);
   assertEquals([...tokenizer.encode("<s><s>a")], [10, 10, 1]);
   assertEquals([...tokenizer.encode("a<s>")], [10, 1, 10]);
+  const both = build(withTemplate(template("<s>", "</s>", "text")));
+  assertEquals([...both.encode("<s>a")], [11, 10, 1]);
 });
 
 Deno.test("processors of a sequence nest; ByteLevel adds nothing", () => {
   const processors = [{ type: "ByteLevel" }, template("<s>", "text"), template("text", "</s>")];
   const tokenizer = build(withTemplate({ type: "Sequence", processors }));
   assertEquals([...tokenizer.encode("a")], [10, 1, 11]);
+  const nested = (...processors: Json[]) => [
+    ...build(withTemplate({ type: "Sequence", processors })).encode("a"),
+  ];
+  assertEquals(nested(template("<s>", "text"), template("</s>", "text")), [11, 10, 1]);
+  assertEquals(nested(template("text", "<s>"), template("text", "</s>")), [1, 10, 11]);
+});
+
+Deno.test("without a config, the first token before a text is BOS, the first after it EOS", () => {
+  const before = build(withTemplate(template("<s>", "</s>", "text")));
+  assertEquals([before.bosId, before.eosIds], [10, []]);
+  const after = build(withTemplate(template("text", "</s>", "<s>")));
+  assertEquals([after.bosId, after.eosIds, after.addEos], [undefined, [11], true]);
+  const named = build(withTemplate(template("<s>", "text", "</s>")), { bos_token: "<s>" });
+  assertEquals([named.eosIds, named.addBos, named.addEos], [[], true, false]);
+});
+
+Deno.test("EOS of the config comes before the other tokens that end an answer", () => {
+  const json = characterJson("ab", { added_tokens: [addedToken(9, "<|im_end|>"), BOS, EOS] });
+  assertEquals(build(json, { eos_token: "</s>" }).eosIds, [11, 9]);
+  assertEquals(build(json, { eos_token: "<|im_end|>" }).eosIds, [9]);
+  assertEquals(build(json).eosIds, [9]);
 });
 
 Deno.test("pairs of texts are joined as BERT and RoBERTa do", () => {
@@ -78,11 +101,92 @@ Deno.test("pairs of texts are joined as BERT and RoBERTa do", () => {
   ]);
 });
 
+Deno.test("a template joins pairs of texts, unless it lacks one or swaps them", () => {
+  const special = (id: string, type_id?: number) => ({ SpecialToken: { id, type_id } });
+  const text = (id: string, type_id?: number) => ({ Sequence: { id, type_id } });
+  const pair = (pieces: unknown, inSequence = false) => {
+    const processor = { ...template("<s>", "text"), pair: pieces };
+    const sequence = { type: "Sequence", processors: [{ type: "ByteLevel" }, processor] };
+    return build(withTemplate(inSequence ? sequence : processor)).pair
+      .map(({ ids, type }) => [ids, type]);
+  };
+  const pieces = [special("<s>"), text("A"), special("</s>", 2), text("B", 1), special("</s>", 3)];
+  const expected = [[[10], 0], ["first", 0], [[11], 2], ["second", 1], [[11], 3]];
+  assertEquals(pair(pieces), expected);
+  assertEquals(pair(pieces, true), expected);
+  const plain = [[[10], 0], ["first", 0], [[], 0], ["second", 0], [[], 0]];
+  assertEquals(pair(undefined), plain);
+  assertEquals(pair([text("B"), text("A")]), plain);
+  assertEquals(pair([text("A"), special("</s>")]), plain);
+});
+
 Deno.test("of equal sums of unigram scores, the longest first piece wins", () => {
   const vocab = [["<unk>", 0], ["a", -1], ["b", -1], ["ab", -2], ["bb", -2]];
   const tokenizer = build({ model: { type: "Unigram", unk_id: 0, vocab } });
   assertEquals(pieces(tokenizer, "abb"), ["a", "bb"]);
   assertEquals(pieces(tokenizer, "ab"), ["ab"]);
+});
+
+Deno.test("a unigram model prefers pieces of any score to unknown characters", () => {
+  const unigram = (vocab: [string, number][], rest: Json = {}, added_tokens: Json[] = []) =>
+    build({ model: { type: "Unigram", vocab, ...rest }, added_tokens });
+  const encode = (tokenizer: ReturnType<typeof build>, text: string) => [
+    ...tokenizer.encode(text, { parseSpecial: false }),
+  ];
+  const low = unigram([["a", -1], ["ab", -15], ["?", -2]], { unk_id: 2 });
+  assertEquals(encode(low, "ab"), [1]);
+  assertEquals(encode(low, "abxyaz"), [1, 2, 0, 2]);
+  // Without an unknown token, unknown characters are dropped, longer ones than any piece too.
+  assertEquals(encode(unigram([["a", -1]]), "a😀ba😀"), [0, 0]);
+  // A control token is no piece: its character is unknown.
+  const control = unigram([["?", 0], ["a", -1], ["b", -1]], { unk_id: 0 }, [addedToken(1, "a")]);
+  assertEquals(encode(control, "ab"), [0, 2]);
+});
+
+Deno.test("WordPiece spells words up to a length by the longest pieces", () => {
+  const wordPiece = (pieces: string[], rest: Json = {}, added_tokens: Json[] = []) =>
+    build({
+      model: { type: "WordPiece", vocab: bpeModel(pieces, []).vocab, unk_token: "?", ...rest },
+      added_tokens,
+    });
+  const ids = (tokenizer: ReturnType<typeof build>, text: string) => [
+    ...tokenizer.encode(text, { parseSpecial: false }),
+  ];
+  const pieces = ["a", "##a", "##aa", "😀", "##😀", "?"];
+  const tokenizer = wordPiece(pieces);
+  assertEquals(ids(tokenizer, "aaaa"), [0, 2, 1]);
+  assertEquals(ids(tokenizer, "ab"), [5]);
+  assertEquals(ids(tokenizer, "a".repeat(100)).length, 51);
+  assertEquals(ids(tokenizer, "a".repeat(101)), [5]);
+  const short = wordPiece(pieces, { max_input_chars_per_word: 3 });
+  assertEquals(ids(short, "aaa"), [0, 2]);
+  assertEquals(ids(short, "aaaa"), [5]);
+  assertEquals(ids(short, "😀😀😀"), [3, 4, 4]);
+  assertEquals(ids(short, "😀😀😀😀"), [5]);
+  const prefixed = wordPiece(["?", "a", "@b"], { continuing_subword_prefix: "@" });
+  assertEquals(ids(prefixed, "ab"), [1, 2]);
+  assertEquals(ids(wordPiece(["?", "abcd", "a"]), "abcd"), [1]);
+  const control = wordPiece(["?", "a", "##b", "ab"], {}, [addedToken(3, "ab")]);
+  assertEquals(ids(control, "ab"), [1, 2]);
+  assertEquals([...wordPiece(["[UNK]", "a"], { unk_token: null }).encode("b")], [0]);
+});
+
+Deno.test("pieces that are searched at every character have at most 1024", () => {
+  const models = (piece: string): Json[] => [
+    { type: "Unigram", vocab: [[piece, 0]] },
+    { type: "WordPiece", vocab: { [piece]: 0 }, unk_token: piece },
+  ];
+  for (const model of models("x".repeat(1024))) {
+    assertEquals([...build({ model }).encode("x".repeat(1024))].length, 1);
+  }
+  for (const model of models("x".repeat(1025))) {
+    const error = assertThrows(
+      () => build({ model }),
+      ForgeError,
+      "model.vocab has a token of 1025 characters; at most 1024 are supported",
+    );
+    assertEquals(error.code, "unsupported");
+  }
 });
 
 Deno.test("tokenizer_config.json names BOS and EOS and sets if they are added", () => {
@@ -94,6 +198,11 @@ Deno.test("tokenizer_config.json names BOS and EOS and sets if they are added", 
   assertEquals(ids({ ...names, add_bos_token: false }), [1]);
   assertEquals(ids({ ...names, add_eos_token: true }), [10, 1, 11]);
   assertEquals(ids({ ...names, bos_token: null }), [10, 1]);
+  const other = withTemplate(template("</s>", "text", "<s>"));
+  const added = { ...names, add_bos_token: true, add_eos_token: true };
+  assertEquals([...build(other, added).encode("a")], [10, 11, 1, 10, 11]);
+  const none = { ...names, add_bos_token: false, add_eos_token: false };
+  assertEquals([...build(withTemplate(template("<s>", "text", "</s>")), none).encode("a")], [1]);
   const tokenizer = build(json, { ...names, add_bos_token: false });
   assertEquals([tokenizer.bosId, tokenizer.addBos, tokenizer.eosIds], [10, false, [11]]);
   const without = build(characterJson("ab"), { bos_token: null, add_bos_token: true });
@@ -137,6 +246,30 @@ Deno.test("cutting at words changes nothing if no merge crosses them", () => {
   assertEquals(pieces(whole, "ax b"), ["▁a", "x▁", "b"]);
 });
 
+Deno.test("text is not cut at words if pieces or unknown characters may cross them", () => {
+  const { model, ...rest } = byteFallbackJson(["▁", "a", "b", "▁a▁b"], []);
+  const whole = { ...rest, model: Object.assign({}, model, { ignore_merges: true }) };
+  assertEquals(pieces(build(whole), "a b"), ["▁a▁b"]);
+  const unknown = bpeModel(["<unk>", "a"], [], { unk_token: "<unk>", fuse_unk: true });
+  assertEquals(pieces(build({ ...rest, model: unknown }), "é é"), ["<unk>"]);
+  // "âĸģ" is "▁" in the byte alphabet, in which a piece "▁" has no meaning.
+  const json = byteLevelJson(["aâ", "▁"], ["a â"]);
+  const bytes = {
+    ...json,
+    pre_tokenizer: { type: "ByteLevel", add_prefix_space: false, use_regex: false },
+  };
+  assertEquals(pieces(build(bytes), "a▁"), ["aâ", "ĸ", "ģ"]);
+});
+
+Deno.test("unknown characters share a token only if nothing stands between them", () => {
+  const model = bpeModel(["<unk>", "a", "<0xC3>", "<0xA9>"], [], {
+    unk_token: "<unk>",
+    fuse_unk: true,
+    byte_fallback: true,
+  });
+  assertEquals([...build({ model }).encode("ßßéßaßß")], [0, 2, 3, 0, 1, 0]);
+});
+
 Deno.test("vocabularies may skip ids, and added tokens may repeat pieces", () => {
   const json = { model: bpeModel(["a", "b"], []) };
   const tokenizer = build({
@@ -147,6 +280,21 @@ Deno.test("vocabularies may skip ids, and added tokens may repeat pieces", () =>
   assertEquals(tokenizer.tokenText(3), "");
   assertEquals(tokenizer.decode([0, 3, 1]), "a b");
   assertEquals([...tokenizer.encode("a<x>b")], [0, 5, 1]);
+  // At most 65536 ids may be unused, and three for each token.
+  const sparse = (id: number) => build({ model: bpeModel([], [], { vocab: { a: id } }) });
+  assertEquals(sparse(65540).vocabSize, 65541);
+  assertThrows(() => sparse(65541), ForgeError, `the id of "a" is 65541; expected a number from 0`);
+  const dropout = build({ model: bpeModel(["a"], [], { dropout: 0 }) });
+  assertEquals([...dropout.encode("a")], [0]);
+});
+
+Deno.test("a piece without an id in front does not begin a text", () => {
+  const tokenizer = build(characterJson("▁a", {
+    decoder: { type: "Metaspace", replacement: "▁" },
+    added_tokens: [addedToken(5, "<x>")],
+  }));
+  assertEquals(tokenizer.decode([4, 1, 2]), "a");
+  assertEquals(tokenizer.decode([5, 1, 2]), "a");
 });
 
 Deno.test("unsupported models are rejected by name", () => {
@@ -169,6 +317,11 @@ Deno.test("unsupported models are rejected by name", () => {
   }
 });
 
+Deno.test("a template with the text twice is not supported", () => {
+  const json = withTemplate(template("<s>", "text", "text"));
+  assertEquals(assertThrows(() => build(json), ForgeError, "text twice").code, "unsupported");
+});
+
 Deno.test("inconsistent files are bad models", () => {
   const cases: [Json, string][] = [
     [{}, "tokenizer.json: model is missing"],
@@ -189,6 +342,21 @@ Deno.test("inconsistent files are bad models", () => {
     [{ ...characterJson("a"), added_tokens: [addedToken(1e9, "x")] }, "the id of"],
     [{ ...characterJson("a"), added_tokens: {} }, "added_tokens is an object"],
     [{ ...characterJson("a"), post_processor: template("<s>", "text") }, "adds the id 10"],
+    [
+      {
+        ...characterJson("ab"),
+        post_processor: { type: "BertProcessing", cls: ["a", 2], sep: ["x", 3] },
+      },
+      "adds the id 3; the vocabulary ends at 2",
+    ],
+    [
+      withTemplate({
+        ...template("text"),
+        special_tokens: { x: { ids: [12] } },
+        pair: [{ Sequence: { id: "A" } }, { Sequence: { id: "B" } }, { SpecialToken: { id: "x" } }],
+      }),
+      "adds the id 12; the vocabulary ends at 11",
+    ],
     [withTemplate({ type: "TemplateProcessing", single: [] }), "leaves out the text"],
     [withTemplate({ ...template("<s>", "text"), special_tokens: {} }), `has no "<s>"`],
   ];
