@@ -106,6 +106,18 @@ Deno.test("a megabyte without a cut is encoded", () => {
   assertEquals(characters.encode(" ".repeat(1_000_000)).length, 1_000_001);
 });
 
+Deno.test("words keep their tokens when the cache of words is cleared", () => {
+  const tokenizer = build(byteLevelJson([], []));
+  // 30,000 words of 9 tokens are more than the cache holds.
+  const text = Array.from({ length: 30_000 }, (_, i) => ` ${10_000_000 + i}`).join("");
+  const bytes = [...new TextEncoder().encode(text)];
+  for (let round = 0; round < 2; round++) {
+    const ids = tokenizer.encode(text);
+    assertEquals(ids.length, bytes.length);
+    assert(ids.every((id, i) => id === bytes[i]));
+  }
+});
+
 Deno.test("an encoder releases the buffers of a huge word", () => {
   const tokenizer = build(byteLevelJson(["ab"], ["a b"]));
   const before = tokenizer.encode("ab abab");

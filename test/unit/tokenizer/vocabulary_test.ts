@@ -38,6 +38,15 @@ Deno.test("a vocabulary rejects a piece with two ids and names both", () => {
   }
 });
 
+Deno.test("a vocabulary has at most 2^24 tokens", () => {
+  const error = assertThrows(
+    () => new Vocabulary(new Array(2 ** 24 + 1), "x.gguf: tokens"),
+    ForgeError,
+    "x.gguf: tokens has 16777217 tokens; at most 16777216 are supported",
+  );
+  assertEquals(error.code, "bad_model");
+});
+
 Deno.test("a merge table finds added pairs, and grows", () => {
   for (const capacity of [0, 2, 100, 1024]) {
     const table = new MergeTable(capacity);
@@ -74,7 +83,17 @@ Deno.test("a merge queue gives the lowest rank first, leftmost on ties", () => {
 });
 
 Deno.test("merges are read in both spellings; invalid ones are rejected by name", () => {
-  const vocabulary = new Vocabulary(["a", "b", " b", "ab", "a b", "a b b"], "test");
+  const vocabulary = new Vocabulary([
+    "a",
+    "b",
+    " b",
+    "ab",
+    "a b",
+    "a b b",
+    " bb",
+    "#version",
+    "#versiona",
+  ], "test");
   const read = (merges: unknown[], isApart = (_: number) => false) =>
     readMerges(merges, vocabulary, isApart, "x: merges");
   for (const merges of [["a b", ["a", " b"]], ["#version: 0.2", "a b", ["a", " b"]]]) {
@@ -83,13 +102,21 @@ Deno.test("merges are read in both spellings; invalid ones are rejected by name"
     assertEquals(table.merged(table.find(0, 2)), 4);
     assertEquals(table.rank(table.find(0, 2)), merges.length - 1);
   }
+  // Only the first line may be a version.
+  const { table } = read(["a b", "#version a"]);
+  assertEquals(table.merged(table.find(7, 0)), 8);
   // Text must not merge into a control token.
   assertEquals(read(["a b"], (id) => id === 3).table.size, 0);
+  // A piece may begin with a space.
+  const spaced = read([" b b", "a  b"]).table;
+  assertEquals(spaced.merged(spaced.find(2, 1)), 6);
+  assertEquals(spaced.merged(spaced.find(0, 2)), 4);
   const bad: [unknown, string][] = [
     ["a c", `x: merges[0] names the token "c", which is not in the vocabulary`],
     ["b a", `x: merges[0] names the token "ba"`],
     ["a", `x: merges[0] is "a"; expected "left right"`],
     [["a"], "expected"],
+    [["a", "b", "b"], "expected"],
     [["a", 1], "expected"],
     [7, "x: merges[0] is not a pair of strings"],
     [null, "x: merges[0] is not a pair of strings"],
