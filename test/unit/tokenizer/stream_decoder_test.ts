@@ -123,3 +123,13 @@ Deno.test("a control token of shownTokens adds its name", () => {
   const shown = new StreamDecoder(tokenizer, { shownTokens: new Set([256, a]) });
   assertEquals(push(shown, ids), ["<call>", "a", ""]);
 });
+
+Deno.test("a control token that is shown begins the text", () => {
+  const tokenizer = build(characterJson("▁a", {
+    decoder: { type: "Metaspace", replacement: "▁" },
+    added_tokens: [addedToken(4, "<call>")],
+  }));
+  const options = { startsText: true, shownTokens: new Set([4]) };
+  assertEquals(push(new StreamDecoder(tokenizer, options), [4, 1, 2]), ["<call>", " ", "a"]);
+  assertEquals(push(new StreamDecoder(tokenizer, { startsText: true }), [4, 1, 2]), ["", "", "a"]);
+});
