@@ -9,7 +9,14 @@ import { join } from "@std/path";
 import { ROOT } from "../../support/checkout.ts";
 import { sharedAvailable, sharedPath } from "../../support/shared.ts";
 import { tokenizerFromJson } from "../../../src/tokenizer/from_json.ts";
-import { build, byteFallbackJson, byteLevelJson, randomText } from "./support.ts";
+import {
+  addedToken,
+  bpeModel,
+  build,
+  byteFallbackJson,
+  byteLevelJson,
+  randomText,
+} from "./support.ts";
 
 const MERGES = [["a", "b"], ["ab", "ab"], ["abab", "abab"], ["Ġ", "Ġ"], ["ĠĠ", "ĠĠ"]] as const;
 
@@ -54,7 +61,7 @@ Deno.test("encode: a limit rejects exactly the texts with more tokens", () => {
       const { limit } = assertThrows(() => encode(less), TokenLimitError);
       assertEquals(limit, less);
       const cut = encode(less, true);
-      assert(cut.length <= less);
+      assertEquals(cut.length, less);
       assertEquals(cut, ids.slice(0, cut.length));
     }
   }
@@ -162,4 +169,37 @@ Deno.test("encode: a limit that the tokens keep is no reason to refuse their cha
   const word = "a".repeat(8 * 400);
   assertEquals(tokenizer.encode(word, { maxTokens: 400 }).length, 400);
   assertThrows(() => tokenizer.encode(word, { maxTokens: 399 }), TokenLimitError);
+});
+
+Deno.test("encode: tokens of every length are counted exactly", () => {
+  for (let length = 2; length <= 26; length++) {
+    const letters = "abcdefghijklmnopqrstuvwxyz".slice(0, length);
+    const prefixes = Array.from(letters, (_, i) => letters.slice(0, i + 1));
+    const model = bpeModel(
+      [...prefixes, ...letters.slice(1)],
+      prefixes.slice(1).map((piece) => `${piece.slice(0, -1)} ${piece.at(-1)}`),
+    );
+    const word = letters.repeat(100);
+    assertEquals(build({ model }).encode(word, { maxTokens: 100 }).length, 100, letters);
+  }
+});
+
+Deno.test("encode: unknown characters that share a token count once", () => {
+  const model = bpeModel(["<unk>", "a", "<0xC3>"], [], {
+    unk_token: "<unk>",
+    fuse_unk: true,
+    byte_fallback: true,
+  });
+  assertEquals([...build({ model }).encode("é".repeat(500), { maxTokens: 1 })], [0]);
+});
+
+Deno.test("encode: added tokens and the text after a long word count", () => {
+  const tokenizer = build({ ...byteLevelJson([], []), added_tokens: [addedToken(256, "<s>")] });
+  assertEquals([...tokenizer.encode("<s><s>", { maxTokens: 2 })], [256, 256]);
+  assertThrows(() => tokenizer.encode("<s><s>", { maxTokens: 1 }), TokenLimitError);
+  assertEquals([...tokenizer.encode("<s><s>", { maxTokens: 1, truncate: true })], [256]);
+  const text = "a".repeat(40_000) + " bc<s>";
+  const slices = (maxTokens: number) => finish(tokenizer.encodeInSlices(text, { maxTokens }));
+  assertEquals(slices(40_004).length, 40_004);
+  assertThrows(() => slices(40_003), TokenLimitError);
 });
