@@ -65,6 +65,7 @@ Deno.test("SentencePiece joins the neighbours of the highest score first", () =>
   assertEquals(pieces(tokenizer, "aab"), ["▁a", "ab"]);
   assertEquals(pieces(tokenizer, "a a"), ["▁a", "▁a"]);
   assertEquals([...tokenizer.encode("a")], [1, 262]);
+  assertEquals([tokenizer.bosId, tokenizer.eosIds], [1, [2]]);
   assertEquals(tokenizer.decode(tokenizer.encode(" a b")), " a b");
 });
 
@@ -79,6 +80,163 @@ Deno.test("SentencePiece falls back to bytes, and then to the unknown token", ()
     add_bos_token: false,
   });
   assertEquals([...bare.encode("aéßa")], [1, 2, 0, 2]);
+  // Without a piece "▁", spaces are unknown too, and share the token of their neighbours.
+  const unmarked = build({
+    model: "llama",
+    tokens: ["<unk>", "a"],
+    scores: new Float32Array(2),
+    token_type: Int32Array.of(UNKNOWN, NORMAL),
+    add_bos_token: false,
+  });
+  assertEquals([...unmarked.encode("é éa")], [0, 1]);
+  // The default id of EOS is 2, which this file lacks.
+  assertEquals([unmarked.bosId, unmarked.eosIds], [1, []]);
+});
+
+Deno.test("SentencePiece joins characters that are no pieces themselves", () => {
+  const tokenizer = build(sentencePiece([["▁", -1], ["éé", 0]]));
+  assertEquals(pieces(tokenizer, "ééé"), ["▁", "éé", "<0xC3>", "<0xA9>"]);
+  const long = "é".repeat(400);
+  assertEquals(tokenizer.encode(long, { addSpecial: false, maxTokens: 201 }).length, 201);
+});
+
+Deno.test("arrays of a GGUF file may have any type of numbers, and more entries than tokens", () => {
+  const file = sentencePiece(WORDS);
+  const scores = [...file["scores"] as Float32Array, 9];
+  const types = [...file["token_type"] as Int32Array, CONTROL];
+  const expected = [...build(file).encode("aab é")];
+  for (const type of [Float32Array, Float64Array, Int8Array, Int16Array, Int32Array]) {
+    const tokenizer = build({
+      ...file,
+      scores: type.from(scores),
+      token_type: type.from(types),
+    });
+    assertEquals([...tokenizer.encode("aab é")], expected, type.name);
+  }
+  for (const type of [Uint8Array, Uint16Array, Uint32Array]) {
+    assertEquals([...build({ ...file, token_type: type.from(types) }).encode("aab é")], expected);
+  }
+});
+
+Deno.test("a file without types of tokens has byte tokens by their names", () => {
+  const { token_type: _, ...file } = sentencePiece([...WORDS, ["<", 0], ["0x41>", 0], ["<0", 0]]);
+  const tokenizer = build(file);
+  const ids = tokenizer.encode("<0x41>é", { addSpecial: false });
+  assertEquals(tokenizer.decode(ids), "<0x41>é");
+  assertEquals(ids.includes(3 + 0x41), false);
+});
+
+/** Returns a unigram model: <pad>, </s>, <unk>, "▁", "a", "▁x" (user-defined), "x", "xa". */
+function unigram(rest: Metadata = {}): Metadata {
+  return {
+    model: "t5",
+    tokens: ["<pad>", "</s>", "<unk>", "▁", "a", "▁x", "x", "xa"],
+    scores: Float32Array.of(0, 0, 0, -2, -3, -50, -3, -60),
+    token_type: Int32Array.of(
+      CONTROL,
+      CONTROL,
+      UNKNOWN,
+      NORMAL,
+      NORMAL,
+      USER_DEFINED,
+      NORMAL,
+      NORMAL,
+    ),
+    ...rest,
+  };
+}
+
+Deno.test("a unigram model adds EOS, and spaces as the file says", () => {
+  const ids = (text: string, rest: Metadata = {}) => [...build(unigram(rest)).encode(text)];
+  assertEquals(ids("a éß  a"), [4, 3, 2, 3, 3, 4, 1]);
+  assertEquals(ids("a", { add_eos_token: false }), [4]);
+  const adds = { add_space_prefix: true }, merges = { remove_extra_whitespaces: true };
+  assertEquals(ids(" a  a", adds), [3, 3, 4, 3, 3, 4, 1]);
+  assertEquals(ids("   ", adds), [3, 3, 3, 1]);
+  assertEquals(ids(" a  a ", merges), [3, 4, 3, 4, 1]);
+  assertEquals(ids("  ", merges), [1]);
+  // The user-defined token has a score of 0 in text that gets a space.
+  assertEquals(ids("x", adds), [5, 1]);
+  assertEquals(ids("xa"), [6, 4, 1]);
+  for (const [rest, text] of [[{}, " a a"], [adds, "a a"], [merges, "a a"]] as const) {
+    assertEquals(build(unigram(rest)).decode([3, 4, 3, 4, 1]), text);
+  }
+  assertEquals(build(unigram()).eosIds, [1]);
+  const long = unigram({
+    tokens: ["<pad>", "</s>", "<unk>", "▁", "a", "b", "c", "d".repeat(1025)],
+  });
+  assertThrows(() => build(long), ForgeError, "tokens has a token of 1025 characters");
+});
+
+/** Returns a WordPiece model with [UNK], [CLS] and [SEP] at the ids 100 to 102. */
+function wordPiece(rest: Metadata = {}): Metadata {
+  const words = ["[UNK]", "[CLS]", "[SEP]", "▁a", "a", "▁e", "▁É", "▁A"];
+  const unused = Array.from({ length: 100 }, (_, id) => `[unused${id}]`);
+  return {
+    model: "bert",
+    tokens: [...unused, ...words],
+    token_type: Int32Array.from([
+      ...unused.map(() => NORMAL),
+      ...words.map((word) => word.startsWith("[") ? CONTROL : NORMAL),
+    ]),
+    ...rest,
+  };
+}
+
+Deno.test("a WordPiece model lowercases, and puts [CLS] and [SEP] around, unless the file forbids", () => {
+  const ids = (text: string, rest: Metadata = {}) => [...build(wordPiece(rest)).encode(text)];
+  assertEquals(ids("É a中"), [101, 105, 103, 100, 102]);
+  assertEquals(ids("É A", { "tokenizer.ggml.normalizer.lowercase": false }), [101, 106, 107, 102]);
+  assertEquals(
+    ids("É", {
+      "tokenizer.ggml.normalizer.lowercase": false,
+      "tokenizer.ggml.normalizer.strip_accents": true,
+    }),
+    [101, 100, 102],
+  );
+  assertEquals(ids("a".repeat(100)).length, 102);
+  assertEquals(ids("a".repeat(101)), [101, 100, 102]);
+  assertEquals(ids("a", { add_bos_token: false, add_sep_token: false }), [103]);
+  assertEquals(ids("a", { add_sep_token: false, eos_token_id: 3, add_eos_token: true }), [
+    101,
+    103,
+    3,
+  ]);
+  assertEquals(ids("a", { eos_token_id: 102, add_eos_token: true }), [101, 103, 102]);
+  const small = { model: "bert", tokens: ["[UNK]", "▁a"], unknown_token_id: 0 };
+  assertEquals([...build({ ...small, add_sep_token: false }).encode("ab a")], [0, 1]);
+});
+
+Deno.test("pairs of texts have the types and separators of their model", () => {
+  const pair = (metadata: Metadata) => build(metadata).pair.map(({ ids, type }) => [ids, type]);
+  assertEquals(pair(wordPiece({ "general.architecture": "bert" })), [
+    [[101], 0],
+    ["first", 0],
+    [[102], 0],
+    ["second", 1],
+    [[102], 1],
+  ]);
+  for (const [architecture, middle] of [["bert", [1, 1]], ["jina-bert-v3", [1, 1]], ["t5", [1]]]) {
+    assertEquals(pair(unigram({ "general.architecture": architecture })), [
+      [[], 0],
+      ["first", 0],
+      [middle, 0],
+      ["second", 0],
+      [[1], 0],
+    ]);
+  }
+});
+
+Deno.test("control tokens of Phi-3 take the spaces after them", () => {
+  const tokens: [string, number][] = [["<|user|>", CONTROL], ["<s>", CONTROL]];
+  const ids = (name: string, text: string) => [
+    ...build(bytePair(tokens, [], { "general.name": name })).encode(text),
+  ];
+  for (const name of ["Phi3 mini", "phi-3-mini"]) {
+    assertEquals(ids(name, "<|user|> \na"), [256, 0x61]);
+    assertEquals(ids(name, "<s> a"), [257, 0x20, 0x61]);
+  }
+  assertEquals(ids("Phi-2", "<|user|> a"), [256, 0x20, 0x61]);
 });
 
 Deno.test("SentencePiece pieces may reach across words", () => {
@@ -283,7 +441,7 @@ Deno.test("pre-tokenizers cut any text as JavaScript cuts it by the published pa
 
 Deno.test("gemma4 is BPE of characters with spaces marked, and always adds BOS", () => {
   const bytes = Array.from({ length: 256 }, (_, byte) => byteTokenText(byte));
-  const words = ["▁", "a", "▁a", "\n", "\n\n", "\n\n\n", "<bos>"];
+  const words = ["▁", "a", "▁a", "\n", "\n\n", "\n\n\n", "<bos>", "aa"];
   const tokenizer = build({
     model: "gemma4",
     tokens: [...bytes, ...words],
@@ -296,6 +454,8 @@ Deno.test("gemma4 is BPE of characters with spaces marked, and always adds BOS",
     add_bos_token: false,
   });
   assertEquals([...tokenizer.encode("")], [262]);
+  // Only newlines become a token without merging.
+  assertEquals(pieces(tokenizer, "aa"), ["a", "a"]);
   assertEquals(pieces(tokenizer, "a a é"), ["a", "▁a", "▁", "<0xC3>", "<0xA9>"]);
   assertEquals(pieces(tokenizer, "a\n\n\na\n\n"), ["a", "\n\n\n", "a", "\n\n"]);
   assertEquals(tokenizer.decode(tokenizer.encode(" a\n\né ")), " a\n\né ");
