@@ -84,10 +84,11 @@ function converted({ model, added_tokens, normalizer }: Case["tokenizer"]): Map<
   else {
     keys["add_space_prefix"] = true;
     keys["remove_extra_whitespaces"] = true;
+    // A view of some bytes, as those of a file are.
     keys["precompiled_charsmap"] = Int8Array.from(
-      atob(String(charsmap)),
+      `before${atob(String(charsmap))}`,
       (byte) => byte.charCodeAt(0),
-    );
+    ).subarray("before".length);
   }
   return new Map(Object.entries(keys).map(([key, value]) => [`tokenizer.ggml.${key}`, value]));
 }
