@@ -5,6 +5,7 @@ import {
   ChatTemplate,
   type ChatTemplateOptions,
 } from "../../../src/tokenizer/chat_template.ts";
+import { TemplateProgram } from "../../../src/tokenizer/template/program.ts";
 import { sharedAvailable, sharedPath } from "../../support/shared.ts";
 
 const MESSAGES: ChatMessage[] = [
@@ -258,6 +259,10 @@ const MISTAKES: Record<string, string> = {
   "{{ messages[0].a.b }}": '"messages[0].a" is undefined',
   "{{ missing() }}": '"missing" is undefined',
   "{{ 'a' + 1 }}": '"+" cannot combine str and int',
+  "{{ 1 // 0 }}": "division by zero",
+  "{{ 1 / 0 }}": "division by zero",
+  "{{ 1 % 0 }}": "division by zero",
+  "{{ 1.5 // 0 }}": "division by zero",
   "{{ missing - 1 }}": '"missing" is undefined',
   "{{ 1 // missing }}": '"missing" is undefined',
   "{{ '{:+}'.format('a') }}": "format() has no format",
@@ -310,6 +315,71 @@ Deno.test("a template that reads only parts gets a message's text as one part", 
   const either = "{% for m in messages %}{% if m.content is string %}{{ m.content }}" +
     "{% else %}{{ m.content[0].text }}!{% endif %}{% endfor %}";
   assertEquals(render(either), " Be terse.\n<think>x</think>\n\nyes");
+});
+
+Deno.test("templates that treat content as a list read parts, others do not", () => {
+  const reading = [
+    ...["string", "iterable", "sequence", "mapping"].map((test) => `{{ m.content is ${test} }}`),
+    ...["selectattr", "rejectattr", "map"].map((filter) => `{{ m.content|${filter}('type') }}`),
+    ...["text", "image", "image_url", "video", "audio"].map((type) => `{{ p.type == '${type}' }}`),
+    "{% for p in m.content %}{% endfor %}",
+    "{% for p in m['content'][1:] %}{% endfor %}",
+    "{% for p in content|list %}{% endfor %}",
+    "{% for p in user_content|list|reverse %}{% endfor %}",
+    "{{ m.content[0].text }}",
+    "{{ m['content'][0]['text'] }}",
+    "{{ (m.content|list)[0].text }}",
+    "{{ 'image' != p['type'] }}",
+    "{{ 1 == 2 == type == 'text' }}",
+    "{% macro f(m) %}{% if true %}{{ x(m.content is string) }}{% endif %}{% endmacro %}",
+  ];
+  for (const source of reading) {
+    assertEquals(new TemplateProgram(source).readsParts, true, source);
+  }
+  const others = [
+    "{{ m.content }}",
+    "{{ m.content is defined }}",
+    "{{ m.role is string }}",
+    "{{ m.content|upper }}",
+    "{{ m.parts|map('x') }}",
+    "{% for p in m.parts %}{% endfor %}",
+    "{% for m in messages %}{{ m.content }}{% endfor %}",
+    "{{ m.content[0] }}",
+    "{{ m.content.text }}",
+    "{{ m.parts[0].text }}",
+    "{{ m.parts[0]['text'] }}",
+    "{{ p.type == 'function' }}",
+    "{{ p.kind == 'text' }}",
+    "{{ m[content] is string }}",
+  ];
+  for (const source of others) {
+    assertEquals(new TemplateProgram(source).readsParts, false, source);
+  }
+});
+
+Deno.test("parts are tried if the last text of the messages is missing, and only then", () => {
+  const source = "{% if messages[0].content is string %}{{ messages[0].content }}" +
+    "{% else %}{% for m in messages %}[{{ m.content[0].text }}]{% endfor %}{% endif %}";
+  const template = new ChatTemplate(source);
+  const options = { addGenerationPrompt: false, bosToken: "", eosToken: "" };
+  const rendered = (...contents: string[]) =>
+    template.render(contents.map((content) => ({ role: "user", content })), options);
+  assertEquals(rendered("a", "b"), "[a][b]");
+  assertEquals(rendered("a", " b "), "[a][ b ]");
+  assertEquals(rendered("a b", "b"), "a b");
+  assertEquals(rendered(" a ", " "), " a ");
+  assertEquals(rendered(" ", ""), " ");
+});
+
+Deno.test("a template names the texts that stand in quotes", () => {
+  const template = new ChatTemplate("{{ m.role == 'tool' or m.role == \"user\" }} system");
+  assertEquals(["tool", "user", "system", "too", "role"].map((text) => template.names(text)), [
+    true,
+    true,
+    false,
+    false,
+    false,
+  ]);
 });
 
 Deno.test("a template that does not read parts never gets them", () => {
