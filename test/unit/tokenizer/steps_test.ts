@@ -188,6 +188,7 @@ Deno.test("Metaspace marks spaces, and the start according to its scheme", () =>
   const json = { type: "Metaspace", replacement: "▁" };
   assertEquals(preTokenize(json, "a b"), ["▁a", "▁b"]);
   assertEquals(preTokenize(json, " a  b"), ["▁a", "▁", "▁b"]);
+  assertEquals(preTokenize(json, "a b", false), ["▁a", "▁b"]);
   assertEquals(preTokenize({ ...json, prepend_scheme: "first" }, "a"), ["▁a"]);
   assertEquals(preTokenize({ ...json, prepend_scheme: "first" }, "a", false), ["a"]);
   const dashes = {
