@@ -161,6 +161,8 @@ Deno.test("anchors and lookarounds", () => {
   assertEquals(matches("\\s+$", "  a  "), ["  "]);
   assertEquals(matches("a(?#b)c", "ac"), ["ac"]);
   assertEquals(matches("(?<name>a)(?P<other>b)", "ab"), ["ab"]);
+  assertEquals(matches("x(?:a|b)y", "xay xby xa by"), ["xay", "xby"]);
+  assertEquals(matches("x(a|b|)y|z", "xay xby xy xz"), ["xay", "xby", "xy", "z"]);
 });
 
 Deno.test("constructs that JavaScript lacks are rejected by name", () => {
@@ -193,6 +195,9 @@ Deno.test("patterns that can take exponential time are rejected", () => {
       "(?:a?){2}b",
       "(?:(?:a|b?)c?){2}",
       "(?:ab?b?)*c",
+      "a{1,3}{2}",
+      "a{1,3}+?",
+      "a+?+",
       "(?:a?){30}a{30}",
       "(?:x*y?)*",
       "(?=(b|ba?)*c)a",
@@ -203,6 +208,7 @@ Deno.test("patterns that can take exponential time are rejected", () => {
   assert(refusal("a?".repeat(25) + "a{25}").includes("choices in a row"));
   assert(refusal("a?".repeat(13)).includes("it has 13 choices in a row; at most 12 are safe"));
   assert(refusal("(?:a?b?c?|d)" + "a?".repeat(9)).includes("13 choices"));
+  assert(refusal("a*".repeat(13)).includes("13 choices"));
   assertEquals(matches("a?".repeat(12) + "b", "ab"), ["ab"]);
 });
 
