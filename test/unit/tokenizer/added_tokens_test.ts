@@ -66,6 +66,9 @@ Deno.test("single_word tokens match only without word characters next to them", 
   assertEquals(pieces(tokenizer, "ab"), ["ab"]);
   assertEquals(pieces(tokenizer, "<ab> ab"), ["<", "ab", ">", " ", "ab"]);
   assertEquals(pieces(tokenizer, "cab abc ab_"), [..."cab abc ab_"]);
+  // No other token is found inside of one that is not alone.
+  const inner = withTokens(["abc", { single_word: true }], ["bc"]);
+  assertEquals(pieces(inner, "dabc bc"), [..."dabc ", "bc"]);
 });
 
 Deno.test("single_word sees letters beyond the basic plane, and the joiners of Rust's words", () => {
