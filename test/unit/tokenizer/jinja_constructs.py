@@ -672,6 +672,15 @@ a {%+ if true %} b {%+ endif +%} c
 {{ range('a') }}
 {{ range(1.5) }}
 {{ range(10, 0, -3)|list }}|{{ range(0)|list }}|{{ range(5, 5)|list }}|{{ range(2, 9, 3)[-1] }}|{{ range(2, 9, 3)[0] }}|{{ range(9)[9] is defined }}|{{ range(9)[-10] is defined }}
+{{ ('ab'|safe)[1] is escaped }}|{{ ('ab'|safe)[2] is defined }}|{{ ('ab'|safe)[-3] is defined }}|{{ ('ab'|safe)[:1] is escaped }}
+{% macro m(caller) %}{{ caller }}{% endmacro %}
+{% macro m(a, caller) %}{{ caller }}{% endmacro %}
+{% macro m(a, caller=1) %}{{ caller }}{{ a }}{% endmacro %}{{ m(2) }}{{ m(2, 3) }}
+{% macro m(a, caller=1) %}{{ a }}{% endmacro %}{{ m(2, caller=3) }}
+{{ d.copy(1) }}
+{{ d.keys(1) }}
+{{ d.items(none) }}
+{{ l.copy(1) }}
 """.strip("\n").split("\n")
 
 # Templates of several lines: white space, line ends and control of both.
