@@ -108,7 +108,7 @@ Deno.test("a template joins pairs of texts, unless it lacks one or swaps them", 
     const processor = { ...template("<s>", "text"), pair: pieces };
     const sequence = { type: "Sequence", processors: [{ type: "ByteLevel" }, processor] };
     return build(withTemplate(inSequence ? sequence : processor)).pair
-      .map(({ ids, type }) => [ids, type]);
+      .map(({ ids, type }): unknown[] => [ids, type]);
   };
   const pieces = [special("<s>"), text("A"), special("</s>", 2), text("B", 1), special("</s>", 3)];
   const expected = [[[10], 0], ["first", 0], [[11], 2], ["second", 1], [[11], 3]];
@@ -286,6 +286,9 @@ Deno.test("vocabularies may skip ids, and added tokens may repeat pieces", () =>
   assertThrows(() => sparse(65541), ForgeError, `the id of "a" is 65541; expected a number from 0`);
   const dropout = build({ model: bpeModel(["a"], [], { dropout: 0 }) });
   assertEquals([...dropout.encode("a")], [0]);
+  // A token of the model keeps its id, and an added token may be listed twice.
+  const added_tokens = [addedToken(7, "b"), addedToken(5, "<x>"), addedToken(5, "<x>")];
+  assertEquals([...build(characterJson("ab", { added_tokens })).encode("b<x>")], [2, 5]);
 });
 
 Deno.test("a piece without an id in front does not begin a text", () => {
