@@ -130,6 +130,7 @@ Deno.test("quantifiers have Oniguruma's meaning", () => {
   assertEquals(matches("a++b++c", "aabbc"), ["aabbc"]);
   assertEquals(matches("a{1}b", "b ab"), ["ab"]);
   assertEquals(matches("a{2}+", "aaaaa"), ["aaaa"]);
+  assertEquals(matches("a{1,3}*b", "b aaaab"), ["b", "aaaab"]);
   assertEquals(matches("(?>a|ab)c", "abc ac"), ["ac"]);
   // After braces a plus is one more quantifier.
   assertEquals(matches("\\d{1,3}+", "12345"), ["12345"]);
@@ -174,6 +175,8 @@ Deno.test("constructs that JavaScript lacks are rejected by name", () => {
   assert(refusal("ab)").includes(`unmatched ")"`));
   assert(refusal("[ab").includes("end of pattern"));
   assert(refusal("(".repeat(200) + ")".repeat(200)).includes("nested deeper"));
+  assertEquals(matches("(".repeat(100) + "a" + ")".repeat(100), "a"), ["a"]);
+  assert(refusal("(".repeat(101) + "a" + ")".repeat(101)).includes("nested deeper than 100"));
   // Groups and sets side by side are not nested.
   assertEquals(matches("(?:a)".repeat(300), "a".repeat(300)).length, 1);
   assertEquals(matches("[a[b]]".repeat(300), "ab".repeat(150)).length, 1);
@@ -198,6 +201,8 @@ Deno.test("patterns that can take exponential time are rejected", () => {
       "a{1,3}{2}",
       "a{1,3}+?",
       "a+?+",
+      "(?:a+b?){1,2}",
+      "(?:a(?=(b|ba?)*c))+",
       "(?:a?){30}a{30}",
       "(?:x*y?)*",
       "(?=(b|ba?)*c)a",
