@@ -66,6 +66,7 @@ Deno.test("SentencePiece joins the neighbours of the highest score first", () =>
   assertEquals(pieces(tokenizer, "a a"), ["▁a", "▁a"]);
   assertEquals([...tokenizer.encode("a")], [1, 262]);
   assertEquals([tokenizer.bosId, tokenizer.eosIds], [1, [2]]);
+  assertEquals([0, 1, 3].map((id) => tokenizer.isSpecial(id)), [true, true, false]);
   assertEquals(tokenizer.decode(tokenizer.encode(" a b")), " a b");
 });
 
@@ -210,7 +211,8 @@ Deno.test("a WordPiece model lowercases, and puts [CLS] and [SEP] around, unless
 });
 
 Deno.test("pairs of texts have the types and separators of their model", () => {
-  const pair = (metadata: Metadata) => build(metadata).pair.map(({ ids, type }) => [ids, type]);
+  const pair = (metadata: Metadata) =>
+    build(metadata).pair.map(({ ids, type }): unknown[] => [ids, type]);
   assertEquals(pair(wordPiece({ "general.architecture": "bert" })), [
     [[101], 0],
     ["first", 0],

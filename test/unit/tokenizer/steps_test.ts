@@ -236,6 +236,10 @@ Deno.test("decoders convert pieces to text", () => {
     assertEquals(toText({ type: "Strip", content: "x", start, stop }, "xxxaxx"), left);
   }
   assertEquals(toText({ type: "Strip", content: "x", start: 2, stop: 2 }, "xxx"), "");
+  assertEquals(toText({ type: "Strip", content: "x" }, "xax"), "xax");
+  const decoders = [{ type: "Fuse" }, { type: "Strip", content: "x" }];
+  const fused = readDecoder(new Fields({ type: "Sequence", decoders }, "x: decoder"), false);
+  assertEquals(fused.strip, { character: "x", count: 0 });
   const bytes = readDecoder(undefined, true);
   assertEquals(new TextDecoder().decode(bytes.toBytes("Ġa", true)), " a");
 });
