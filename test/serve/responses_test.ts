@@ -8,6 +8,8 @@ import {
   assertStringIncludes,
 } from "@std/assert";
 import OpenAI from "openai";
+import type { GenerateOptions } from "../../src/mod.ts";
+import { RequestError } from "../../src/requests/values.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import type { HttpError } from "../../src/serve/http/http_error.ts";
 import { KeptResponses } from "../../src/serve/openai/kept_responses.ts";
@@ -282,8 +284,17 @@ Deno.test("responses: the latest are kept, up to a number and a size", () => {
   assertEquals(["3", "1000", "large"].map(has), [true, true, true]);
   add("larger", "x".repeat(5 * 2 ** 20));
   assertEquals(["3", "large", "larger"].map(has), [false, false, true]);
+  // What was dropped leaves its room to others, and items count as well.
+  add("small");
+  assertEquals(["larger", "small"].map(has), [true, true]);
+  kept.add({ id: "long" }, [{ id: "item of long", text: "x".repeat(60 * 2 ** 20) }]);
+  assertEquals(["larger", "small", "long"].map(has), [false, true, true]);
   add("largest", "x".repeat(65 * 2 ** 20));
-  assertEquals(["larger", "largest"].map(has), [false, true]);
+  assertEquals(["small", "largest"].map(has), [false, true]);
+  // Of several items with one id, the latest counts.
+  kept.add({ id: "a" }, [{ id: "item", text: "1" }]);
+  kept.add({ id: "b" }, [{ id: "item", text: "2" }, { id: "item", text: "3" }]);
+  assertEquals(kept.item("item").text, "3");
 });
 
 Deno.test("messages: blocks of thinking, text and calls, whole and as a stream", async () => {
@@ -645,4 +656,369 @@ Deno.test("serve: a suffix asks for the text between, where the vocabulary has m
   await using plain = await Client.open(DEMO);
   const { message } = await plain.refusal("/v1/completions", ask);
   assertStringIncludes(message, "no tokens for filling in the middle");
+});
+
+/** Sends a request and returns what it asks of the model, which generates nothing. */
+async function askedBy(client: Client, path: string, body: object) {
+  const { model } = client;
+  let asked: { prompt: unknown; options: GenerateOptions } | undefined;
+  const generateMany = model.generateMany;
+  model.generateMany = (prompt, _, options = {}) => {
+    asked = { prompt, options };
+    return Promise.reject(new RequestError("it is known what is asked"));
+  };
+  const answer = await (await client.post(path, body)).text();
+  model.generateMany = generateMany;
+  assert(asked !== undefined, answer);
+  return asked;
+}
+
+const TOOL = { name: "weather", description: "d", strict: false };
+const CALLED = {
+  id: "c1",
+  type: "function",
+  function: { name: "weather", arguments: { x: 1 } },
+};
+const DEFINITION = { type: "function", function: { ...TOOL, parameters: CITY } };
+
+Deno.test("serve: each API's conversation and options reach the model", async () => {
+  using folder = new TempFolder();
+  const chatTemplate = `${HERMES}{# reasoning_effort #}`;
+  await using client = await scripted(folder, SCRIPT, { chatTemplate });
+  const cases: readonly (readonly [path: string, body: object, messages: object[], object])[] = [
+    [
+      "/v1/responses",
+      {
+        instructions: "Be brief.",
+        input: [
+          { role: "developer", content: "d" },
+          {
+            role: "user",
+            content: [{ type: "input_text", text: "a" }, { type: "refusal", refusal: "b" }],
+          },
+          { type: "reasoning", summary: [{ type: "summary_text", text: "s" }] },
+          { type: "function_call", call_id: "c1", name: "weather", arguments: '{"x": 1}' },
+          { type: "function_call_output", call_id: "c1", output: "o" },
+        ],
+        temperature: 0.3,
+        top_p: 0.4,
+        max_output_tokens: 5,
+        top_logprobs: 2,
+        reasoning: { effort: "low" },
+        tools: [{ type: "function", ...TOOL, parameters: CITY }],
+      },
+      [
+        { role: "system", content: "Be brief." },
+        { role: "system", content: "d" },
+        { role: "user", content: "ab" },
+        { role: "assistant", content: "", reasoning_content: "s", tool_calls: [CALLED] },
+        { role: "tool", tool_call_id: "c1", content: "o" },
+      ],
+      {
+        temperature: 0.3,
+        topP: 0.4,
+        maxTokens: 5,
+        logprobs: 2,
+        templateVariables: { reasoning_effort: "low", tools: [DEFINITION] },
+      },
+    ],
+    [
+      "/v1/responses",
+      {
+        input: [
+          { role: "user", content: "a" },
+          { type: "reasoning", summary: [] },
+          { type: "message", role: "assistant", content: "b" },
+          { role: "assistant", content: "c" },
+          { type: "function_call", call_id: "c1", name: "weather", arguments: '{"x": 1}' },
+          { role: "assistant", content: "d" },
+        ],
+        include: ["message.output_text.logprobs"],
+        text: { format: { type: "json_object" } },
+      },
+      [
+        { role: "user", content: "a" },
+        { role: "assistant", content: "b" },
+        { role: "assistant", content: "c", tool_calls: [CALLED] },
+        { role: "assistant", content: "d" },
+      ],
+      { logprobs: 0, jsonObject: true },
+    ],
+    [
+      "/v1/responses",
+      { input: "a", include: ["reasoning.encrypted_content"], reasoning: null },
+      [{ role: "user", content: "a" }],
+      { logprobs: undefined, jsonObject: undefined, templateVariables: undefined },
+    ],
+    [
+      "/v1/messages",
+      {
+        system: [{ type: "text", text: "Be" }, { type: "text", text: " brief." }],
+        messages: [
+          { role: "user", content: "a" },
+          {
+            role: "assistant",
+            content: [
+              { type: "thinking", thinking: "t", signature: "" },
+              ...["b", "c"].map((text) => ({ type: "text", text })),
+              { type: "tool_use", id: "c1", name: "weather", input: { x: 1 } },
+            ],
+          },
+          {
+            role: "user",
+            content: [
+              { type: "tool_result", tool_use_id: "c1", content: [{ type: "text", text: "o" }] },
+              { type: "text", text: "d" },
+            ],
+          },
+        ],
+        max_tokens: 4,
+        temperature: 0.3,
+        top_k: 7,
+        top_p: 0.4,
+        stop_sequences: ["q"],
+        thinking: { type: "enabled" },
+        tools: [{ ...TOOL, input_schema: CITY }],
+      },
+      [
+        { role: "system", content: "Be brief." },
+        { role: "user", content: "a" },
+        { role: "assistant", content: "bc", reasoning_content: "t", tool_calls: [CALLED] },
+        { role: "tool", tool_call_id: "c1", content: "o" },
+        { role: "user", content: "d" },
+      ],
+      {
+        maxTokens: 4,
+        temperature: 0.3,
+        topK: 7,
+        topP: 0.4,
+        stop: ["q"],
+        templateVariables: { reasoning_effort: "medium", tools: [DEFINITION] },
+      },
+    ],
+    [
+      "/v1/messages",
+      {
+        messages: [{ role: "user", content: "a" }, { role: "assistant", content: "b" }],
+        max_tokens: 4,
+        output_config: { format: { type: "json_schema", schema: CITY } },
+      },
+      [{ role: "user", content: "a" }],
+      { answerStart: "b", jsonSchema: CITY },
+    ],
+    [
+      "/api/chat",
+      {
+        messages: [
+          { role: "user", content: "a" },
+          { role: "assistant", content: "b", thinking: "t", tool_calls: [CALLED] },
+          { role: "tool", content: "o", tool_name: "weather", images: [] },
+        ],
+        think: "low",
+        options: { temperature: 0.3, num_predict: 4 },
+        tools: [DEFINITION],
+      },
+      [
+        { role: "user", content: "a" },
+        { role: "assistant", content: "b", reasoning_content: "t", tool_calls: [CALLED] },
+        { role: "tool", content: "o", name: "weather" },
+      ],
+      {
+        temperature: 0.3,
+        maxTokens: 4,
+        templateVariables: { reasoning_effort: "low", tools: [DEFINITION] },
+      },
+    ],
+    [
+      "/api/generate",
+      { system: "s", prompt: "a", format: CITY },
+      [{ role: "system", content: "s" }, { role: "user", content: "a" }],
+      { jsonSchema: CITY },
+    ],
+    ["/api/generate", { system: "", prompt: "a", format: "" }, [{ role: "user", content: "a" }], {
+      jsonSchema: undefined,
+    }],
+    [
+      "/v1/chat/completions",
+      {
+        messages: [
+          { role: "developer", content: "d" },
+          { role: "user", content: "a" },
+          { role: "assistant", content: "b" },
+        ],
+        continue_final_message: true,
+        add_generation_prompt: false,
+        max_completion_tokens: 4,
+      },
+      [{ role: "system", content: "d" }, { role: "user", content: "a" }],
+      { answerStart: "b", maxTokens: 4 },
+    ],
+  ];
+  for (const [path, body, messages, options] of cases) {
+    const asked = await askedBy(client, path, body);
+    assertEquals(asked.prompt, messages, path);
+    const found = Object.fromEntries(
+      Object.keys(options).map((key) => [key, asked.options[key as keyof GenerateOptions]]),
+    );
+    assertEquals(found, options, path);
+  }
+  const raw = await askedBy(client, "/api/generate", { system: "s", prompt: "a", raw: true });
+  assertEquals([raw.prompt, raw.options.raw, raw.options.system], ["a", true, "s"]);
+  using bare = new TempFolder();
+  await using plain = await scripted(bare, ["Yes."], {});
+  const continued = await askedBy(plain, "/api/generate", { prompt: "a", system: "s" });
+  assertEquals([continued.prompt, continued.options.raw, continued.options.system], [
+    "a",
+    true,
+    "s",
+  ]);
+});
+
+Deno.test("messages: thinking and effort set the variable of the template", async () => {
+  const ask = { messages: [{ role: "user", content: "a" }], max_tokens: 4 };
+  const cases: readonly (readonly [body: object, effort: string, thinks: boolean])[] = [
+    [{ thinking: { type: "enabled" } }, "medium", true],
+    [{ thinking: { type: "adaptive" }, output_config: { effort: "low" } }, "low", true],
+    [{ output_config: { effort: "medium" } }, "medium", true],
+    [{ output_config: { effort: "high" } }, "high", true],
+    [{ output_config: { effort: "xhigh" } }, "high", true],
+    [{ output_config: { effort: "max" } }, "high", true],
+    [{ thinking: { type: "disabled" }, output_config: { effort: "low" } }, "none", false],
+  ];
+  for (const variable of ["reasoning_effort", "enable_thinking"]) {
+    using folder = new TempFolder();
+    await using client = await scripted(folder, SCRIPT, {
+      chatTemplate: `${HERMES}{# ${variable} #}`,
+    });
+    for (const [body, effort, thinks] of cases) {
+      if (variable === "reasoning_effort" && effort === "none") {
+        const refused = await client.post("/v1/messages", { ...ask, ...body });
+        assertStringIncludes((await refused.json()).error.message, '"none"; valid is "low"');
+        continue;
+      }
+      const { options } = await askedBy(client, "/v1/messages", { ...ask, ...body });
+      const expected = variable === "reasoning_effort" ? effort : thinks;
+      assertEquals(options.templateVariables, { [variable]: expected }, JSON.stringify(body));
+    }
+  }
+});
+
+Deno.test("serve: an answer that is cut says where, and what it took", async () => {
+  using folder = new TempFolder();
+  const script = [
+    "<think>",
+    "Hm.",
+    "</think>",
+    "Look.",
+    '<tool_call>{"name": "weather", "arguments": {"city": ',
+    '"Rome"',
+    "}}</tool_call>",
+  ];
+  await using client = await scripted(folder, script, { chatTemplate: HERMES });
+  const [thinking, text] = [{ type: "thinking", thinking: "Hm.", signature: "" }, {
+    type: "text",
+    text: "Look.",
+  }];
+  const cases = [
+    [2, ["incomplete"], 1, [thinking], "max_tokens"],
+    [4, ["completed", "incomplete"], 2, [thinking, text], "max_tokens"],
+    [
+      6,
+      ["completed", "completed", "incomplete"],
+      2,
+      [thinking, text, { partial_json: '{"city":"Rome"' }],
+      "max_tokens",
+    ],
+    [9, ["completed", "completed", "completed"], 2, [thinking, text, { city: "Rome" }], "tool_use"],
+  ] as const;
+  let cached = 0;
+  for (const [most, statuses, reasoning_tokens, blocks, stop] of cases) {
+    const ask = {
+      temperature: 0,
+      tools: [{ type: "function", name: "weather", parameters: CITY }],
+    };
+    const body = { ...ask, input: "a", max_output_tokens: most };
+    const { output, usage, status } = await (await client.post("/v1/responses", body)).json();
+    assertEquals(output.map((item: { status: string }) => item.status), statuses);
+    assertEquals(status, most < 9 ? "incomplete" : "completed");
+    const input_tokens = usage.input_tokens;
+    assertEquals(usage, {
+      input_tokens,
+      input_tokens_details: { cached_tokens: cached },
+      output_tokens: Math.min(most, 7),
+      output_tokens_details: { reasoning_tokens },
+      total_tokens: input_tokens + Math.min(most, 7),
+    });
+    cached = input_tokens - 1;
+    const events = await (await client.post("/v1/responses", { ...body, stream: true })).text();
+    const last = JSON.parse(events.trimEnd().split("\ndata: ").at(-1)!);
+    assertEquals(last.type, `response.${status}`);
+    assertEquals(last.response.output.length, statuses.length);
+
+    const messages = [{ role: "user", content: "a" }];
+    const tools = [{ name: "weather", input_schema: CITY }];
+    const claude = { messages, tools, max_tokens: most, temperature: 0 };
+    const { content, stop_reason, usage: used } = await (await client.post("/v1/messages", claude))
+      .json();
+    assertEquals(
+      content.map((block: { type: string; input: object }) =>
+        block.type === "tool_use" ? block.input : block
+      ),
+      blocks,
+    );
+    assertEquals([stop_reason, used.output_tokens], [stop, Math.min(most, 7)]);
+    const stream = await (await client.post("/v1/messages", { ...claude, stream: true })).text();
+    const start = JSON.parse(stream.slice(stream.indexOf("\ndata: ") + 7).split("\n")[0]!);
+    assertEquals(
+      start.message.usage.input_tokens,
+      used.input_tokens + used.cache_read_input_tokens,
+    );
+  }
+});
+
+Deno.test("responses: a response repeats its request, and has log-probabilities on request", async () => {
+  using folder = new TempFolder();
+  await using client = await scripted(folder, ["Yes", "."], { chatTemplate: GIVEN });
+  const post = async (body: object) => await (await client.post("/v1/responses", body)).json();
+  const first = await post({ input: "a", temperature: 0 });
+  const request = {
+    instructions: "i",
+    max_output_tokens: 9,
+    metadata: { a: "b" },
+    parallel_tool_calls: false,
+    previous_response_id: first.id,
+    reasoning: { effort: null, summary: "auto" },
+    store: false,
+    temperature: 0,
+    tool_choice: "none",
+    tools: [],
+    top_p: 0.5,
+    truncation: "disabled",
+  };
+  const text = { format: { type: "text" }, verbosity: "low" };
+  const include = ["message.output_text.logprobs"];
+  const again = await post({ ...request, text, input: "b", include });
+  for (const [key, value] of Object.entries({ ...request, text })) {
+    assertEquals(again[key], value, key);
+  }
+  const defaults = {
+    instructions: null,
+    max_output_tokens: null,
+    metadata: {},
+    parallel_tool_calls: true,
+    previous_response_id: null,
+    reasoning: { effort: null, summary: null },
+    store: true,
+    text: { format: { type: "text" } },
+    tool_choice: "auto",
+    tools: [],
+    top_p: null,
+    background: false,
+    error: null,
+    incomplete_details: null,
+  };
+  for (const [key, value] of Object.entries(defaults)) assertEquals(first[key], value, key);
+  const tokensOf = ({ output: [{ content: [part] }] }: typeof first) =>
+    part.logprobs.map(({ token }: { token: string }) => token);
+  assertEquals([tokensOf(first), tokensOf(again)], [[], ["Yes", "."]]);
 });

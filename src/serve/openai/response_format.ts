@@ -15,7 +15,7 @@ const PREFIXES = { reasoning: "rs", text: "msg", call: "fc" } as const;
 export class ResponseFormat implements AnswerFormat {
   readonly framing = NAMED_EVENTS;
   readonly #blocks: Blocks;
-  readonly #tokenizer: Tokenizer;
+  readonly #tokenizer: Tokenizer | undefined;
   readonly #head: JsonObject;
   readonly #keep: (response: JsonObject) => void;
   /** Log-probabilities of each block. */
@@ -24,12 +24,13 @@ export class ResponseFormat implements AnswerFormat {
   #sequence = 0;
 
   /**
+   * @param tokenizer given if log-probabilities are requested
    * @param echo members that repeat the request
    * @param keep called with the complete response
    */
   constructor(
     blocks: Blocks,
-    tokenizer: Tokenizer,
+    tokenizer: Tokenizer | undefined,
     echo: JsonObject,
     keep: (response: JsonObject) => void,
   ) {
@@ -149,6 +150,7 @@ export class ResponseFormat implements AnswerFormat {
   }
 
   #addLogprobs(block: Block, piece: Piece): JsonObject[] {
+    if (this.#tokenizer === undefined) return [];
     const logprobs = chatLogprobs(this.#tokenizer, piece);
     this.#logprobs.set(block, [...this.#logprobs.get(block) ?? [], ...logprobs]);
     return logprobs;

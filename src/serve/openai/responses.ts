@@ -103,7 +103,8 @@ export async function responses(
     signal: answer.signal,
   });
   const blocks = new Blocks(dialect.newReader(promptTokens));
-  const format = new ResponseFormat(blocks, model.tokenizer, echo(service, body), (response) => {
+  const tokenizer = options.logprobs === undefined ? undefined : model.tokenizer;
+  const format = new ResponseFormat(blocks, tokenizer, echo(service, body), (response) => {
     if (!isStored) return;
     service.server.responses.add(response, [...items, ...response.output as JsonObject[]]);
   });

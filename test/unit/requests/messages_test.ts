@@ -147,6 +147,7 @@ Deno.test("requests: keys set the options of the engine, and null leaves the def
     [{ top_logprobs: 1 }, 'needs "logprobs": true'],
     [{ top_logprobs: 1, logprobs: 1 }, 'needs "logprobs": true'],
     [{ dry_sequence_breakers: "b" }, "valid is a list of texts"],
+    [{ logit_bias: { "5": 1e39 } }, 'logit_bias["5"] is 1e+39'],
     [{ lora: [{ id: 0, name: "a" }] }, "lora[0] is an object; valid is the name of an adapter"],
     [{ lora: [{ name: "a" }, {}] }, "lora[1] is an object; valid is the name of an adapter"],
     [{ lora: [{ id: 0, weight: 1 }] }, 'unknown key "weight"'],
