@@ -29,6 +29,20 @@ Deno.test("grammar: accepts the texts of its rules", async () => {
     [`root ::= "a\\n\\x41\\u00e9\\U0001F642\\""`, ['a\nAé🙂"'], ["a"]],
     [`root ::= a.b-c_d\na.b-c_d ::= "" | "z"+ "!"`, ["", "z!", "zz!"], ["!", "z"]],
     [`root ::= [^a-c]{2,} "." [0-9]{1,}`, ["xy.1", "xyz!.22"], ["x.1", "ay.1", "xc.1", "xy."]],
+    [`root ::= "a"{2} b{2}\nb ::= "b" | "c" b`, ["aabb", "aacbcb"], [
+      "ab",
+      "aab",
+      "aaabb",
+      "aabbb",
+    ]],
+    [`root ::= [a-] [-b] [\\x41-\\x43] (b{1,2})?\nb ::= "x"`, ["a-A", "--C", "abBxx"], [
+      "bbA",
+      "aaA",
+    ]],
+    [`root\t::=\r\n"a"#"c"\r\n\t| b.1 # end\nb.1 ::= '"' "\\'"`, ["a", `"'`], ["b", "c", '"']],
+    [`root ::= "\\U0010FFFF" | "\\uE000" | "\\uD7FF"`, ["\u{10ffff}", "\ue000", "\ud7ff"], [""]],
+    // More groups than may be nested in each other.
+    [`root ::= ${'("a" | b) '.repeat(70)}\nb ::= "b"`, ["ab".repeat(35)], ["a".repeat(69)]],
     [`root ::= (w ",")* w\nw ::= "a" | "ab"`, ["a", "ab", "a,ab,a"], ["a,", ",a", "b"]],
   ];
   await withConstraints(async (constraints) => {
@@ -74,6 +88,8 @@ Deno.test("grammar: errors name the rule or the line", async () => {
     [`root ::= root "a" | "b"`, `the rule "root" can begin with itself`],
     [`root ::= a\na ::= "x"? b "c"\nb ::= a | "y"`, "left-recursive"],
     [`root ::= (e | "a")*\ne ::= "b"?`, "left-recursive"],
+    [`root ::= e e root | "a"\ne ::= "b"?`, `the rule "root" can begin with itself`],
+    [`root ::= "a" b\nb ::= "c" | d\nd ::= b`, `the rule "b", "d" can begin with itself`],
     [`root ::= "a" root`, "no text at all"],
     [`root ::= "abc`, "line 1 of the grammar has a string without end"],
     [`root ::= "a"\n  | [a-z`, "line 2 of the grammar has a class without end"],
@@ -84,6 +100,13 @@ Deno.test("grammar: errors name the rule or the line", async () => {
     [`root ::= "a"{x}`, "valid is {n}"],
     [`root ::= "\\q"`, `the escape "\\\\q"`],
     [`root ::= "\\ud800"`, "not a character"],
+    [`root ::= "\\udfff"`, "not a character"],
+    [`root ::= "\\U00110000"`, "not a character"],
+    [`root ::= "\\x4"`, "not a character"],
+    [`root ::= "\\u00"`, "not a character"],
+    [`root ::= "a\nb"`, "line 1 of the grammar has a string without end"],
+    [`root ::= b{0,100000}\nb ::= "b"`, "too large"],
+    [`${"a".repeat(1 << 20)} `, "the length of the grammar is 1048577; at most 1048576"],
     [`root = "a"`, `lacks "::="`],
     [`::= "a"`, "where a rule is expected"],
     [`root ::= ${"(".repeat(200)}`, "too large"],

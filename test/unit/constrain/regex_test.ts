@@ -25,6 +25,8 @@ const PATTERNS = [
   "\\/\\.\\*\\$",
   "[\\d\\D]",
   "[\\b]",
+  "[a-]\\cz\\v\\f[^-a]",
+  "(?:a|b)".repeat(70),
 ];
 
 Deno.test("regex: random texts match in JavaScript, as a whole", async () => {

@@ -1,6 +1,8 @@
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { constraintSpec } from "../../../src/constrain/spec.ts";
 import { ForgeError } from "../../../src/errors.ts";
+import { FORMATS } from "../../../src/constrain/json_schema/formats.ts";
+import { decimalOf } from "../../../src/constrain/json_schema/number.ts";
 import { JSON_SCHEMAS } from "../../support/json_schemas.ts";
 import { validator } from "../../support/json_schema_validator.ts";
 import { Random } from "../../support/random.ts";
@@ -97,6 +99,104 @@ Deno.test("schema: accepts typical texts and rejects invalid ones", async () => 
       ["{}", '{"a": 1, "b": 2}', '{"c": 1}'],
     ],
     [JSON_SCHEMAS["date"], ['"2024-02-29"'], ['"2023-02-29"', '"2024-13-01"', '"2024-2-9"']],
+    // Integers and other numbers with the same rules.
+    [
+      { properties: { a: { type: "integer" }, b: { type: "number" }, c: { type: "integer" } } },
+      ['{"a":1,"b":1.5,"c":2}'],
+      ['{"a":1.5}', '{"c":1.5}'],
+    ],
+    [
+      { type: "number" },
+      [`-${"9".repeat(15)}.${"9".repeat(15)}`],
+      ["9".repeat(16), `1.${"0".repeat(16)}`],
+    ],
+    [{ type: "number", multipleOf: 0.05 }, ["0.05", "0.1", "1", "0"], ["0.051", "0.01"]],
+    [{ type: "number", maximum: 1.5e-7 }, ["0.00000015", "0"], ["0.0000002", "0.000000151", "1"]],
+    [{ type: "integer", minimum: 12e13 }, ["120000000000000"], ["119999999999999", "12"]],
+    [{ type: "array", uniqueItems: true, maxItems: 1 }, ["[]", "[1]"], ["[1,1]"]],
+    [{ type: "array", uniqueItems: false, maxItems: 2 }, ["[1,1]"], ["[1,1,1]"]],
+    // Objects whose undeclared names follow different rules.
+    [
+      {
+        properties: {
+          a: { propertyNames: { maxLength: 1 }, additionalProperties: { type: "integer" } },
+          b: { propertyNames: { minLength: 2 }, additionalProperties: { type: "integer" } },
+          c: { properties: { x: true }, additionalProperties: { type: "integer" } },
+          d: { properties: { y: true }, additionalProperties: { type: "integer" } },
+          e: { patternProperties: { "^x": { type: "integer" } } },
+          f: { patternProperties: { "^x": { type: "null" } }, additionalProperties: true },
+          g: { properties: { z: { type: "null" } }, patternProperties: { "^x": true } },
+        },
+      },
+      [
+        '{"a":{"x":1},"b":{"xy":1}}',
+        '{"c":{"y":1},"d":{"x":1}}',
+        '{"c":{"x":null},"d":{"y":null}}',
+        '{"e":{"x":1},"f":{"y":1,"x":null},"g":{"z":null,"x":1}}',
+      ],
+      ['{"a":{"xy":1}}', '{"b":{"x":1}}', '{"c":{"y":null}}', '{"d":{"x":null}}'],
+    ],
+    // References, with escapes in their pointers.
+    ...[
+      ["a/b~c d", "#/$defs/a~1b~0c%20d"],
+      ["~1", "#/$defs/~01"],
+      ["é", "#/$defs/%C3%A9"],
+      ["50%", "#/$defs/50%25"],
+    ].map(([name, $ref]): [unknown, string[], string[]] => [
+      { $defs: { [name!]: { const: 1 } }, $ref },
+      ["1"],
+      ["2"],
+    ]),
+    [{ definitions: { a: { const: 1 } }, allOf: [{ $ref: "#/definitions/a" }] }, ["1"], ["2"]],
+    [{ allOf: [{ maximum: 1 }, { minimum: 1 }], $ref: "#/allOf/0" }, ["1"], ["2", "0"]],
+    // Names that look like the place of another schema.
+    [
+      {
+        properties: {
+          "a/properties/b": { const: 1 },
+          a: { properties: { b: { const: 2 } } },
+        },
+      },
+      ['{"a/properties/b":1,"a":{"b":2}}'],
+      ['{"a/properties/b":2}', '{"a":{"b":1}}'],
+    ],
+    [
+      { oneOf: [{ type: "number", minimum: 3 }, { type: "integer", maximum: 2 }] },
+      ["2", "3.5"],
+      ["2.5"],
+    ],
+    [{ oneOf: [{ enum: [1, null] }, { type: "string" }] }, ["1", "null", '"a"'], ["2"]],
+    [
+      {
+        oneOf: [
+          { type: "object", properties: { a: true }, additionalProperties: false },
+          { type: "object", properties: { b: true }, required: ["b"] },
+        ],
+      },
+      ["{}", '{"a":1}', '{"b":1}'],
+      ['{"a":1,"b":1}'],
+    ],
+    [
+      {
+        oneOf: [[1, 2], [3]].map((values) => ({
+          type: "object",
+          properties: { kind: { enum: values } },
+          required: ["kind"],
+        })),
+      },
+      ['{"kind":1}', '{"kind":3}'],
+      ["{}", '{"kind":4}'],
+    ],
+    // More parts than may be nested in each other.
+    [
+      {
+        properties: Object.fromEntries(
+          Array.from({ length: 70 }, (_, i) => [`k${i}`, { properties: { a: { const: i } } }]),
+        ),
+      },
+      ['{"k69":{"a":69}}'],
+      ['{"k69":{"a":68}}'],
+    ],
   ];
   await withConstraints(async (constraints) => {
     for (const [schema, good, bad] of cases) {
@@ -130,6 +230,83 @@ Deno.test("schema: bounds allow exactly the numbers that meet them, zeros of bot
       }
     }
   });
+});
+
+Deno.test("schema: bounds are compared by all digits of their doubles", () => {
+  const random = new Random("decimals");
+  const values = [0, -0, 1, -1, 10, 0.1, 1e21, 1.5e300, -2.5e-7, 5e-324, 2 ** 53, 100.25];
+  for (let i = 0; i < 500; i++) {
+    values.push((random.uniform() - 0.5) * 10 ** random.int(-30, 30));
+  }
+  for (const value of values) {
+    const { negative, whole, fraction } = decimalOf(value);
+    assert(/^(?:|[1-9]\d*)$/.test(whole) && /^(?:|\d*[1-9])$/.test(fraction), `${value}`);
+    assertEquals(
+      Number(`${negative ? "-" : ""}${whole}.${fraction}e0`.replace(/^(-?)\./, "$10.")),
+      value || 0,
+    );
+  }
+});
+
+/** Valid texts of each format, and invalid ones. */
+const FORMAT_TEXTS: Readonly<Record<string, readonly [good: string[], bad: string[]]>> = {
+  date: [
+    ["2024-02-29", "2000-02-29", "2400-02-29", "2023-02-28", "1999-12-31", "2023-04-30"],
+    [
+      ...["2023-02-29", "1900-02-29", "2100-02-29", "2024-02-30", "2023-04-31", "2023-11-31"],
+      ...["2023-01-32", "2023-00-10", "2023-13-01", "2023-01-00", "23-01-01", "2023-1-01"],
+    ],
+  ],
+  time: [
+    ["00:00:00Z", "23:59:59.123456789+23:59", "12:30:45-00:00"],
+    ["24:00:00Z", "12:60:00Z", "12:00:60Z", "12:00:00", "12:00:00+24:00", "12:00:00.Z", "12:00Z"],
+  ],
+  "date-time": [
+    ["2024-02-29T12:30:00Z", "2023-12-31T23:59:59.5+01:00"],
+    ["2024-02-29 12:30:00Z", "2023-02-29T12:30:00Z", "2024-02-29", "2024-02-29T12:30:00"],
+  ],
+  duration: [
+    ["P1Y", "P1Y2M3DT4H5M6S", "PT5S", "P2W", "P3M", "P1DT12H", "PT1H5M"],
+    ["P", "PT", "P1", "1Y", "P1S", "P1YT", "PT5H6", "P1D2M", "P1W2D", "PT1H5S"],
+  ],
+  email: [
+    ["a@b.co", "a.b@c.d", "a+b@host.example.org"],
+    ["a@b", "@b.co", "a@", "a b@c.co", "a..b@c.co", "a@-b.co"],
+  ],
+  hostname: [["a", "a.b", "a-1.example.org", "1.2"], ["", "-a", "a-", "a..b", ".a", "a_b"]],
+  ipv4: [
+    ["0.0.0.0", "255.255.255.255", "249.199.99.9"],
+    ["256.0.0.0", "1.2.3", "1.2.3.4.5", "01.2.3.4", "1.2.3.260", "300.1.1.1"],
+  ],
+  ipv6: [
+    [
+      ...["::", "::1", "1::", "1:2:3:4:5:6:7:8", "1::8", "1:2:3:4:5:6:7::", "::2:3:4:5:6:7:8"],
+      ...["ABCD:ef01::1", "1:2:3::5:6:7:8", "1:2:3:4:5:6::8"],
+    ],
+    [
+      ...["", ":", ":::", "1:2:3:4:5:6:7", "1:2:3:4:5:6:7:8:9", "1::2::3", "12345::", "g::"],
+      ...["::1:2:3:4:5:6:7:8", "1:2:3:4:5:6:7::8", "1:2:3:4::5:6:7:8", "1:"],
+    ],
+  ],
+  uri: [
+    ["http://a", "https://a.b:8080/c/d?e=f#g", "a+b-c.d://e/%41", "x://a/?q#"],
+    ["a", "://a", "http:a", "1a://b", "http://a:0", "http://a:123456", "http://a/%4", "http://a b"],
+  ],
+  uuid: [
+    ["01234567-89ab-cdef-ABCD-EF0123456789"],
+    ["0123456789abcdefABCDEF0123456789", "g1234567-89ab-cdef-ABCD-EF0123456789"],
+  ],
+  "json-pointer": [["", "/", "/a/b", "/~0~1", "/a b", "//"], ["a", "/~", "/~2", "/a~", "#/a"]],
+};
+
+Deno.test("schema: each format has the texts of its standard", () => {
+  assertEquals(Object.keys(FORMAT_TEXTS).toSorted(), Object.keys(FORMATS).toSorted());
+  for (const [format, [good, bad]] of Object.entries(FORMAT_TEXTS)) {
+    // The parser of expressions is compared with JavaScript's elsewhere.
+    const pattern = new RegExp(`^(?:${FORMATS[format]})$`, "u");
+    for (const text of good) assert(pattern.test(text), `${format}: ${text} is refused`);
+    for (const text of bad) assert(!pattern.test(text), `${format}: ${text} is accepted`);
+  }
 });
 
 type Rule = Readonly<Record<string, unknown>>;
@@ -301,6 +478,18 @@ Deno.test("schema: unsupported keywords are rejected by name and place", async (
     [{ $dynamicRef: "#x" }, ['"$dynamicRef"']],
     [{ dependencies: {} }, ['"dependencies"']],
     [{ typo: 1 }, ['"typo"', "is not known"]],
+    [{ xtypo: 1 }, ['"xtypo"', "is not known"]],
+    [{ properties: { a: { $id: "b" } } }, [
+      '"$id"',
+      "#/properties/a",
+      "only supported at the root",
+    ]],
+    [{ type: "string", minLength: 1.5 }, ["minLength", "1.5"]],
+    [{ required: ["a", 1] }, ["required", "an array of strings"]],
+    [{ type: [] }, ["type", "[]"]],
+    [{ multipleOf: -1 }, ["multipleOf", "-1"]],
+    [{ uniqueItems: 1 }, ["uniqueItems", "true or false"]],
+    [{ type: "array", uniqueItems: true, maxItems: 2 }, ['"uniqueItems"']],
     [{ toString: 1 }, ['"toString"', "is not known"]],
     [{ type: "strin" }, ["type", "strin", "valid is"]],
     [{ type: "string", minLength: -1 }, ["minLength", "-1"]],
@@ -319,6 +508,35 @@ Deno.test("schema: unsupported keywords are rejected by name and place", async (
     [{ oneOf: [{ type: "string" }, { maxLength: 3, type: "string" }] }, ['"oneOf"', "0 and 1"]],
     [{ oneOf: [{ const: 1 }, { enum: [2, 1] }] }, ['"oneOf"']],
     [{ oneOf: [{ type: "integer" }, { type: "number" }] }, ['"oneOf"']],
+    [{ oneOf: [{ type: "number" }, { type: "integer" }] }, ['"oneOf"']],
+    [
+      {
+        oneOf: [
+          { type: "object", required: ["a"] },
+          { type: "object", additionalProperties: false, patternProperties: { "^a$": true } },
+        ],
+      },
+      ['"oneOf"'],
+    ],
+    [
+      {
+        oneOf: [
+          { type: "object", required: ["a"] },
+          { type: "object", additionalProperties: false, properties: { a: true } },
+        ],
+      },
+      ['"oneOf"'],
+    ],
+    [
+      {
+        oneOf: [{ const: 1 }, { anyOf: [{ const: 2 }, { const: 1 }] }].map((a) => ({
+          type: "object",
+          properties: { a },
+          required: ["a"],
+        })),
+      },
+      ['"oneOf"'],
+    ],
     // Alternatives that are not proved disjoint: a value and a range, arrays, objects.
     [{ oneOf: [{ const: 1 }, { type: "integer", minimum: 5 }] }, ['"oneOf"', "0 and 1"]],
     [{ oneOf: [{ type: "array", maxItems: 1 }, { type: "array", minItems: 2 }] }, ['"oneOf"']],
