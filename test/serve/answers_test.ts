@@ -49,6 +49,10 @@ Deno.test("serve: usage is the last event of a stream on request", async () => {
   assertEquals(last?.choices, []);
   assertEquals(last?.usage?.total_tokens, usage?.total_tokens);
   for (const part of parts) assertEquals(part.usage, null);
+  for (const stream_options of [{ include_usage: false }, { include_obfuscation: true }, {}]) {
+    const others = await client.stream(TEXT, { ...body, stream_options });
+    assert(others.every((part) => !("usage" in part)), JSON.stringify(stream_options));
+  }
 });
 
 Deno.test("serve: texts, ids and lists of them are completed without a template", async () => {
@@ -105,6 +109,26 @@ Deno.test("serve: several answers equal those of the library, also interleaved i
   assertEquals(texts.map((_, index) => joined(parts, index).content), texts);
   const order = parts.map(({ choices: [choice] }) => choice?.index);
   assertEquals(new Set(order.slice(0, 6)).size, 6, "they come side by side");
+});
+
+Deno.test("serve: the cached tokens of several prompts and answers are counted once", async () => {
+  await using client = await Client.open(DEMO);
+  const prompts = ["Once upon a time there was a fox.", "A red house stood on the hill."];
+  const lengths = prompts.map((prompt) => client.model.tokenizer.encode(prompt).length);
+  const options = { max_tokens: 1, temperature: 1 };
+  const cached = async (prompt: string[], n: number) => {
+    const { usage } = await client.complete({ prompt, n, ...options });
+    return usage!.prompt_tokens_details.cached_tokens;
+  };
+  const shared = client.model.tokenizer.addBos ? 1 : 0;
+  assertEquals(await cached([prompts[0]!], 2), 0);
+  assertEquals(await cached(prompts, 2), lengths[0]! - 1 + shared);
+  assertEquals(await cached(prompts, 3), lengths[0]! + lengths[1]! - 2);
+  // The speed of a single answer is reported.
+  const body = { prompt: prompts[0], max_tokens: 3, temperature: 0 };
+  const { timings } = await client.complete(body) as { timings?: Record<string, number> };
+  assertEquals([timings?.["prompt_n"], timings?.["predicted_n"]], [1, 3]);
+  assert(!("timings" in await client.complete({ ...body, n: 2 })));
 });
 
 Deno.test("serve: log-probabilities in the forms of both endpoints", async () => {
@@ -186,13 +210,16 @@ Deno.test("serve: the server's defaults apply unless a request overrides them", 
 Deno.test("serve: the log-probability of an impossible token is a number", async () => {
   await using client = await Client.open(DEMO);
   const { tokenizer } = client.model;
-  const top = [{ token: 6, logprob: -0.5 }, { token: 5, logprob: -Infinity }];
+  // The vocabulary of a model may be padded.
+  const padded = tokenizer.vocabSize;
+  const top = [{ token: 6, logprob: -0.5 }, { token: padded, logprob: -Infinity }];
   const piece = { token: 5, text: "", logprob: -Infinity, top, end: undefined };
   const [chat] = chatLogprobs(tokenizer, piece) as unknown as ChatLogprob[];
   assertEquals(
     [chat?.logprob, chat?.top_logprobs.map(({ logprob }) => logprob)],
     [-9999, [-0.5, -9999]],
   );
+  assertEquals(chat?.top_logprobs.map(({ bytes }) => bytes), [[...tokenizer.tokenBytes(6)], []]);
   const columns = new LogprobColumns(tokenizer);
   columns.add(piece, 0);
   const { token_logprobs, top_logprobs } = columns.take() as unknown as TextLogprobs;

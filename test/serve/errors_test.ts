@@ -9,9 +9,13 @@ import {
 } from "@std/assert";
 import { ForgeError } from "../../src/errors.ts";
 import { load } from "../../src/mod.ts";
-import { HttpError } from "../../src/serve/http/http_error.ts";
+import { TooLongError } from "../../src/engine/request/prompt.ts";
+import { RequestError } from "../../src/requests/values.ts";
+import { anthropicError } from "../../src/serve/anthropic/format.ts";
+import { errorBody, errorResponse, HttpError, isFault } from "../../src/serve/http/http_error.ts";
 import { createHandler, type ServeOptions } from "../../src/serve/mod.ts";
 import { readBody } from "../../src/serve/http/request_body.ts";
+import { Server } from "../../src/serve/service.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
 import { Client, DEMO, user } from "./client.ts";
@@ -150,7 +154,7 @@ Deno.test("serve: keys without effect are accepted", async () => {
   const body = { messages, max_tokens: 1, ...neutral, tools: [], seed: null, logprobs: null };
   assertEquals((await client.chat(body)).choices.length, 1);
   const text = { prompt: "a", max_tokens: 1, echo: false, best_of: 1, suffix: null };
-  assertEquals((await client.complete(text)).choices.length, 1);
+  assertEquals((await client.complete({ ...text, model: null })).choices.length, 1);
 });
 
 Deno.test("serve: the page about serving names every endpoint and every key", async () => {
@@ -219,6 +223,16 @@ Deno.test("serve: a large or compressed body is rejected", async () => {
     assertEquals(response.status, 413);
     assertMatch((await response.json()).error.message, /more than 16777216 bytes/);
   }
+  // The limit itself is valid, in several chunks as well.
+  const most = 16 * 2 ** 20;
+  const read = async (chunks: readonly string[], headers: Record<string, string> = {}) => {
+    const body = ReadableStream.from(chunks.map((chunk) => new TextEncoder().encode(chunk)));
+    return await readBody(new Request("http://localhost/", { method: "POST", body, headers }));
+  };
+  assertEquals(await read(["{".padEnd(most - 1), "}"]), {});
+  assertEquals(await read(["{}"], { "content-length": `${most}` }), {});
+  const identity = { "content-encoding": "identity" };
+  assertEquals(await read(['{"a": "b', "c", 'd", "e": 1', "}"], identity), { a: "bcd", e: 1 });
   const gzip = await client.post(CHAT, "{}", { headers: { "content-encoding": "gzip" } });
   assertEquals(gzip.status, 415);
   await gzip.body?.cancel();
@@ -234,10 +248,32 @@ Deno.test("serve: an API key is required, except for /health", async () => {
     assertEquals(response.headers.get("www-authenticate"), "Bearer");
     assertEquals((await response.json()).error.type, "authentication_error");
   }
-  const headers = { authorization: "Bearer secret" };
-  for (const [path, init] of [["/v1/models", { headers }], ["/health", {}]] as const) {
-    const response = await client.get(path, init);
+  for (
+    const headers of [
+      { authorization: "Bearer secret" },
+      { authorization: "bearer  secret" },
+      { "x-api-key": "secret" },
+    ]
+  ) {
+    const response = await client.get("/v1/models", { headers });
     assertEquals(response.status, 200);
+    await response.body?.cancel();
+  }
+  const head = { method: "HEAD" };
+  for (
+    const [path, init, status] of [
+      ...["/", "/page/main.ts", "/page/style.css", "/health"].map((path) => [path, {}, 200]),
+      ["/health", head, 200],
+      ...["/v1/models", "/v1/models/demo", "/v1/responses/a", "/props", "/slots", "/metrics"]
+        .flatMap((path) => [[path, {}, 401], [path, head, 401]]),
+      ...["/api/tags", "/api/ps", "/api/version", "/nowhere", "/page/"]
+        .map((path) => [path, {}, 401]),
+      ...[CHAT, TEXT, "/v1/messages", "/api/chat", "/api/show", "/tokenize", "/health"]
+        .map((path) => [path, { method: "POST", body: "{}" }, 401]),
+    ] as [string, RequestInit, number][]
+  ) {
+    const response = await client.get(path, init);
+    assertEquals(response.status, status, `${init.method ?? "GET"} ${path}`);
     await response.body?.cancel();
   }
   // With a key the server accepts any host name.
@@ -258,18 +294,29 @@ Deno.test("serve: requests for other hosts and from other origins are rejected",
   for (const host of ["localhost", "127.0.0.1:8080", "[::1]:80", "127.1.2.3", "a.localhost"]) {
     assertEquals(await status({}, `http://${host}/health`), [200, null]);
   }
-  for (const host of ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example"]) {
+  for (
+    const host of [
+      ...["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "evil-localhost"],
+      ...["126.0.0.1", "1127.0.0.1.nip.io", "[::2]"],
+    ]
+  ) {
     assertEquals(await status({}, `http://${host}/health`), [403, null]);
     assertEquals(await status({ anyHost: true }, `http://${host}/health`), [200, null]);
   }
   const url = "http://localhost:8080/health";
   assertEquals(await status({}, url, "http://evil.example"), [403, null]);
   assertEquals(await status({}, url, "null"), [403, null]);
+  assertEquals(await status({}, url, "http://localhost:8081"), [403, null]);
   assertEquals(await status({}, url, "http://localhost:8080"), [200, null]);
   const corsOrigin = "https://good.example";
   assertEquals(await status({ corsOrigin }, url, corsOrigin), [200, corsOrigin]);
   assertEquals(await status({ corsOrigin }, url, "http://evil.example"), [403, corsOrigin]);
   assertEquals(await status({ corsOrigin: "*" }, url, "http://evil.example"), [200, "*"]);
+  // Caches keep the answers to different origins apart.
+  for (const [origin, vary] of [[corsOrigin, "origin"], ["*", null]] as const) {
+    const response = await createHandler(model, { corsOrigin: origin })(new Request(url));
+    assertEquals([response.headers.get("vary"), (await response.json()).status], [vary, "ok"]);
+  }
 });
 
 Deno.test("serve: a CORS preflight lists the allowed methods and headers", async () => {
@@ -347,6 +394,59 @@ Deno.test("serve: a server fault has status 500 or is an event in a stream", asy
   assertEquals((await (await client.get("/health")).json()).answers, 0);
 });
 
+Deno.test("serve: an error has its status, type and code, and no internal details", () => {
+  const forge = (code: ForgeError["code"]) => new ForgeError(code, "m");
+  const invalid = "invalid_request_error";
+  const cases: readonly (readonly [error: unknown, status: number, object])[] = [
+    [new HttpError(401, "m"), 401, { type: "authentication_error" }],
+    [new HttpError(403, "m", { code: "c" }), 403, { type: "permission_error", code: "c" }],
+    [new HttpError(404, "m", { param: "p" }), 404, { type: invalid, param: "p" }],
+    [new HttpError(503, "m"), 503, { type: "server_error" }],
+    [new RequestError("m", "p"), 400, { type: invalid, param: "p" }],
+    [new RequestError("m"), 400, { type: invalid }],
+    [new RequestError("m", "p".repeat(201)), 400, { type: invalid, param: `${"p".repeat(200)}…` }],
+    [new RequestError("m", "p".repeat(200)), 400, { type: invalid, param: "p".repeat(200) }],
+    [new TooLongError("m"), 400, { type: invalid, code: "context_length_exceeded" }],
+    ...(["usage", "bad_input", "unsupported"] as const)
+      .map((code) => [forge(code), 400, { type: invalid }] as const),
+    [forge("cancelled"), 499, { type: invalid }],
+    [forge("device"), 500, { type: "server_error", code: "device" }],
+    [new Error("secret"), 500, { type: "server_error", message: "internal error" }],
+    ["secret", 500, { type: "server_error", message: "internal error" }],
+  ];
+  for (const [error, status, expected] of cases) {
+    const body = { message: "m", param: null, code: null, ...expected };
+    assertEquals(errorBody(error).error, { ...body, type: body.type });
+    assertEquals([errorResponse(error).status, isFault(error)], [status, status === 500]);
+  }
+  for (
+    const [error, type] of [
+      [new HttpError(503, "m", { code: "queue_full" }), "overloaded_error"],
+      [new HttpError(404, "m", { code: "model_not_found" }), "not_found_error"],
+      [new HttpError(401, "m"), "authentication_error"],
+      [forge("device"), "api_error"],
+      [forge("usage"), invalid],
+    ] as const
+  ) assertEquals(anthropicError(error), { type: "error", error: { type, message: "m" } });
+});
+
+Deno.test("serve: answers are admitted up to the limit, and a large request alone", async () => {
+  await using client = await Client.open(DEMO);
+  for (const [options, most] of [[{}, 288], [{ maxAnswers: 2 }, 2]] as const) {
+    const { admission } = new Server(client.model, options);
+    const first = admission.enter(most - 1);
+    const second = admission.enter(1);
+    const error = assertThrows(() => admission.enter(1), HttpError, `the limit is ${most}`);
+    assertEquals([error.status, admission.inProgress], [503, most]);
+    first[Symbol.dispose]();
+    second[Symbol.dispose]();
+    const large = admission.enter(most + 1);
+    assertThrows(() => admission.enter(1), HttpError);
+    large[Symbol.dispose]();
+    assertEquals(admission.inProgress, 0);
+  }
+});
+
 Deno.test("serve: converts texts to ids and back", async () => {
   await using client = await Client.open(DEMO);
   const { tokenizer } = client.model;
@@ -360,6 +460,8 @@ Deno.test("serve: converts texts to ids and back", async () => {
   assertEquals(await tokens({ messages }), [...client.model.encodePrompt(messages).tokens]);
   const back = await client.post("/detokenize", { tokens: plain });
   assertEquals(await back.json(), { content: text });
+  const special = await client.post("/detokenize", { tokens: await tokens({ content: text }) });
+  assertEquals(await special.json(), { content: text });
 });
 
 Deno.test("serve: a body that never arrives times out", async () => {

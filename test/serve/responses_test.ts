@@ -13,6 +13,9 @@ import { RequestError } from "../../src/requests/values.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import type { HttpError } from "../../src/serve/http/http_error.ts";
 import { KeptResponses } from "../../src/serve/openai/kept_responses.ts";
+import { Slices } from "../../src/engine/request/prompt.ts";
+import { infillPrompt } from "../../src/serve/infill.ts";
+import type { Service } from "../../src/serve/service.ts";
 import { Client, DEMO } from "./client.ts";
 import { GIVEN, scripted } from "./scripted.ts";
 
@@ -221,6 +224,9 @@ Deno.test("responses: structured output, limits, and what is refused", async () 
       [{ input: "x", tools: [{ type: "file_search" }] }, "forge runs no tools itself"],
       [{ input: "x", tools: [{ type: "my_web_search" }] }, "forge runs no tools itself"],
       [{ input: "x", background: true }, "background is true"],
+      [{ input: "x", conversation: "c" }, 'conversation is "c"; valid is null'],
+      [{ input: "x", max_tool_calls: 1 }, "max_tool_calls is 1; valid is null"],
+      [{ input: "x", prompt: { id: "p" } }, "prompt is an object; valid is null"],
       [{ input: [{ type: "image_generation_call" }] }, 'input[0].type is "image_generation_call"'],
       [
         { input: [{ role: "user", content: [{ type: "input_image" }] }] },
@@ -645,11 +651,33 @@ Deno.test("serve: a suffix asks for the text between, where the vocabulary has m
     const before = [prefix, "a", "b"], after = [suffix, "b"];
     for (const ids of asked) {
       assertEquals(
-        Array.from(ids, (id) => tokenizer.tokenText(id)).filter((text) => text !== "<s>"),
-        middle === undefined ? [...after, ...before] : [...before, ...after, middle],
+        Array.from(ids, (id) => tokenizer.tokenText(id)),
+        ["<s>", ...middle === undefined ? [...after, ...before] : [...before, ...after, middle]],
       );
     }
     assertEquals(asked.length, 2);
+    // A mark in the text is text, and marks that the file of the model names come first.
+    const infill = async (prompt: string, metadata: Record<string, number>) => {
+      const model = {
+        tokenizer,
+        contextLength: 100,
+        checkpoint: {
+          metadata: new Map(
+            Object.entries(metadata).map(([key, id]) => [`tokenizer.ggml.fim_${key}_token_id`, id]),
+          ),
+        },
+      };
+      const service = { model, server: { slices: new Slices() } } as unknown as Service;
+      return [...await infillPrompt(service, prompt, "b", new AbortController().signal)];
+    };
+    const [a, b] = [tokenizer.idOf("a")!, tokenizer.idOf("b")!];
+    const own = await infill(`a${suffix}`, {});
+    assertEquals(own.filter((id) => id === tokenizer.idOf(suffix)).length, 1);
+    const named = { pre: 7, suf: 8, mid: 9 };
+    assertEquals(await infill("a", named), [tokenizer.bosId, 7, a, 8, b, 9]);
+    for (const wrong of [{ pre: 7, suf: 8 }, { ...named, mid: tokenizer.vocabSize }]) {
+      assertEquals(await infill("ab", wrong), [...asked[0]!]);
+    }
     const tokens = await client.refusal("/v1/completions", { ...ask, prompt: [1, 2] });
     assertStringIncludes(tokens.message, "the prompt has token ids");
   }
