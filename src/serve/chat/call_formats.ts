@@ -132,16 +132,22 @@ export function callSchema(
 /** Keywords whose values are not schemas. */
 const VALUES = ["const", "enum", "default", "examples"];
 
+/** Keywords whose values are schemas by name. */
+const NAMED = ["properties", "patternProperties", "$defs", "definitions"];
+
 /** Rewrites the local references of a schema that becomes part of another at `place`. */
 function rebased(schema: JsonObject, place: string): JsonObject {
+  // The key is a keyword; it is empty for items of lists and for schemas by name.
   const walk = (value: JsonValue | undefined, key: string): JsonValue => {
     if (key === "$ref" && typeof value === "string" && value.startsWith("#")) {
       return place + value.slice(1);
     }
+    if (VALUES.includes(key)) return value ?? null;
     if (Array.isArray(value)) return value.map((item) => walk(item, ""));
-    if (!isJsonObject(value) || VALUES.includes(key)) return value ?? null;
+    if (!isJsonObject(value)) return value ?? null;
+    const isNamed = NAMED.includes(key);
     return Object.fromEntries(
-      Object.entries(value).map(([name, member]) => [name, walk(member, name)]),
+      Object.entries(value).map(([name, member]) => [name, walk(member, isNamed ? "" : name)]),
     );
   };
   return walk(schema, "") as JsonObject;

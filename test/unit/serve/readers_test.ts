@@ -1,7 +1,11 @@
 /** Tests that the readers of an answer find the same parts however its text is split. */
 import { assert, assertEquals } from "@std/assert";
 import { Blocks } from "../../../src/serve/chat/blocks.ts";
-import { findCallFormat } from "../../../src/serve/chat/call_formats.ts";
+import {
+  type CallFormat,
+  callSchema,
+  findCallFormat,
+} from "../../../src/serve/chat/call_formats.ts";
 import { CallReader } from "../../../src/serve/chat/call_reader.ts";
 import type { GenerationEnd, Piece } from "../../../src/engine/generation/request.ts";
 import { HarmonyReader } from "../../../src/serve/chat/harmony.ts";
@@ -173,6 +177,141 @@ Deno.test("readers: calls of every format, in any pieces", () => {
     }
   }
   assert(found.calls > 300 && found.open > 60 && found.content > 2000, JSON.stringify(found));
+});
+
+Deno.test("readers: each format has its calls, and other text is content", () => {
+  const f = (args: string) => ({ kind: "call", name: "f", arguments: args }) as const;
+  const g = { kind: "call", name: "g", arguments: "{}" } as const;
+  const said = (text: string) => ({ kind: "content", text }) as const;
+  const one = '{"name": "f", "arguments": {"a": 1}}', two = '{"name": "g", "parameters": {}}';
+  const cases: readonly (readonly [CallFormat, text: string, Joined[], most?: number])[] = [
+    [HERMES, `a\n<tool_call>${one}</tool_call>\nb`, [said("a"), f('{"a":1}'), said("\nb")]],
+    [HERMES, `<tool_call>${one}</tool_call>\n<tool_call>${two}</tool_call>\n`, [
+      f('{"a":1}'),
+      g,
+    ]],
+    [HERMES, `<tool_call>${one}</tool_call><tool_call>${two}</tool_call>`, [f('{"a":1}')], 1],
+    [HERMES, `<tool_call>${one}`, [f('{"a":1}')]],
+    [HERMES, one, [said(one)]],
+    [HERMES, `<tool_call>[${one}]</tool_call>`, [said(`<tool_call>[${one}]</tool_call>`)]],
+    [HERMES, '<tool_call>{"name": "f"}</tool_call>', [f("{}")]],
+    [HERMES, '<tool_call>{"name": "f", "arguments": null}</tool_call>', [f("{}")]],
+    [HERMES, '<tool_call>{"id": [1, "}"], "name": "f", "arguments": {}, "x": -1.5}', [f("{}")]],
+    [HERMES, '<tool_call>{"arguments": {}}', [said('<tool_call>{"arguments": {}}')]],
+    [HERMES, '<tool_call>{"name": "f", "name": "g", "arguments": {"b": 2}, "arguments": {}}', [
+      f('{"b":2}'),
+    ]],
+    [HERMES, '<tool_call>{"name": "\\u0066", "arguments": {"a b": "\\" }"}}', [
+      f('{"a b":"\\" }"}'),
+    ]],
+    [HERMES, "a <tool", [said("a <tool")]],
+    [HERMES, "a \n", [said("a \n")]],
+    [MISTRAL, `[TOOL_CALLS][ ${one} , ${two} ] b`, [f('{"a":1}'), g, said(" b")]],
+    [MISTRAL, `[TOOL_CALLS]${one}`, [f('{"a":1}')]],
+    [LLAMA, `\n${one}`, [f('{"a":1}')]],
+    [LLAMA, `<|python_tag|>${two}`, [g]],
+    [LLAMA, `a ${two}`, [said(`a ${two}`)]],
+    [LLAMA, `a <|python_tag|>${two}`, [said("a"), g]],
+    [LLAMA, '{"x": 1}', [said('{"x": 1}')]],
+    [XML, "<tool_call><function=f><parameter=a>{}</parameter></function></tool_call>b", [
+      f('{"a":{}}'),
+      said("b"),
+    ]],
+    [XML, "<tool_call><function=g></function>", [g]],
+    [XML, "<tool_call><function=f><parameter=t>\n\n1\n\n</parameter></function>", [
+      f('{"t":"\\n1\\n"}'),
+    ]],
+    [XML, `<tool_call>${one}</tool_call>`, [said(`<tool_call>${one}</tool_call>`)]],
+  ];
+  for (const [format, text, expected, most = Infinity] of cases) {
+    const reader = () => new CallReader(format, TOOLS, most, false);
+    assertEquals(read(reader(), [text]), expected, text);
+    assertEquals(read(reader(), [...text]), expected, text);
+  }
+});
+
+Deno.test("readers: reasoning is what stands between the marks at the beginning", () => {
+  const thought = (text: string) => ({ kind: "reasoning", text }) as const;
+  const said = (text: string) => ({ kind: "content", text }) as const;
+  const cases: readonly (readonly [isOpen: boolean, text: string, Joined[]])[] = [
+    [false, "<think>a</think>b", [thought("a"), said("b")]],
+    [false, "<think></think>b", [said("b")]],
+    [false, "<think>a", [thought("a")]],
+    [false, "<think>a </thi", [thought("a </thi")]],
+    [false, "<think>a <b</think>\n\n", [thought("a <b")]],
+    [false, "<think>a</think>b<think>c</think>", [thought("a"), said("b<think>c</think>")]],
+    [false, "b<think>a</think>", [said("b<think>a</think>")]],
+    [false, "<thi", [said("<thi")]],
+    [false, "<this>", [said("<this>")]],
+    [false, " a", [said(" a")]],
+    [true, "a\n</think>\n\nb", [thought("a"), said("b")]],
+    [true, "a\n", [thought("a")]],
+    [true, "</think>b", [said("b")]],
+    [true, "<think>a</think>b", [thought("<think>a"), said("b")]],
+  ];
+  for (const [isOpen, text, expected] of cases) {
+    assertEquals(read(newReader(isOpen), [text]), expected, text);
+    assertEquals(read(newReader(isOpen), [...text]), expected, text);
+  }
+});
+
+Deno.test("calls: the schema of a call has that of the arguments, with its references", () => {
+  const parameters = {
+    $defs: { a: { $ref: "#/$defs/b" }, default: { const: { $ref: "#" } } },
+    properties: { enum: { $ref: "#/$defs/a" }, properties: { items: { $ref: "#" } } },
+    anyOf: [{ $ref: "#/$defs/default" }],
+    default: { $ref: "#/$defs/a" },
+    enum: [{ $ref: "#" }],
+    $ref: "other.json#/a",
+  };
+  const tools = [{ name: "f", parameters: {} }, { name: "g", parameters }];
+  for (
+    const [format, key, place] of [
+      [HERMES, "arguments", "#/anyOf/1/properties/arguments"],
+      [LLAMA, "parameters", "#/anyOf/1/properties/parameters"],
+      [MISTRAL, "arguments", "#/items/anyOf/1/properties/arguments"],
+    ] as const
+  ) {
+    const moved = {
+      ...parameters,
+      $defs: { a: { $ref: `${place}/$defs/b` }, default: { const: { $ref: "#" } } },
+      properties: { enum: { $ref: `${place}/$defs/a` }, properties: { items: { $ref: place } } },
+      anyOf: [{ $ref: `${place}/$defs/default` }],
+    };
+    const call = {
+      anyOf: [["f", {}], ["g", moved]].map(([name, schema]) => ({
+        type: "object",
+        properties: { name: { const: name }, [key]: schema },
+        required: ["name", key],
+        additionalProperties: false,
+      })),
+    };
+    const list = { type: "array", items: call, minItems: 1 };
+    const isList = format === MISTRAL;
+    assertEquals(callSchema(format, tools, Infinity), isList ? list : call);
+    assertEquals(callSchema(format, tools, 2), isList ? { ...list, maxItems: 2 } : call);
+  }
+});
+
+Deno.test("calls: a template shows the format of calls", () => {
+  const llama = '"parameters": <|start_header_id|>';
+  for (
+    const [template, open, syntax] of [
+      ["tools <tool_call>", "<tool_call>", "json"],
+      ["tools <tool_call><function=", undefined, undefined],
+      ["tools <tool_call><function=<parameter=", "<tool_call>", "xml"],
+      ["tools <tool_call><arg_key>", undefined, undefined],
+      ["my_tools <tool_call>", undefined, undefined],
+      ["tools [TOOL_CALLS]", "[TOOL_CALLS]", "json"],
+      ["tools [TOOL_CALLS][ARGS]", undefined, undefined],
+      [`tools ${llama}`, "<|python_tag|>", "json"],
+      ['tools "parameters" <|start_header_id|>', undefined, undefined],
+      [llama, undefined, undefined],
+    ] as const
+  ) {
+    const format = findCallFormat(template);
+    assertEquals([format?.open, format?.syntax], [open, syntax], template);
+  }
 });
 
 Deno.test("readers: a call is reported as soon as it is recognised", () => {
