@@ -1,8 +1,14 @@
 /** The models of a server under random uses, unloads and failures: which are loaded when. */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError, type Model } from "../../../src/mod.ts";
 import { createHandler, type ModelSource, offerModels } from "../../../src/serve/mod.ts";
-import { ModelPool } from "../../../src/serve/model_pool.ts";
+import {
+  bytesOf,
+  modelName,
+  ModelPool,
+  parseDuration,
+  UnknownModel,
+} from "../../../src/serve/model_pool.ts";
 import { Random } from "../../support/random.ts";
 
 const NO_MEMORY = { weights: 0, kvCache: 0, states: 0, activations: 0 };
@@ -142,4 +148,117 @@ Deno.test("model pool: a request whose options fail gives the model back", async
   assertEquals(response.status, 500);
   await response.text();
   assertEquals((models as ModelPool).offered[0]!.users, 0);
+});
+
+Deno.test("model pool: a model is found by each name, with an adapter and a tag", () => {
+  const source = (names: readonly [string, ...string[]], adapters?: string[]): ModelSource => ({
+    names,
+    ...(adapters === undefined ? {} : { adapters }),
+    checkpoint: () => {
+      throw new Error("not read");
+    },
+    load: () => Promise.reject(new Error("not loaded")),
+    leastMemory: () => 0,
+  });
+  const pool = new ModelPool([source(["a", "b"], ["x", "y"]), source(["c:latest"])]);
+  assertEquals(pool.names, ["a", "b", "a:x", "a:y", "b:x", "b:y", "c:latest"]);
+  const [first, second] = pool.offered;
+  for (
+    const [name, offered, adapter] of [
+      [undefined, first, undefined],
+      ["a", first, undefined],
+      ["b:latest", first, undefined],
+      ["b:y", first, "y"],
+      ["b:y:latest", first, undefined],
+      ["c:latest", second, undefined],
+    ] as const
+  ) {
+    assertEquals([pool.find(name), offered!.adapterOf(name)], [offered!, adapter], name);
+  }
+  for (const name of ["c", "c:x", "a:z", "x", "", ":latest", "latest"]) {
+    assertThrows(() => pool.find(name), UnknownModel, "is not served here");
+  }
+  assertEquals(second!.adapterOf("a:x"), undefined);
+  const twice = [[source(["a"], ["x"]), source(["a:x"])], [source(["a", "a"])]];
+  for (const sources of twice) {
+    assertThrows(() => new ModelPool(sources), ForgeError, "two models have the name");
+  }
+  for (
+    const [path, name] of [
+      ["/m/Qwen.gguf", "Qwen"],
+      ["/m/Qwen.GGUF", "Qwen"],
+      ["/m/v1.5/", "v1.5"],
+      [".", "model"],
+      ["..", "model"],
+    ] as const
+  ) assertEquals(modelName(path), name);
+  const memory = { weights: 1, kvCache: 2, states: 4, activations: 8 };
+  assertEquals(bytesOf({ memory } as unknown as Model), 15);
+});
+
+Deno.test("model pool: the last use says how long a model stays", async () => {
+  const offer = new Offer(new Random("stay"), 3, 0);
+  const { pool } = offer;
+  const [offered] = pool.offered;
+  const MONTH = 31 * 86_400_000;
+  for (const keepAlive of [60_000, MONTH, undefined, 90_000]) {
+    const use = await pool.use(offered!, keepAlive);
+    const shared = use.share();
+    use[Symbol.dispose]();
+    // A use ends once.
+    use[Symbol.dispose]();
+    assertEquals([offered!.users, offered!.expiresAt], [1, Infinity]);
+    const before = Date.now();
+    shared[Symbol.dispose]();
+    const { expiresAt } = offered!;
+    if (keepAlive === undefined) assertEquals(expiresAt, Infinity);
+    else assert(expiresAt >= before + keepAlive && expiresAt <= Date.now() + keepAlive);
+    // A timer cannot wait for a month, and must not end at once.
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    assertEquals(pool.loaded, [offered]);
+  }
+  assertEquals(offer.lines.length, 1, "it is loaded once");
+  await pool[Symbol.asyncDispose]();
+  const brief = new ModelPool([offered!.source], { keepAliveMs: 60_000 });
+  const before = Date.now();
+  (await brief.use(brief.offered[0]!))[Symbol.dispose]();
+  assert(brief.offered[0]!.expiresAt >= before + 60_000);
+  assert(brief.offered[0]!.expiresAt <= Date.now() + 60_000);
+  await brief[Symbol.asyncDispose]();
+});
+
+Deno.test("model pool: a model of the caller is neither unloaded nor closed", async () => {
+  const model = {
+    adapters: [{ name: "x" }],
+    checkpoint: { path: "/m/a.gguf" },
+    [Symbol.asyncDispose]: () => Promise.reject(new Error("it was closed")),
+  } as unknown as Model;
+  const pool = ModelPool.of(model, undefined, {});
+  assertEquals(pool.names, ["a", "a:x"]);
+  const [offered] = pool.offered;
+  await pool.unload(offered!);
+  assertEquals(pool.loaded, [offered]);
+  await pool[Symbol.asyncDispose]();
+});
+
+Deno.test("model pool: durations are seconds, or numbers with units", () => {
+  for (
+    const [text, ms] of [
+      ["90", 90_000],
+      ["0", 0],
+      [" 1.5 ", 1500],
+      ["+2", 2000],
+      [".5s", 500],
+      ["20ms", 20],
+      ["2m", 120_000],
+      ["1.5h", 5_400_000],
+      ["1h2m3s4ms", 3_723_004],
+      ["-1", Infinity],
+      ["-5m", Infinity],
+      ["-0s", 0],
+    ] as const
+  ) assertEquals(parseDuration(text), ms, text);
+  for (const text of ["", "s", "1h30", "1 h", "1d", "--1", "1e3", "1.2.3", "h1"]) {
+    assertEquals(parseDuration(text), undefined, text);
+  }
 });
