@@ -155,8 +155,14 @@ Deno.test("constraints: each is compiled once, and evicted ones again", async ()
     assert(first === await constraints.compile(spec.regex("first"), false));
     assert(first !== await constraints.compile(spec.regex("first"), true));
     const state = first.start();
+    // The one in use is the latest, so 31 others fit next to it.
+    const second = await constraints.compile(spec.regex("second"), false);
+    assert(first === await constraints.compile(spec.regex("first"), false));
+    for (let i = 0; i < 31; i++) await constraints.compile(spec.regex(`new ${i}`), false);
+    assert(first === await constraints.compile(spec.regex("first"), false));
+    assert(second !== await constraints.compile(spec.regex("second"), false));
     for (let i = 0; i < 100; i++) await constraints.compile(spec.regex(`other ${i}`), false);
-    assertEquals(constraints.cost.compiled, 102);
+    assertEquals(constraints.cost.compiled, 135);
     state.accept("f".charCodeAt(0));
     state.dispose();
     assert(acceptsText(first, "first"), "used after it was dropped");
@@ -201,6 +207,27 @@ Deno.test("constraints: memory stays flat over 10,000 uses", async () => {
     const grown = Deno.memoryUsage().rss - before;
     assert(grown < 64 * 2 ** 20, `${grown} bytes more`);
   });
+});
+
+Deno.test("constraints: tokens beyond the model, and texts of end tokens, are not allowed", async () => {
+  const smaller = new Constraints(byteTokenizer, 260, [END_TOKEN, 259]);
+  const state = (await smaller.compile(spec.regex("[^]*"), false)).start();
+  const mask = new Uint32Array(9);
+  assert(state.fillMask(mask));
+  const ids = allowedIn(mask);
+  assertEquals(ids.filter((id) => id > 255), [256, 257, 258, 259]);
+  state.dispose();
+  smaller.dispose();
+
+  const isWord = (id: number) => id === "a".charCodeAt(0);
+  const plain = new Constraints({ ...byteTokenizer, isSpecial: () => false }, VOCAB_SIZE, [97]);
+  const ended = (await plain.compile(spec.regex("a?b"), false)).start();
+  assertEquals(allowed(ended).filter(isWord), []);
+  assertThrows(() => ended.accept(97), ForgeError);
+  ended.accept(98);
+  assertEquals(allowed(ended), [97]);
+  ended.dispose();
+  plain.dispose();
 });
 
 Deno.test("constraints: a vocabulary that cannot spell the text is an error", async () => {

@@ -4,7 +4,8 @@ import { ScopedConstraint } from "../../../src/constrain/scoped_constraint.ts";
 import { ForgeError, type GenerateOptions, load } from "../../../src/mod.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
 import { EOS, writeRandomLlama } from "../../support/tiny_llama.ts";
-import { spec, withConstraints } from "./support.ts";
+import type { Constraint, ConstraintState } from "../../../src/engine/request/constraint.ts";
+import { allowedIn, END_TOKEN, spec, VOCAB_SIZE, withConstraints } from "./support.ts";
 
 const REGEX = "x{3}y";
 
@@ -64,6 +65,109 @@ Deno.test("scope: free up to a token, then constrained, once or repeatedly", asy
     assertEquals(unwanted.text, "xxxy");
   }
   assert(count > 8, `${count} parts`);
+});
+
+/** A constraint that counts its states which were not freed. */
+class Counted implements Constraint {
+  states = 0;
+  readonly #inner: Constraint;
+
+  constructor(inner: Constraint) {
+    this.#inner = inner;
+  }
+
+  start(): ConstraintState {
+    return this.#count(this.#inner.start());
+  }
+
+  #count(state: ConstraintState): ConstraintState {
+    this.states++;
+    return {
+      fillMask: (mask) => state.fillMask(mask),
+      accept: (token) => state.accept(token),
+      get isTerminated() {
+        return state.isTerminated;
+      },
+      fork: () => this.#count(state.fork()),
+      dispose: () => {
+        state.dispose();
+        this.states--;
+      },
+    };
+  }
+}
+
+/** Returns the allowed tokens; `undefined` if all are. */
+function allowed(state: ConstraintState): number[] | undefined {
+  const mask = new Uint32Array(Math.ceil(VOCAB_SIZE / 32));
+  return state.fillMask(mask) ? allowedIn(mask) : undefined;
+}
+
+Deno.test("scope: each token has the mask of its place, in forks as well", async () => {
+  await withConstraints(async (constraints) => {
+    const inner = new Counted(await constraints.compile(spec.regex("xy?"), false));
+    const [AFTER, OPENER, FREE, X, Y] = [1, 40, 33, 120, 121];
+    const ends = [2, END_TOKEN];
+    const all = Array.from({ length: 32 * Math.ceil(VOCAB_SIZE / 32) }, (_, id) => id);
+    const unended = all.filter((id) => !ends.includes(id));
+    const masks = { free: undefined, unended, x: [X], opened: [OPENER, X], y: [Y, END_TOKEN] };
+    type Step = readonly [token: number | undefined, mask: keyof typeof masks | "terminated"];
+    const cases: readonly (readonly [object, isFirst: boolean, steps: readonly Step[]])[] = [
+      [{}, false, [
+        [undefined, "unended"],
+        [FREE, "unended"],
+        [OPENER, "unended"],
+        [AFTER, "x"],
+        [X, "y"],
+        [Y, "terminated"],
+      ]],
+      [{ isOptional: true }, false, [
+        [undefined, "free"],
+        [2, "free"],
+        [AFTER, "x"],
+        [X, "y"],
+        [Y, "terminated"],
+      ]],
+      [{ isOptional: true, repeats: true }, false, [
+        [AFTER, "x"],
+        [X, "y"],
+        [Y, "free"],
+        [FREE, "free"],
+        [AFTER, "x"],
+        [X, "y"],
+      ]],
+      [{ opener: OPENER }, true, [
+        [undefined, "opened"],
+        [OPENER, "unended"],
+        [OPENER, "unended"],
+        [AFTER, "x"],
+      ]],
+      [{ opener: OPENER }, true, [[undefined, "opened"], [X, "y"], [Y, "terminated"]]],
+      // Without another constraint, an answer that begins with the opener is free as any other.
+      [{ opener: OPENER }, false, [[undefined, "unended"], [OPENER, "unended"], [AFTER, "x"]]],
+    ];
+    for (const [options, isFirst, steps] of cases) {
+      const scope = { after: AFTER, ...options };
+      let state = new ScopedConstraint(scope, inner, isFirst ? inner : undefined, ends).start();
+      for (const [token, mask] of steps) {
+        if (token !== undefined) state.accept(token);
+        const other = state.fork();
+        for (const one of [state, other]) {
+          assertEquals(one.isTerminated, mask === "terminated");
+          if (mask !== "terminated") assertEquals(allowed(one), masks[mask]);
+          if (mask === "unended") {
+            for (const end of ends) assertThrows(() => one.accept(end), ForgeError, `${end}`);
+          }
+        }
+        // The fork goes on alone.
+        if (mask === "x") state.accept(X);
+        state.dispose();
+        state = other;
+      }
+      state.dispose();
+      assertEquals(inner.states, 0, "all states are freed");
+    }
+  });
 });
 
 Deno.test("scope: a state that was freed cannot be used", async () => {
