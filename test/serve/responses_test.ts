@@ -1050,3 +1050,70 @@ Deno.test("responses: a response repeats its request, and has log-probabilities 
     part.logprobs.map(({ token }: { token: string }) => token);
   assertEquals([tokensOf(first), tokensOf(again)], [[], ["Yes", "."]]);
 });
+
+Deno.test("serve: a constraint applies after reasoning, and to calls that are marked", async () => {
+  const marks = ["<think>", "</think>", "<tool_call>", "</tool_call>"];
+  const tools = [DEFINITION];
+  const messages = [{ role: "user", content: "a" }];
+  const gaps = ["", "\n", "\n\n", " "];
+  const ends = ["</tool_call>", "\n</tool_call>"];
+  for (const isOpen of [false, true]) {
+    using folder = new TempFolder();
+    await using client = await scripted(folder, ["Yes."], {
+      chatTemplate: isOpen ? `${HERMES}<think>\n` : HERMES,
+      controls: marks,
+      pieces: marks,
+    });
+    const [think, thought, call, called] = marks.map((mark) => client.model.tokenizer.idOf(mark));
+    const thinks = { after: thought, opener: isOpen ? undefined : think };
+    const ask = async (body: object) => {
+      const { options } = await askedBy(client, "/v1/chat/completions", { messages, ...body });
+      const { jsonSchema, regex, answerStart, constraintScope, shownTokens } = options;
+      const schema = jsonSchema === undefined ? undefined : JSON.stringify(jsonSchema).slice(0, 40);
+      return { schema, regex, answerStart, constraintScope, shownTokens };
+    };
+    const none = { schema: undefined, regex: undefined, answerStart: undefined };
+    const calls = { ...none, schema: '{"anyOf":[{"type":"object","properties":' };
+    assertEquals(await ask({}), {
+      ...none,
+      constraintScope: undefined,
+      shownTokens: [think, thought],
+    });
+    assertEquals(await ask({ regex: "a" }), {
+      ...none,
+      regex: "a",
+      constraintScope: { ...thinks, prefixes: gaps, suffixes: [""] },
+      shownTokens: [think, thought],
+    });
+    assertEquals(await ask({ tools }), {
+      ...calls,
+      constraintScope: {
+        after: call,
+        prefixes: gaps,
+        suffixes: ends,
+        isOptional: true,
+        repeats: true,
+      },
+      shownTokens: [think, thought, call, called],
+    });
+    assertEquals(
+      await ask({ tools, tool_choice: "required" }),
+      isOpen
+        ? {
+          ...calls,
+          constraintScope: {
+            ...thinks,
+            prefixes: gaps.map((gap) => `${gap}<tool_call>\n`),
+            suffixes: ends,
+          },
+          shownTokens: [think, thought, call, called],
+        }
+        : {
+          ...calls,
+          answerStart: "<tool_call>\n",
+          constraintScope: undefined,
+          shownTokens: undefined,
+        },
+    );
+  }
+});

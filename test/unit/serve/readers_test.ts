@@ -1,5 +1,10 @@
 /** Tests that the readers of an answer find the same parts however its text is split. */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import type { JsonObject } from "../../../src/formats/json.ts";
+import { RequestError } from "../../../src/requests/values.ts";
+import { EnforceableTools } from "../../../src/serve/chat/tools.ts";
+import { OllamaFormat } from "../../../src/serve/ollama/format.ts";
+import type { Service } from "../../../src/serve/service.ts";
 import { Blocks } from "../../../src/serve/chat/blocks.ts";
 import {
   type CallFormat,
@@ -469,6 +474,85 @@ Deno.test("readers: calls as functions and parameters, with values by their type
   for (const body of ["<function=g>\n</function>", "<function=f>\nx</function>", '{"name": "f"}']) {
     const content = `x\n<tool_call>\n${body}\n</tool_call>`;
     assertEquals(call(body).map((part) => part.kind === "content" && part.text).join(""), content);
+  }
+});
+
+Deno.test("tools: parameters that cannot be enforced are replaced, unless the tool is strict", async () => {
+  const tool = (name: string, parameters: JsonObject, isStrict = false) => ({
+    name,
+    parameters,
+    isStrict,
+  });
+  const enforceable = new EnforceableTools();
+  const good = tool("f", { type: "object", properties: { a: { type: "integer" } } }, true);
+  const bad = tool("g", { not: {} });
+  const any = { ...bad, parameters: { type: "object" } };
+  assertEquals(await enforceable.of(HERMES, [good]), [good]);
+  const both = await enforceable.of(HERMES, [good, bad]);
+  assertEquals(both, [good, any]);
+  assert(both === await enforceable.of(HERMES, [good, { ...bad }]), "it is known");
+  assert(both !== await enforceable.of(MISTRAL, [good, bad]), "each format has its schema");
+  assertEquals(await enforceable.of(HERMES, [bad, good]), [any, good]);
+  await assertRejects(
+    () => enforceable.of(HERMES, [good, { ...bad, isStrict: true }]),
+    RequestError,
+    "the strict tool g cannot be enforced",
+  );
+  // The last 32 sets are known.
+  for (let i = 0; i < 31; i++) await enforceable.of(HERMES, [tool(`n${i}`, {})]);
+  assertEquals(both === await enforceable.of(HERMES, [good, bad]), false);
+  const latest = await enforceable.of(HERMES, [good, bad]);
+  for (let i = 0; i < 20; i++) await enforceable.of(HERMES, [tool(`m${i}`, {})]);
+  assert(latest === await enforceable.of(HERMES, [good, bad]));
+});
+
+Deno.test("Ollama: calls are whole, times are in nanoseconds, and a stream has each part once", () => {
+  const text = 'a<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>' +
+    '<tool_call>{"name": "g", "arguments": {"x" 1}}</tool_call>' +
+    '<tool_call>{"name": "g", "arguments": {}}</tool_call>';
+  const end = {
+    finishReason: "constraint_complete",
+    promptTokens: 3,
+    completionTokens: 4,
+    timings: { prefillMs: 5, decodeMs: 7.5 },
+  } as unknown as GenerationEnd;
+  const calls = [["f", { x: 1 }], ["g", {}]].map(([name, args]) => ({
+    function: { name, arguments: args },
+  }));
+  for (const pieces of [[text], [...text]]) {
+    const format = new OllamaFormat(
+      { name: "m", loadMs: 2 } as unknown as Service,
+      newReader(false),
+      ({ content, thinking, calls }) => ({ content, thinking, calls: [...calls] }),
+    );
+    assertEquals(format.messages(), [], "nothing is known at the beginning");
+    const streamed = pieces.flatMap((piece, i) => {
+      format.take(0, { text: piece, ...(i === pieces.length - 1 ? { end } : {}) } as Piece);
+      return format.messages().map((message) => JSON.parse(message));
+    });
+    const [last] = format.closing().map((message) => JSON.parse(message));
+    const whole = format.whole();
+    // Arguments that are no JSON are content.
+    assertEquals([whole["content"], whole["calls"]], ['a{"x"1}', calls]);
+    assertEquals(streamed.map(({ content }) => content).join(""), 'a{"x"1}');
+    assertEquals(streamed.flatMap((message) => message.calls), calls);
+    assert(streamed.every(({ done, model }) => !done && model === "m"));
+    assertEquals([last.content, last.calls], ["", []]);
+    for (const one of [whole, last]) {
+      const { created_at: _, total_duration: total, content: __, calls: ___, ...facts } = one;
+      assertEquals(facts, {
+        model: "m",
+        thinking: "",
+        done: true,
+        done_reason: "stop",
+        load_duration: 2e6,
+        prompt_eval_count: 3,
+        prompt_eval_duration: 5e6,
+        eval_count: 4,
+        eval_duration: 7.5e6,
+      });
+      assert(Number.isInteger(total));
+    }
   }
 });
 
