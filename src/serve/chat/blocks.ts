@@ -38,17 +38,21 @@ export class Blocks {
   reasoningTokens = 0;
   readonly #reader: PartReader;
   #isOpen = false;
-  /** True if the last call was not closed by its end. */
-  #isCallCut = false;
+  #cut: Block | undefined;
 
   /** @param reader reads the generated text */
   constructor(reader: PartReader) {
     this.#reader = reader;
   }
 
+  /** The last block if it was open at the end of the generation. */
+  get cut(): Block | undefined {
+    return this.#cut;
+  }
+
   /** True if the answer ends with complete calls. */
   get endsInCalls(): boolean {
-    return this.all.some(({ kind }) => kind === "call") && !this.#isCallCut;
+    return this.all.some(({ kind }) => kind === "call") && this.#cut?.kind !== "call";
   }
 
   /** Takes the next piece and returns the changes that it makes. */
@@ -61,7 +65,7 @@ export class Blocks {
       this.reasoningTokens++;
     }
     if (piece.end !== undefined) {
-      this.#isCallCut = this.#isOpen && this.all.at(-1)!.kind === "call";
+      this.#cut = this.#isOpen ? this.all.at(-1) : undefined;
       events.push(...this.#close());
     }
     return events;

@@ -72,10 +72,13 @@ export class ResponseFormat implements AnswerFormat {
   }
 
   whole(): JsonObject {
-    const isCut = this.#blocks.end?.finishReason === "length";
-    const response = this.#response(isCut ? "incomplete" : "completed");
+    const response = this.#response(this.#isCut ? "incomplete" : "completed");
     this.#keep(response);
     return response;
+  }
+
+  get #isCut(): boolean {
+    return this.#blocks.end?.finishReason === "length";
   }
 
   #response(status: "in_progress" | "completed" | "incomplete"): JsonObject {
@@ -86,7 +89,7 @@ export class ResponseFormat implements AnswerFormat {
       status,
       error: null,
       incomplete_details: isCut ? { reason: "max_output_tokens" } : null,
-      output: all.map((block, i) => this.#item(block, isCut && i === all.length - 1)),
+      output: all.map((block) => this.#item(block)),
       usage: end === undefined ? null : {
         input_tokens: end.promptTokens,
         input_tokens_details: { cached_tokens: end.cachedPromptTokens },
@@ -112,7 +115,7 @@ export class ResponseFormat implements AnswerFormat {
       case "open":
         this.#say("response.output_item.added", {
           output_index: index,
-          item: { ...this.#item(block, false), status: "in_progress", ...emptied(block) },
+          item: { ...this.#item(block), status: "in_progress", ...emptied(block) },
         });
         if (block.kind === "text") {
           this.#say("response.content_part.added", { ...inContent, part: this.#part(block) });
@@ -140,7 +143,7 @@ export class ResponseFormat implements AnswerFormat {
         }
         this.#say("response.output_item.done", {
           output_index: index,
-          item: this.#item(block, false),
+          item: this.#item(block),
         });
     }
   }
@@ -156,7 +159,8 @@ export class ResponseFormat implements AnswerFormat {
     return logprobs;
   }
 
-  #item(block: Block, isCut: boolean): JsonObject {
+  #item(block: Block): JsonObject {
+    const isCut = this.#isCut && block === this.#blocks.cut;
     const head = { id: idOf(block), status: isCut ? "incomplete" : "completed" };
     switch (block.kind) {
       case "reasoning":
