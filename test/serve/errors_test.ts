@@ -206,6 +206,7 @@ Deno.test("serve: other models, paths and methods are rejected", async () => {
   assertEquals(list.data.map(({ id }: { id: string }) => id), ["Org/Model", "gpt-4o"]);
   const { message } = await client.refusal("/v1/answers", {}, 404);
   assertStringIncludes(message, "POST /v1/chat/completions");
+  assert(!message.includes("/api/"), message);
   const wrong = await client.get(CHAT);
   assertEquals([wrong.status, wrong.headers.get("allow")], [405, "POST"]);
   await wrong.body?.cancel();

@@ -244,6 +244,8 @@ Deno.test("serve: Ollama's embed truncates long texts unless disabled", async ()
   assertEquals([whole.model, whole.prompt_eval_count], ["tiny", 7 + 64]);
   assertEquals((await embed({ input: texts[0] })).embeddings, [whole.embeddings[0]]);
   assertEquals((await embed({ input: "a", dimensions: 4 })).embeddings[0].length, 4);
+  const one = await (await client.post("/api/embeddings", { prompt: texts[1] })).json();
+  assertEquals(one, { embedding: whole.embeddings[1] });
   const error = await refusal(client, "/api/embed", { input: texts, truncate: false });
   assertEquals(error, "text 2 has 161 tokens; the context holds 64");
 });
@@ -316,6 +318,29 @@ Deno.test("serve: models are described in Ollama's format", async () => {
   for (const [path, body] of [["/api/chat", { messages: [] }], ["/api/generate", {}]] as const) {
     const answer = await (await client.post(path, { model: "demo", ...body })).json();
     assertEquals([answer.done, answer.done_reason], [true, "load"]);
+  }
+});
+
+Deno.test("serve: the template of a model shows what it can do", async () => {
+  const calls = '{# tools <tool_call> {"name": "arguments"} #}';
+  for (
+    const [chatTemplate, more] of [
+      ["a", []],
+      [calls, ["tools"]],
+      ["a{# </think> #}", ["thinking"]],
+      [`${calls}{# [/THINK] #}`, ["tools", "thinking"]],
+      ["<|channel|><|message|>", ["tools", "thinking"]],
+      ["<|channel|>", []],
+    ] as const
+  ) {
+    using folder = new TempFolder();
+    writeRandomLlama(folder.path, { chatTemplate });
+    await using client = await Client.open(folder.path, { names: ["m"] }, { contextLength: 64 });
+    for (const body of [{ model: "m" }, { name: "m" }, { model: null }]) {
+      const shown = await (await client.post("/api/show", body)).json();
+      assertEquals(shown.capabilities, ["completion", "embedding", ...more], chatTemplate);
+      assertEquals([shown.template, shown.model_info["llama.context_length"]], [chatTemplate, 64]);
+    }
   }
 });
 

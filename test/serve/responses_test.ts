@@ -863,6 +863,9 @@ Deno.test("serve: each API's conversation and options reach the model", async ()
       [{ role: "system", content: "s" }, { role: "user", content: "a" }],
       { jsonSchema: CITY },
     ],
+    ["/api/generate", { prompt: "a", think: true }, [{ role: "user", content: "a" }], {
+      templateVariables: { reasoning_effort: "medium" },
+    }],
     ["/api/generate", { system: "", prompt: "a", format: "" }, [{ role: "user", content: "a" }], {
       jsonSchema: undefined,
     }],

@@ -170,9 +170,14 @@ Deno.test("constraints: each is compiled once, and evicted ones again", async ()
   });
 });
 
-Deno.test("constraints: the time of masks is the sum over all of them", async () => {
+Deno.test("constraints: the times of masks and compilations are sums over all of them", async () => {
   await withConstraints(async (constraints) => {
     const { cost } = constraints;
+    for (let compiled = 1; compiled <= 50; compiled++) {
+      const before = cost.compileMs;
+      await constraints.compile(spec.regex(`[^]{${compiled}}`), false);
+      assert(cost.compileMs >= before, `${cost.compileMs} ms after ${before} ms`);
+    }
     const state = (await constraints.compile(spec.regex("[^]*"), false)).start();
     const mask = new Uint32Array(MASK_WORDS);
     for (let masks = 1; masks <= 500; masks++) {
@@ -237,6 +242,14 @@ Deno.test("constraints: a vocabulary that cannot spell the text is an error", as
   const error = assertThrows(() => state.fillMask(new Uint32Array(4)), ForgeError);
   assert(error.message.includes("no token that could come next"), error.message);
   state.dispose();
+  // Where the text may end, nothing else has to come.
+  const ended = (await constraints.compile(spec.regex("az?"), false)).start();
+  ended.accept(97);
+  assert(ended.isTerminated);
+  const mask = new Uint32Array(4).fill(1);
+  assert(ended.fillMask(mask));
+  assertEquals(allowedIn(mask), []);
+  ended.dispose();
   constraints.dispose();
 });
 

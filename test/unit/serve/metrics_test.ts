@@ -1,7 +1,7 @@
 /** Compares the server's metrics with plain counts of random requests and answers. */
 import { assert, assertEquals } from "@std/assert";
 import type { Piece } from "../../../src/engine/generation/request.ts";
-import { Metrics } from "../../../src/serve/metrics.ts";
+import { Metrics, slots } from "../../../src/serve/metrics.ts";
 import type { Server } from "../../../src/serve/service.ts";
 import { Random } from "../../support/random.ts";
 
@@ -68,12 +68,13 @@ Deno.test("metrics: counters, gauges and histograms equal plain counts", () => {
       }
       add("forge_queue_seconds_total", 0);
       for (let i = random.int(0, 9); i > 0; i--) {
+        const known = ["GET", "HEAD", "POST", "DELETE", "OPTIONS"];
         const [sent, path] = [
-          random.pick(["GET", "POST", "BREW", "get"]),
+          random.pick([...known, "BREW", "get", "PATCH"]),
           random.pick(["/a", "b"]),
         ];
         // Names that clients choose would fill the memory.
-        const method = sent === "GET" || sent === "POST" ? sent : "other";
+        const method = known.includes(sent) ? sent : "other";
         const status = random.pick([200, 404]);
         metrics.countRequest(sent, path, status);
         add(`forge_requests_total{method="${method}",path="${path}",status="${status}"}`, 1);
@@ -124,4 +125,23 @@ Deno.test("metrics: counters, gauges and histograms equal plain counts", () => {
   } finally {
     performance.now = realNow;
   }
+});
+
+Deno.test("metrics: as many slots of a model are busy as it has users", async () => {
+  const loaded = [[0, 1], [2, 3], [5, 2]].map(([users, parallel], i) => ({
+    name: `m${i}`,
+    users,
+    model: { parallel, contextLength: 10 + i },
+  }));
+  const found = await slots({ models: { loaded } } as unknown as Server).json();
+  assertEquals(
+    found,
+    [[0, 0, false], [1, 0, true], [1, 1, true], [1, 2, false], [2, 0, true], [2, 1, true]]
+      .map(([model, id, is_processing]) => ({
+        id,
+        model: `m${model}`,
+        n_ctx: 10 + Number(model),
+        is_processing,
+      })),
+  );
 });
