@@ -1,9 +1,10 @@
 /** Tests reranking over HTTP: the order of documents, and rejected requests. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
+import { RequestError } from "../../src/requests/values.ts";
 import { encoders, writeEncoder } from "../models/encoders/encoders.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
-import { Client } from "./client.ts";
+import { Client, DEMO } from "./client.ts";
 
 const { query, documents } = encoders;
 
@@ -96,4 +97,54 @@ Deno.test("serve: what cannot be reranked is rejected by name", async () => {
   await using generator = await Client.open(folder.at("llama"));
   const error = await generator.refusal("/v1/rerank", { query, documents });
   assertStringIncludes(error.message, "generates text and has no classification head");
+});
+
+Deno.test("serve: the options of embeddings and rankings reach the model", async () => {
+  await using client = await Client.open(DEMO, { defaults: { lora: "d" } });
+  const { model } = client;
+  let asked: { inputs: unknown[]; options: Record<string, unknown> } | undefined;
+  const note = async (inputs: unknown[], { signal: _, ...options }: { signal?: AbortSignal }) => {
+    asked = { inputs, options: JSON.parse(JSON.stringify(options)) };
+    const { answers } = await (await client.get("/health")).json();
+    assertEquals(answers, 1, "it takes the place of an answer");
+    throw new RequestError("it is known what is asked");
+  };
+  model.embed = (texts, options = {}) => note([texts], options);
+  model.rerank = (query, documents, options = {}) => note([query, documents], options);
+  const many = (count: number) => Array<string>(count).fill("a");
+  const rank = { query: "q", documents: ["a", { text: "b" }] };
+  const cases: readonly (readonly [path: string, body: object, inputs: unknown[], object])[] = [
+    ["/v1/rerank", rank, ["q", ["a", "b"]], { lora: "d" }],
+    [
+      "/v1/rerank",
+      { ...rank, truncate: true, instruction: "i", max_tokens_per_doc: 3, lora: "l" },
+      ["q", ["a", "b"]],
+      { truncate: true, instruction: "i", maxDocumentTokens: 3, lora: "l" },
+    ],
+    ["/v1/rerank", { ...rank, documents: many(1000) }, ["q", many(1000)], { lora: "d" }],
+    ["/v1/embeddings", { input: "a" }, [["a"]], { lora: "d" }],
+    ["/v1/embeddings", { input: many(2048), dimensions: 4, lora: "l" }, [many(2048)], {
+      dimensions: 4,
+      lora: "l",
+    }],
+    ["/api/embed", { input: ["a"] }, [["a"]], { truncate: true, lora: "d" }],
+    ["/api/embed", { input: ["a"], truncate: false, dimensions: 4 }, [["a"]], {
+      truncate: false,
+      dimensions: 4,
+      lora: "d",
+    }],
+    ["/api/embeddings", { prompt: "a" }, [["a"]], { truncate: true, lora: "d" }],
+  ];
+  for (const [path, body, inputs, options] of cases) {
+    asked = undefined;
+    const answer = await (await client.post(path, body)).text();
+    assertStringIncludes(answer, "it is known what is asked");
+    assertEquals<unknown>(asked, { inputs, options }, path);
+  }
+  for (
+    const [path, body, message] of [
+      ["/v1/rerank", { ...rank, documents: many(1001) }, "documents has 1001 texts; at most 1000"],
+      ["/v1/embeddings", { input: many(2049) }, "input has 2049 texts; at most 2048"],
+    ] as const
+  ) assertStringIncludes((await client.refusal(path, body)).message, message);
 });
