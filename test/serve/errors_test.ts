@@ -398,6 +398,7 @@ Deno.test("serve: a server fault has status 500 or is an event in a stream", asy
 Deno.test("serve: an error has its status, type and code, and no internal details", () => {
   const forge = (code: ForgeError["code"]) => new ForgeError(code, "m");
   const invalid = "invalid_request_error";
+  const long = "p".repeat(200);
   const cases: readonly (readonly [error: unknown, status: number, object])[] = [
     [new HttpError(401, "m"), 401, { type: "authentication_error" }],
     [new HttpError(403, "m", { code: "c" }), 403, { type: "permission_error", code: "c" }],
@@ -405,8 +406,8 @@ Deno.test("serve: an error has its status, type and code, and no internal detail
     [new HttpError(503, "m"), 503, { type: "server_error" }],
     [new RequestError("m", "p"), 400, { type: invalid, param: "p" }],
     [new RequestError("m"), 400, { type: invalid }],
-    [new RequestError("m", "p".repeat(201)), 400, { type: invalid, param: `${"p".repeat(200)}…` }],
-    [new RequestError("m", "p".repeat(200)), 400, { type: invalid, param: "p".repeat(200) }],
+    [new RequestError("m", long), 400, { type: invalid, param: long }],
+    [new RequestError("m", `${long}p`), 400, { type: invalid, param: `${long}…` }],
     [new TooLongError("m"), 400, { type: invalid, code: "context_length_exceeded" }],
     ...(["usage", "bad_input", "unsupported"] as const)
       .map((code) => [forge(code), 400, { type: invalid }] as const),

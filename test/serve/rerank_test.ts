@@ -99,11 +99,15 @@ Deno.test("serve: what cannot be reranked is rejected by name", async () => {
   assertStringIncludes(error.message, "generates text and has no classification head");
 });
 
+interface Signalled {
+  readonly signal?: AbortSignal | undefined;
+}
+
 Deno.test("serve: the options of embeddings and rankings reach the model", async () => {
   await using client = await Client.open(DEMO, { defaults: { lora: "d" } });
   const { model } = client;
   let asked: { inputs: unknown[]; options: Record<string, unknown> } | undefined;
-  const note = async (inputs: unknown[], { signal: _, ...options }: { signal?: AbortSignal }) => {
+  const note = async (inputs: unknown[], { signal: _, ...options }: Signalled) => {
     asked = { inputs, options: JSON.parse(JSON.stringify(options)) };
     const { answers } = await (await client.get("/health")).json();
     assertEquals(answers, 1, "it takes the place of an answer");

@@ -992,7 +992,7 @@ Deno.test("serve: an answer that is cut says where, and what it took", async () 
       return isDone ? [JSON.parse(event.slice(event.indexOf("{"))).item] : [];
     });
     assertEquals(done, last.response.output);
-    assertEquals(done.map((item) => item.status), statuses);
+    assertEquals<unknown>(done.map((item) => item.status), statuses);
 
     const messages = [{ role: "user", content: "a" }];
     const tools = [{ name: "weather", input_schema: CITY }];
@@ -1077,7 +1077,7 @@ Deno.test("serve: a constraint applies after reasoning, and to calls that are ma
     });
     const [think, thought, call, called] = marks.map((mark) => client.model.tokenizer.idOf(mark));
     const thinks = { after: thought, opener: isOpen ? undefined : think };
-    const ask = async (body: object) => {
+    const ask = async (body: object): Promise<unknown> => {
       const { options } = await askedBy(client, "/v1/chat/completions", { messages, ...body });
       const { jsonSchema, regex, answerStart, constraintScope, shownTokens } = options;
       const schema = jsonSchema === undefined ? undefined : JSON.stringify(jsonSchema).slice(0, 40);
