@@ -200,12 +200,12 @@ Deno.test("responses: structured output, limits, and what is refused", async () 
   await using client = await Client.open(DEMO);
   const sdk = openAi(client);
   const schema = { ...CITY, additionalProperties: false };
-  const { output_text } = await sdk.responses.create({
+  const { output_text, status } = await sdk.responses.create({
     input: "A city?",
     text: { format: { type: "json_schema", name: "city", schema } },
     max_output_tokens: 200,
   });
-  assertEquals(Object.keys(JSON.parse(output_text)), ["city"]);
+  assertEquals([status, Object.keys(JSON.parse(output_text))], ["completed", ["city"]]);
   const cut = await sdk.responses.create({ input: "A story", max_output_tokens: 3 });
   const plain = await sdk.responses.create({
     input: "A story",
