@@ -7,7 +7,7 @@ import type { SpeedGroup } from "../../bench/gpu/lines.ts";
 import { PARTS } from "../../bench/gpu/parts.ts";
 import type { PartResult } from "../../bench/gpu/report.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { isThorough } from "../support/thorough.ts";
+import { drawn, isThorough } from "../support/thorough.ts";
 import { emulatedGpu, emulatedGpuUnavailable, type FakeOptions } from "./emulated_gpu.ts";
 import { ROOT } from "../support/checkout.ts";
 
@@ -21,8 +21,13 @@ const GROUPS: readonly SpeedGroup[] = [
 
 type Numbers = { readonly parts: readonly Omit<PartResult, "output">[] };
 
-/** All parts, or without the one that test/cuda/gpu_model_test.ts tests, too. */
-const ALL = isThorough ? [] : PARTS.map(({ name }) => name).filter((name) => name !== "model");
+/** Parts that only run other tests: the kernels', the operations', libflash_attn's and models'. */
+const TESTING = ["kernels", "operations", "flash_kernels", "models"];
+const TESTING_DRAWN = drawn("parts that test", TESTING, 1 / 2);
+
+/** All parts, or half of those that test and without the one of test/cuda/gpu_model_test.ts. */
+const ALL = isThorough ? [] : PARTS.map(({ name }) => name)
+  .filter((name) => name !== "model" && (!TESTING.includes(name) || TESTING_DRAWN.includes(name)));
 
 /** Runs parts of the check; returns its numbers and its output. */
 async function check(
@@ -75,7 +80,7 @@ Deno.test({
     assertEquals(skipped.filter((name) => name !== "torch" && name !== "model"), ["flash_attn"]);
     const checks = (part: string) =>
       results.find(({ name }) => name === part)?.lines.filter(({ kind }) => kind === "check") ?? [];
-    for (const part of ["kernels", "operations", "flash_kernels", "models", "sanitizer"]) {
+    for (const part of [...TESTING_DRAWN, "sanitizer"]) {
       assert(checks(part).length >= 2, part);
     }
     // On a busy machine, differences of times may be lost in noise.
