@@ -659,6 +659,7 @@ a {%+ if true %} b {%+ endif +%} c
 {{ (1, (2, {'z': 1, 'a': 2}))|tojson }}|{{ [({'z': 1, 'a': 2},)]|pprint }}
 {{ 'see https://a.example/x_(y) and (http://b.example/z), <http://c.example>.'|urlize }}|{{ '(www.example.com/a(b)c)'|urlize }}|{{ 'www.example.com/a(b))'|urlize }}|{{ 'mail me@a.example now'|urlize }}|{{ 'http://a.example/(x)).'|urlize }}
 {{ 'ftp://a.example tel:123'|urlize(extra_schemes=['ftp://', 'tel:']) }}|{{ 'ftp://a.example'|urlize }}
+{{ 'www.example.com'|urlize(15) }}|{{ 'www.example.com'|urlize(14) }}
 {{ 'a'|urlize(extra_schemes=['x']) }}
 {{ 'a'|urlize(extra_schemes=[1]) }}
 {{ d.values() == d.values() }}|{{ d.keys() == d.keys() }}|{{ d.keys() == {'b': 5, 'a': 6, 'c': 7}.keys() }}|{{ d.items() == d.items() }}|{{ d.keys() == d.items() }}|{{ d.keys() == ['b', 'a', 'c'] }}
