@@ -197,7 +197,7 @@ for (const device of processors) {
     using border = new RawBorder(device);
     const { symbols: s } = border;
     const { invalidArgument, unsupported } = status;
-    // A processor joins no other processes, which it says only of parts without a mistake.
+    // Processors join no other processes: they call even a valid part unsupported.
     const parts: [what: string, devices: number, group: number[], keys: number, status: number][] =
       [
         ["a part with keys", 1, [2, 1, 0], 2, unsupported],
