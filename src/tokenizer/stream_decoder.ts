@@ -73,7 +73,8 @@ export class StreamDecoder {
       return new TextEncoder().encode(isNamed ? this.#tokenizer.tokenText(id) : "");
     }
     const bytes = this.#tokenizer.tokenBytes(id, this.#isFirst);
-    this.#isFirst = false;
+    // Ids without a piece, which fill up a vocabulary, do not begin a text.
+    if (this.#tokenizer.tokenText(id) !== "") this.#isFirst = false;
     return bytes;
   }
 }

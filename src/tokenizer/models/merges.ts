@@ -128,7 +128,7 @@ export function readMerges(
     const merge = merges[rank];
     let left: unknown = merge, right: unknown = merge, leftEnd = 0, rightStart = 0;
     if (typeof merge === "string") {
-      if (rank === 0 && merge.startsWith("#version")) continue;
+      if (merge.startsWith("#version")) continue;
       leftEnd = merge.indexOf(" ", 1); // from 1: a piece may itself begin with a space
       rightStart = leftEnd + 1;
     } else if (Array.isArray(merge) && merge.length === 2) {

@@ -133,3 +133,13 @@ Deno.test("a control token that is shown begins the text", () => {
   assertEquals(push(new StreamDecoder(tokenizer, options), [4, 1, 2]), ["<call>", " ", "a"]);
   assertEquals(push(new StreamDecoder(tokenizer, { startsText: true }), [4, 1, 2]), ["", "", "a"]);
 });
+
+Deno.test("an id without a piece does not begin a text", () => {
+  const tokenizer = build(characterJson("▁a", {
+    decoder: { type: "Metaspace", replacement: "▁" },
+    added_tokens: [addedToken(9, "<call>")],
+  }));
+  assertEquals([tokenizer.tokenText(5), tokenizer.decode([5, 1, 2])], ["", "a"]);
+  const stream = new StreamDecoder(tokenizer, { startsText: true });
+  assertEquals(push(stream, [5, 1, 2]), ["", "", "a"]);
+});
