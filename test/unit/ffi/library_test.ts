@@ -140,6 +140,15 @@ Deno.test({
 });
 
 Deno.test({
+  name: "library: without the permission to open it, the error is Deno's",
+  permissions: { read: true, env: true, ffi: false },
+  ignore,
+  fn() {
+    assertThrows(() => Library.open("reference", path), Deno.errors.NotCapable);
+  },
+});
+
+Deno.test({
   name: "library: its information",
   ignore,
   fn() {
