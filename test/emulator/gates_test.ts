@@ -136,14 +136,13 @@ const compiled = new Map<string, Map<string, readonly CompiledKernel[]>>();
 /** Compiles the representative instances of every source and keeps the results. */
 async function compileAll(architecture: string): Promise<void> {
   if (typeof kernelCompiler === "string") throw new Error(kernelCompiler);
-  const names = sources.filter(({ name }) => targetOf(name, architecture) !== undefined)
-    .flatMap(({ name: file, instances }) =>
-      instances.filter((instance) => isChecked(instance, architecture)).map((instance) => ({
-        file,
-        instance,
-      }))
-    );
-  const chosen = architecture === "sm_90" ? drawn("kernels of gates", names, 1 / 2) : names;
+  const chosen = sources.filter(({ name }) => targetOf(name, architecture) !== undefined)
+    .flatMap(({ name: file, instances }) => {
+      const checked = instances.filter((instance) => isChecked(instance, architecture));
+      // Of each file, so that no run leaves out all kernels of a kind.
+      const share = architecture === "sm_90" ? 1 / 2 : 1;
+      return drawn(`gates of ${file}`, checked, share).map((instance) => ({ file, instance }));
+    });
   const kernels = await kernelCompiler.compile(chosen, architecture);
   const byFile = Map.groupBy(chosen, ({ file }) => file);
   compiled.set(
