@@ -290,7 +290,7 @@ Deno.test("responses: the latest are kept, up to a number and a size", () => {
   assertEquals(["3", "1000", "large"].map(has), [true, true, true]);
   add("larger", "x".repeat(5 * 2 ** 20));
   assertEquals(["3", "large", "larger"].map(has), [false, false, true]);
-  // What was dropped leaves its room to others, and items count as well.
+  // Dropped responses free their room, and items count as well.
   add("small");
   assertEquals(["larger", "small"].map(has), [true, true]);
   kept.add({ id: "long" }, [{ id: "item of long", text: "x".repeat(60 * 2 ** 20) }]);

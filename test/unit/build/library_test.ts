@@ -127,17 +127,14 @@ Deno.test({
 });
 
 const arm: Platform = { os: "linux", arch: "aarch64" };
-const canCross = isElf && host.arch !== "aarch64" && hasReadelf &&
+// It takes two minutes; all runs compile products for aarch64 (test/ops/emulated_products_test.ts).
+const canCross = isThorough && isElf && host.arch !== "aarch64" && hasReadelf &&
   await toolAvailable(crossCompilers.linux.aarch64.command);
 
-/**
- * Builds this tree for aarch64, incrementally: only the CPU's library, which has sources of its own
- * for aarch64, or all in `deno task thorough`.
- */
+/** Builds this tree for aarch64, incrementally. */
 async function buildForArm(): Promise<readonly BuiltLibrary[]> {
   const { libraries } = await buildLibraries({
     platform: arm,
-    only: isThorough ? undefined : ["cpu"],
     strict: true,
     cxx: "",
     flags: crossFlags,

@@ -242,7 +242,7 @@ Deno.test("constraints: a vocabulary that cannot spell the text is an error", as
   const error = assertThrows(() => state.fillMask(new Uint32Array(4)), ForgeError);
   assert(error.message.includes("no token that could come next"), error.message);
   state.dispose();
-  // Where the text may end, nothing else has to come.
+  // No other token is needed where the text may end.
   const ended = (await constraints.compile(spec.regex("az?"), false)).start();
   ended.accept(97);
   assert(ended.isTerminated);
