@@ -1839,4 +1839,25 @@ export const TYPESCRIPT: readonly Mutant[] = [
     "accept(token: number): void {",
     "constrain/scope",
   ]),
+  ...group("tokenizer", [
+    "address-at-the-limit-cut",
+    "tokenizer/template/layout",
+    "return address.length > most ?",
+    "return address.length >= most ?",
+    "tokenizer/jinja_constructs",
+  ]),
+  ...group("cli", [
+    "output-projection-of-another-shape",
+    "bench/synthetic/model",
+    'weights.matrix(name("attn_output"), type, hiddenSize, qSize)',
+    'weights.matrix(name("attn_output"), type, qSize, hiddenSize)',
+    "bench/synthetic",
+  ]),
+  ...serve([
+    "created-in-milliseconds",
+    "openai/response",
+    "created: Math.floor(Date.now() / 1000),",
+    "created: Date.now(),",
+    "answers",
+  ]),
 ];

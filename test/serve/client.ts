@@ -76,6 +76,12 @@ export interface Failure {
   readonly code: string | null;
 }
 
+/** Asserts that a time is of the last hour, in seconds since 1970. */
+export function assertRecent(seconds: number): void {
+  const now = Date.now() / 1000;
+  assert(seconds > now - 3600 && seconds <= now, `${seconds} at ${now}`);
+}
+
 /** A model served by a handler, without a network. */
 export class Client implements AsyncDisposable {
   readonly model: Model;
@@ -136,6 +142,7 @@ export class Client implements AsyncDisposable {
       assertEquals({ id, model }, { id: parts[0]!.id, model: parts[0]!.model });
       assertEquals(created, parts[0]!.created);
     }
+    assertRecent(parts[0]!.created);
     return parts;
   }
 

@@ -16,7 +16,7 @@ import { KeptResponses } from "../../src/serve/openai/kept_responses.ts";
 import { Slices } from "../../src/engine/request/prompt.ts";
 import { infillPrompt } from "../../src/serve/infill.ts";
 import type { Service } from "../../src/serve/service.ts";
-import { Client, DEMO } from "./client.ts";
+import { assertRecent, Client, DEMO } from "./client.ts";
 import { GIVEN, scripted } from "./scripted.ts";
 
 const HERMES = `${GIVEN}{# <tool_call> {"name": "arguments"} </tool_call> </think> #}`;
@@ -78,6 +78,7 @@ Deno.test("responses: items of reasoning, text and calls, whole and as a stream"
   assertEquals([whole.status, shown(whole.output)], ["completed", expected]);
   assertEquals(whole.output_text, "I'll look.");
   assert(whole.usage!.output_tokens_details.reasoning_tokens > 0);
+  assertRecent(whole.created_at);
 
   const events: OpenAI.Responses.ResponseStreamEvent[] = [];
   let text = "";
