@@ -229,7 +229,7 @@ Deno.test("completions: bash completes commands, flags, their values and argumen
 compopt() { :; }
 for line in 'forge do' 'forge run --js' 'forge chat --kv-type B' 'forge bench -o j' 'forge run -o j' \
     'forge completions f' 'forge rm org/t' 'forge chat --kv-type = B' 'forge run --device cu' \
-    'forge bench --synthetic qwen' 'forge run --seed x' 'forge rm x' 'forge run x'; do
+    'forge run --device m' 'forge bench --synthetic qwen' 'forge run --seed x' 'forge rm x' 'forge run x'; do
   COMP_WORDS=($line) COMP_CWORD=$(( $(wc -w <<< "$line") - 1 ))
   _forge
   echo "\${COMPREPLY[@]}"
@@ -247,6 +247,7 @@ done`;
     "org/tiny",
     "BF16",
     "cuda",
+    "metal",
     SYNTHETIC_NAMES.filter((name) => name.startsWith("qwen")).join(" "),
     "",
     "",

@@ -440,6 +440,17 @@ Deno.test("schema: of each pair of rules, exactly the values pass that ajv accep
   assert(nRefused < nPairs / 2, `${nRefused} of ${nPairs} pairs are refused`);
 });
 
+Deno.test("schema: annotations have no effect", async () => {
+  await withConstraints(async (constraints) => {
+    const notes = { $schema: "x", $comment: "x", title: "x", description: "x", default: 1 };
+    const flags = { examples: [1], deprecated: true, readOnly: true, writeOnly: true };
+    const schema = { type: "boolean", ...notes, ...flags };
+    const constraint = await constraints.compile(spec.schema(schema), false);
+    const accepted = ["true", "1"].map((text) => acceptsText(constraint, text));
+    assertEquals(accepted, [true, false]);
+  });
+});
+
 Deno.test("schema: names that may repeat count once", async () => {
   await withConstraints(async (constraints) => {
     const schema = {
