@@ -324,3 +324,11 @@ Deno.test("every operation on text pays for the characters that it reads and mak
     "divisibleby even odd";
   assertEquals(idle.map((name) => name.replace(/x( is )?/, "")), others.split(" "));
 });
+
+Deno.test("400 evaluations may be open at once", () => {
+  const budget = new TemplateBudget(0);
+  for (let i = 0; i < 400; i++) budget.enter();
+  assertThrows(() => budget.enter(), ForgeError, "more than 400 levels deep");
+  budget.leave();
+  assertEquals(budget.nested(() => 1), 1);
+});
