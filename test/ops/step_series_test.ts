@@ -16,7 +16,7 @@ async function recordStep(
   device: Backend,
   random: Random,
   head: Matrix,
-  { causal = true, samples = true } = {},
+  { causal = true, samples = true, masked = false } = {},
 ): Promise<Step> {
   const limits = {
     maxTokens: 8,
@@ -42,7 +42,7 @@ async function recordStep(
     rope: recorder.ropeTable(graph.weight(f32Weight(frequencies)), 1),
     ropeLayout: "half",
   });
-  const options = { nHeads: 1, scale: 1, masked: true };
+  const options = { nHeads: 1, scale: 1, masked };
   // Attention that is not causal matters also if causal attention follows.
   if (!causal) recorder.keep(recorder.attention(q, kv, { ...options, causal }));
   const rows = recorder.gatherOutputs(recorder.attention(q, kv, options));
@@ -192,7 +192,8 @@ deviceTest("a run of several steps ends if no token can be chosen", async (devic
 
 deviceTest("invalid runs of several steps are rejected", async (device) => {
   const random = new Random("step series refusals");
-  const step = await recordStep(device, random, randomMatrix(random, VOCABULARY, HEAD_DIM));
+  const head = randomMatrix(random, VOCABULARY, HEAD_DIM);
+  const step = await recordStep(device, random, head, { masked: true });
   const specs = [0, 1].map((row) => ({ token: row, position: 0, request: outputRow(row) }));
   const good: StepInputs = { ...inputsOf(specs), nSteps: 3 };
   const mask = new Uint32Array(2).fill(1);

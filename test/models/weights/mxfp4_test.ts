@@ -63,7 +63,7 @@ const DEVICES: readonly { options: LoadOptions; tolerance: number; changes?: Con
     options: { device: "cpu" },
     // Here the CPU rounds activations to eight bits, as with all quantised weights.
     tolerance: 5e-2,
-    // So it could choose other experts where two are nearly as good.
+    // Of fewer experts than all, rounding could choose others.
     changes: { num_experts_per_tok: 4 },
   },
 ];

@@ -127,7 +127,7 @@ Deno.test({
 });
 
 const arm: Platform = { os: "linux", arch: "aarch64" };
-// It takes two minutes; all runs compile products for aarch64 (test/ops/emulated_products_test.ts).
+// Compiling takes minutes: other runs compile products only (test/ops/emulated_products_test.ts).
 const canCross = isThorough && isElf && host.arch !== "aarch64" && hasReadelf &&
   await toolAvailable(crossCompilers.linux.aarch64.command);
 

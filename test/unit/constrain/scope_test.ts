@@ -143,7 +143,7 @@ Deno.test("scope: each token has the mask of its place, in forks as well", async
         [AFTER, "x"],
       ]],
       [{ opener: OPENER }, true, [[undefined, "opened"], [X, "y"], [Y, "terminated"]]],
-      // Without another constraint, an answer that begins with the opener is free as any other.
+      // An answer that is otherwise free may begin with the opener, too.
       [{ opener: OPENER }, false, [[undefined, "unended"], [OPENER, "unended"], [AFTER, "x"]]],
     ];
     for (const [options, isFirst, steps] of cases) {
