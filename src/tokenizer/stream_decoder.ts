@@ -72,10 +72,10 @@ export class StreamDecoder {
       if (isNamed) this.#isFirst = false;
       return new TextEncoder().encode(isNamed ? this.#tokenizer.tokenText(id) : "");
     }
-    const bytes = this.#tokenizer.tokenBytes(id, this.#isFirst);
+    if (!this.#isFirst) return this.#tokenizer.tokenBytes(id);
     // Ids without a piece, which fill up a vocabulary, do not begin a text.
-    if (this.#tokenizer.tokenText(id) !== "") this.#isFirst = false;
-    return bytes;
+    this.#isFirst = this.#tokenizer.tokenText(id) === "";
+    return this.#tokenizer.tokenBytes(id, true);
   }
 }
 
