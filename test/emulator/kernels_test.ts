@@ -1,7 +1,7 @@
 /** Every CUDA kernel against plain loops, in the emulator. */
 import { buildEmulator, emulatorUnavailable } from "./build.ts";
 import { listTests, runSteps } from "./kernel_program.ts";
-import { isThorough } from "../support/thorough.ts";
+import { drawn, isThorough } from "../support/thorough.ts";
 
 const unavailable = emulatorUnavailable();
 if (unavailable) console.error(`skipping: ${unavailable}`);
@@ -66,9 +66,8 @@ function isSanitized(name: string, mode: string): boolean {
   return sanitized.some((pattern) => pattern.test(name));
 }
 
-for (
-  const [mode, what] of [["asan", "stay inside their buffers"], ["tsan", "have no races"]] as const
-) {
+const checks = [["asan", "stay inside their buffers"], ["tsan", "have no races"]] as const;
+for (const [mode, what] of drawn("sanitizers of CUDA kernels", checks, 1 / 2)) {
   Deno.test({
     name: `CUDA kernels ${what}`,
     ignore: unavailable !== undefined,

@@ -1,8 +1,8 @@
 /** Every Metal kernel against the plain loops of the CUDA kernels' tests, in the emulator. */
-import { type EmulatorMode, emulatorUnavailable } from "../build.ts";
+import { emulatorUnavailable } from "../build.ts";
 import { listTests, runSteps } from "../kernel_program.ts";
 import { buildMetalEmulator } from "./build.ts";
-import { isThorough } from "../../support/thorough.ts";
+import { drawn, isThorough } from "../../support/thorough.ts";
 
 const unavailable = emulatorUnavailable();
 if (unavailable) console.error(`skipping: ${unavailable}`);
@@ -59,20 +59,27 @@ function isSanitized(name: string, mode: string): boolean {
   return sanitized.some((pattern) => pattern.test(name));
 }
 
-// Barriers order the memory in their flags only, so races are searched in one kind at a time.
-const checks: readonly (readonly [what: string, EmulatorMode, env: Record<string, string>])[] = [
-  ["stay inside their buffers", "asan", {}],
-  ["have no races in threadgroup memory", "tsan", { FORGE_EMULATOR_RACES: "shared" }],
-  ["have no races in device memory", "tsan", { FORGE_EMULATOR_RACES: "device" }],
-];
-for (const [what, mode, env] of checks) {
-  Deno.test({
-    name: `Metal kernels ${what}`,
-    ignore: unavailable !== undefined,
-    fn: async (t) => {
-      const { tests } = await buildMetalEmulator({ mode, instances });
-      const names = await listTests(tests);
-      await runSteps(t, tests, names.filter((name) => isSanitized(name, mode)), env);
-    },
-  });
+const sanitizers = [
+  { mode: "asan", checks: [{ what: "stay inside their buffers", env: {} }] },
+  {
+    mode: "tsan",
+    // Barriers order the memory in their flags only, so races are searched in one kind at a time.
+    checks: ["threadgroup", "device"].map((memory) => ({
+      what: `have no races in ${memory} memory`,
+      env: { FORGE_EMULATOR_RACES: memory === "device" ? "device" : "shared" },
+    })),
+  },
+] as const;
+for (const { mode, checks } of drawn("sanitizers of Metal kernels", sanitizers, 1 / 2)) {
+  for (const { what, env } of checks) {
+    Deno.test({
+      name: `Metal kernels ${what}`,
+      ignore: unavailable !== undefined,
+      fn: async (t) => {
+        const { tests } = await buildMetalEmulator({ mode, instances });
+        const names = await listTests(tests);
+        await runSteps(t, tests, names.filter((name) => isSanitized(name, mode)), env);
+      },
+    });
+  }
 }
