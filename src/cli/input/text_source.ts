@@ -155,18 +155,18 @@ function firstInvalidByte(bytes: Uint8Array<ArrayBuffer>): number {
   let invalid = bytes.length;
   while (valid + 1 < invalid) {
     const middle = (valid + invalid) >> 1;
-    if (isValidPrefix(bytes.subarray(0, middle))) valid = middle;
+    if (decodePrefix(bytes.subarray(0, middle)) !== undefined) valid = middle;
     else invalid = middle;
   }
-  return valid;
+  return new TextEncoder().encode(decodePrefix(bytes.subarray(0, valid))).length;
 }
 
-/** True if bytes are valid UTF-8, except that the last character may be incomplete. */
-function isValidPrefix(bytes: Uint8Array<ArrayBuffer>): boolean {
+/** Decodes the complete characters of bytes; returns `undefined` if the bytes are invalid. */
+function decodePrefix(bytes: Uint8Array<ArrayBuffer>): string | undefined {
   try {
-    new TextDecoder("utf-8", { fatal: true }).decode(bytes, { stream: true });
-    return true;
+    const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+    return decoder.decode(bytes, { stream: true });
   } catch {
-    return false;
+    return undefined;
   }
 }

@@ -36,6 +36,7 @@ Deno.test("lines: numbers and offsets do not depend on the chunks", async () => 
     ]);
   }
   assertEquals(await read("", 4), []);
+  assertEquals(await read("a\nb", 4), [[1, "a", 2, true], [2, "b", 3, false]]);
   assertEquals(await read("a\n\n \n", 4, { keepBlank: true }), [
     [1, "a", 2, true],
     [2, "", 3, true],
@@ -60,6 +61,14 @@ Deno.test("lines: a bad line does not affect the others", async () => {
   const seen: string[] = [];
   for await (const { text, error } of readLines(chunksOf(bytes, 7), { maxBytes: 32 })) {
     seen.push(text ?? error!.message);
+  }
+  for (const text of ["", "a", "zwölf", "日本 🦊x"]) {
+    const start = new TextEncoder().encode(text);
+    for (const bad of [[0xff], [0x80, 0x61], [0xc3], [0xe6, 0x61], [0xf0, 0x9f, 0xa6, 0x0a]]) {
+      const line = await readLines(chunksOf(Uint8Array.of(...start, ...bad), 7)).next();
+      const message = line.value!.error?.message ?? "";
+      assertStringIncludes(message, `the byte at offset ${start.length} cannot`);
+    }
   }
   const limits = [];
   for (const length of [31, 32, 33]) {
