@@ -62,6 +62,8 @@ Deno.test("config: an error names the file, the key and the valid values", async
       [{ model: {} }, 'unknown key model; valid is "models"'],
       [{ models: 1 }, "models is 1; valid is an object"],
       [{ models: { a: { ctx: 1 } } }, "models.a.model is missing; valid is a path or hub name"],
+      [{ models: { a: { model: "" } } }, 'models.a.model is ""; valid is a path or hub name'],
+      [{ models: { a: { model: 5 } } }, "models.a.model is 5; valid is a path or hub name"],
       [
         { models: { a: { ...TELLER, ctx: "big" } } },
         'models.a.ctx is "big"; valid are whole numbers from 1',

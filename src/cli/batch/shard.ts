@@ -44,8 +44,8 @@ function automaticShard(
   variable: (name: string) => string | undefined,
 ): Shard {
   const whole = (name: string) => {
-    const text = variable(name);
-    return text !== undefined && /^\d{1,9}$/.test(text) ? Number(text) : undefined;
+    const text = variable(name) ?? "";
+    return /^\d{1,9}$/.test(text) ? Number(text) : undefined;
   };
   const pod = whole("JOB_COMPLETION_INDEX");
   if (pod !== undefined && count !== undefined) {

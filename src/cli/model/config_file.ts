@@ -20,10 +20,18 @@ import { type OptionName, OPTIONS } from "../options/options.ts";
 import { longFlag } from "../options/types.ts";
 import { parseOptionValue } from "../options/value.ts";
 
-/** Options that a model may have in the file, by their keys: long flags without dashes. */
-const VALID_OPTIONS: ReadonlyMap<string, OptionName> = new Map(
-  ([...LOADING_FLAGS, ...REPLICA_FLAGS, ...GENERATION_FLAGS, "system", "thinking"] as const)
-    .map((name) => [keyOf(name), name]),
+/** Options that a model may have in the file. Each takes a value. */
+const VALID_NAMES = [
+  ...LOADING_FLAGS,
+  ...REPLICA_FLAGS,
+  ...GENERATION_FLAGS,
+  "system",
+  "thinking",
+] as const;
+
+/** The options by their keys: long flags without dashes. */
+const VALID_OPTIONS: ReadonlyMap<string, (typeof VALID_NAMES)[number]> = new Map(
+  VALID_NAMES.map((name) => [keyOf(name), name]),
 );
 
 /** Keys whose values name files or folders, or models that may be files. */
@@ -66,7 +74,7 @@ export function withModelDefaults<T extends object>(flags: T, name: string | und
   const known = name === undefined ? undefined : configuredModel(name);
   if (known === undefined) return flags;
   const names = Object.keys(flags) as (OptionName & keyof T)[];
-  const given = names.filter((name) => flags[name] !== undefined && flags[name] !== false);
+  const given = names.filter((name) => flags[name] !== undefined);
   const replaced = new Set([...given, ...given.flatMap((name) => REPLACED[name] ?? [])]);
   const defaults = names.flatMap((name) => {
     const key = keyOf(name);
@@ -130,16 +138,11 @@ function readOption(path: string, place: string, key: string, value: JsonValue):
   }
   const spec = OPTIONS[name];
   if (name === "devices" && Array.isArray(value)) value = value.join(",");
-  if (spec.kind === "flag") {
-    if (typeof value === "boolean") return value;
-    const problem = `${place}.${key} is ${show(value)}; valid is true or false`;
-    throw new ForgeError("usage", `${quote(path)}: ${problem}`);
-  }
   let parsed: unknown;
   for (const one of Array.isArray(value) ? value : [value]) {
-    const isScalar = typeof one === "string" || typeof one === "number";
+    const text = typeof one === "string" ? one : JSON.stringify(one);
     try {
-      parsed = parseOptionValue(spec, isScalar ? String(one) : JSON.stringify(one), parsed);
+      parsed = parseOptionValue(spec, text, parsed);
     } catch (error) {
       if (!(error instanceof ForgeError)) throw error;
       const message = error.message.replace(longFlag(spec), `${place}.${key}`);

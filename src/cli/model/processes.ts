@@ -86,9 +86,8 @@ export function processOptions(
     );
   }
   const whole = (name: string, fallback?: number) => {
-    const text = variable(name);
-    if (text === undefined && fallback !== undefined) return fallback;
-    if (/^\d{1,9}$/.test(text ?? "")) return Number(text);
+    const text = variable(name) ?? String(fallback);
+    if (/^\d{1,9}$/.test(text)) return Number(text);
     throw new ForgeError("usage", `--distributed: ${name} is ${show(text)}; expected a number`);
   };
   const count = whole(launcher.count.find((name) => variable(name) !== undefined)!);
@@ -146,8 +145,8 @@ function masterOf(
 
 /** Returns the first node of a Slurm list, such as `n07` of `n[07-12,15],gpu3`. */
 export function firstNode(list: string): string {
-  const [, prefix = "", first = "", suffix = ""] =
-    /^([^,[]*)(?:\[([^\],-]*)[^\]]*\])?([^,[]*)/.exec(list) ?? [];
+  const [, prefix = "", first = "", suffix = ""] = /^([^,[]*)(?:\[([^\],-]*)[^\]]*\])?([^,[]*)/
+    .exec(list)!;
   return prefix + first + suffix;
 }
 

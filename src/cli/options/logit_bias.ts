@@ -18,7 +18,7 @@ export const VALID_BIASES =
 export function parseTokenBias(text: string): TokenBias | undefined {
   const [, name = "", number = ""] = /^(.+)=([^=]+)$/s.exec(text) ?? [];
   const isNumber = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(number);
-  if (name === "" || !(isNumber || number === "-inf")) return undefined;
+  if (!isNumber && number !== "-inf") return undefined;
   const bias = isNumber ? Number(number) : -Infinity;
   if (/^\d+$/.test(name)) return { token: Number(name), bias };
   const [, quoted] = /^"(.+)"$/s.exec(name) ?? [];

@@ -194,8 +194,8 @@ export class WordWrap {
     const word = this.#word.replace(STYLE_CODE, "");
     const last = [...word].at(-1);
     if (last === undefined || character.startsWith("\x1b")) return false;
-    const isJoined = ZERO_WIDTH.test(character) || character === "\ufe0f" ||
-      CLOSING.test(character) || JOINERS.test(word) ||
+    const isJoined = ZERO_WIDTH.test(character) || CLOSING.test(character) ||
+      JOINERS.test(word) ||
       REGIONAL.test(character) && REGIONAL.test(last);
     return !isJoined && (isWide(character) || isWide(last));
   }
@@ -215,7 +215,7 @@ export class WordWrap {
     const before = isBroken ? "\n" : this.#spaces;
     this.#column = (isBroken ? 0 : this.#column) + width;
     // The terminal breaks a word that is longer than a line.
-    if (this.#column > columns) this.#column = (this.#column - 1) % columns + 1;
+    this.#column = (this.#column - 1) % columns + 1;
     this.#spaces = "";
     this.#isFresh &&= word.replace(STYLE_CODE, "") === "";
     return before + word;

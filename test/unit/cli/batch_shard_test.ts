@@ -47,7 +47,8 @@ Deno.test("shards: given by number or by the cluster's job variables", () => {
 });
 
 Deno.test("shards: invalid shards are rejected", () => {
-  const refused: [string, Record<string, string>?][] = [
+  const { SLURM_ARRAY_TASK_COUNT: _, ...uncounted } = slurm(1, 0, 1, 2);
+  const refused: [shard: string, variables?: Record<string, string>, reason?: string][] = [
     ["0/4"],
     ["5/4"],
     ["1"],
@@ -55,19 +56,21 @@ Deno.test("shards: invalid shards are rejected", () => {
     ["-1/2"],
     ["a/b"],
     [""],
-    ["auto"],
-    ["auto/4"],
-    ["auto", { JOB_COMPLETION_INDEX: "1" }],
-    ["auto/4", { JOB_COMPLETION_INDEX: "4" }],
-    ["auto", { SLURM_ARRAY_TASK_ID: "1" }],
+    ["auto", {}, "neither SLURM_ARRAY_TASK_ID nor JOB_COMPLETION_INDEX is set"],
+    ["auto/4", {}, "neither SLURM_ARRAY_TASK_ID nor JOB_COMPLETION_INDEX is set"],
+    ["auto/4", { JOB_COMPLETION_INDEX: "" }, "neither"],
+    ["auto", { JOB_COMPLETION_INDEX: "1" }, "does not give its number of pods"],
+    ["auto/4", { JOB_COMPLETION_INDEX: "4" }, "JOB_COMPLETION_INDEX is 4"],
+    ["auto", { SLURM_ARRAY_TASK_ID: "1" }, "_MAX or _COUNT is not set"],
+    ["auto", uncounted, "_MAX or _COUNT is not set"],
     // A sparse array such as 1,5,6, and a count that differs from the array's.
     ["auto", slurm(5, 1, 6, 3)],
     ["auto/3", slurm(0, 0, 1, 2)],
     ["auto", slurm(4, 2, 10, 3, 4)],
     ["auto", slurm(14, 2, 10, 3, 4)],
   ];
-  for (const [text, variables] of refused) {
-    const error = assertThrows(() => shard(text, variables), ForgeError);
+  for (const [text, variables, reason] of refused) {
+    const error = assertThrows(() => shard(text, variables), ForgeError, reason);
     assert(error.code === "usage" && error.message.startsWith("--shard"), error.message);
   }
 });

@@ -16,8 +16,9 @@ const MODELS = {
     "chat-template": "~/t.jinja",
     "kv-dir": ".kv",
     lora: ["tune=./l", "~/n:0.5", "plain"],
-    system: "s",
+    system: "./s",
     thinking: "off",
+    numa: 2,
   },
   two: { model: "org/name", devices: ["cuda:0", "cuda:1"] },
 };
@@ -27,7 +28,7 @@ const NONE = {
   ...{ ctx: undefined, temperature: undefined, maxTokens: undefined, stop: undefined },
   ...{ device: undefined, devices: undefined, dataParallel: undefined, draftModel: undefined },
   ...{ chatTemplate: undefined, kvDir: undefined, lora: undefined, system: undefined },
-  ...{ thinking: undefined, threads: undefined, json: false },
+  ...{ thinking: undefined, threads: undefined, numa: undefined, json: false },
 };
 
 Deno.test("config file: values become flags, paths are resolved, and given flags win", () => {
@@ -49,8 +50,9 @@ Deno.test("config file: values become flags, paths are resolved, and given flags
   }
   const values = {
     ...NONE,
-    ...{ ctx: 64, temperature: 0.5, maxTokens: 5, stop: ["x", "y"], system: "s", thinking: "off" },
+    ...{ ctx: 64, temperature: 0.5, maxTokens: 5, stop: ["x", "y"], system: "./s", numa: 2 },
     ...{
+      thinking: "off",
       device: "cpu",
       dataParallel: 2,
       draftModel: folder.at("d"),

@@ -58,6 +58,8 @@ Deno.test("models: paths, names on the hub and texts are told apart", () => {
   for (const name of [DEMO, "./missing", "missing/", "m.gguf", "org/name", "org/name:Q4_K_M"]) {
     assert(namesModel(name), name);
   }
+  const isWindows = Deno.build.os === "windows";
+  for (const path of ["c:model", "folder\\model"]) assertEquals(namesModel(path), isWindows, path);
   for (const text of ["Hello", "Hello there.", "a ./b/", "is it m.gguf", "a/b/c?"]) {
     assert(!namesModel(text), text);
   }

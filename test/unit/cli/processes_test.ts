@@ -50,6 +50,8 @@ const TORCHRUN = {
 
 Deno.test("processes: each launcher's variables, the most specific first", () => {
   assertEquals(placeOf(TORCHRUN), [9, 16, 1, "10.0.0.1", 29400]);
+  const { LOCAL_RANK: _local, ...placeless } = TORCHRUN;
+  assertEquals(placeOf(placeless), [9, 16, 0, "10.0.0.1", 29400]);
   assertEquals(placeOf({ ...TORCHRUN, ...SLURM }), [9, 16, 1, "10.0.0.1", 29400]);
   assertEquals(placeOf(OPEN_MPI, { master: "head" }), [5, 8, 1, "head", 29555]);
   const onOne = { ...OPEN_MPI, OMPI_COMM_WORLD_LOCAL_SIZE: "8" };

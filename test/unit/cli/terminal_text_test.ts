@@ -89,6 +89,8 @@ Deno.test("terminal: a word moves whole to the next line", () => {
       ["a https://example.com/long b", 10, "a\nhttps://example.com/long b"],
       ["これは長い文章です。", 10, "これは長い\n文章です。"],
       ["長い文章です。", 12, "長い文章で\nす。"],
+      ["abc長い", 4, "abc\n長い"],
+      ["長いabc", 5, "長い\nabc"],
       ["「長い」文", 6, "「長\nい」文"],
       ["🇩🇪🇫🇷 x", 5, "🇩🇪🇫🇷\nx"],
       ["```\nlong line of code\n```\nlong line", 8, "```\nlong line of code\n```\nlong\nline"],
