@@ -53,6 +53,8 @@ Deno.test("model facts: the sizes of config.json and of a GGUF file, also of unk
     rope_theta: 70,
     rope_scaling: "yarn",
   });
+  const headless = facts({ num_attention_heads: null, num_key_value_heads: null }).config;
+  assertEquals(headless, { ...FACTS, heads: null, kv_heads: null, head_dim: null });
   const unknown = modelFacts(fakeCheckpoint({ config: { model_type: "none" } }));
   const none = Object.fromEntries(Object.keys(FACTS).map((name) => [name, null]));
   assertEquals<unknown>(unknown.config, none);
@@ -121,7 +123,7 @@ Deno.test("model facts: memory follows from the sizes, and is unknown without on
 Deno.test("model facts: tokenizer, end tokens and memory of a model that runs", () => {
   using folder = new TempFolder();
   const chatTemplate = "{{ messages[0].content }}";
-  const generationConfig = { eos_token_id: [1, 5, 9999] };
+  const generationConfig = { eos_token_id: [1, 5, -1, 9999] };
   writeRandomLlama(folder.path, { chatTemplate, generationConfig, contextLength: 40 });
   const facts = modelFacts(openCheckpoint(folder.path));
   assertEquals([facts.problem, facts.chat_template], [null, chatTemplate]);

@@ -50,6 +50,7 @@ Deno.test("operands stand anywhere: a dash, negative numbers, and all after --",
   assertEquals(parsed("run", "m.gguf", "--json", "-").operands, ["m.gguf", "-"]);
   assertEquals(parsed("run", "m.gguf", "-5").operands, ["m.gguf", "-5"]);
   assertEquals(parsed("run", "--", "--json", "--help").operands, ["--json", "--help"]);
+  assertEquals(parsed("run", "--", "-ngl", "-np").operands, ["-ngl", "-np"]);
 });
 
 Deno.test("help and version win over mistakes before them", () => {
@@ -138,6 +139,8 @@ Deno.test("mistakes are named with what is valid", () => {
     ["run --json=1", 'unknown option "--json=1"; did you mean --json?'],
     ["run -z", 'unknown option "-z"; see forge run --help'],
     ["run -ngl 99", 'unknown option "-ngl"; did you mean --device?'],
+    ["run -- -ngl -x -np", 'unexpected argument "-np"'],
+    ["run a -ngl", 'unknown option "-ngl"; did you mean --device?'],
     ["run -n", "--max-tokens needs a value: --max-tokens N"],
     ["run -n 1 -n 2", '--max-tokens is given twice, the second time as "2"; give it once'],
     ["run a b c", 'unexpected argument "c"; see forge run --help'],

@@ -17,6 +17,7 @@ Deno.test("progress: a download shows its progress, speed and remaining time", (
   const meter = new DownloadMeter();
   assertEquals(meter.line("a.gguf", 1e9, 4e9, 0), "a.gguf: 25% of 4.00 GB");
   assertEquals(meter.line("a.gguf", 1e9 + 39e6, 4e9, 999), "a.gguf: 25% of 4.00 GB");
+  assertEquals(meter.line("a.gguf", 1e9, 4e9, 9_000), "a.gguf: 25% of 4.00 GB");
   // Bytes from an earlier download do not count towards the speed.
   assertEquals(
     meter.line("a.gguf", 2e9, 4e9, 20_000),
