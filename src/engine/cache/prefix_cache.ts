@@ -146,8 +146,11 @@ export class PrefixCache {
    * @returns number of tokens the table then holds: fewer than the match if no page is free for a
    * copy
    */
-  attach(match: PrefixMatch, table: PageTable, published: PublishedPrefix): number {
-    const { nodes, partial, state } = match;
+  attach(
+    { nodes, partial, state }: Omit<PrefixMatch, "length">,
+    table: PageTable,
+    published: PublishedPrefix,
+  ): number {
     if (state !== undefined) {
       this.#snapshots!.attach(state, (partial?.node ?? nodes.at(-1)!).states, table);
     }
@@ -184,9 +187,7 @@ export class PrefixCache {
    */
   borrow(tokens: TokenList, most: number, table: PageTable): number {
     const match = this.match(tokens, most);
-    const whole = this.hasStates
-      ? match
-      : { nodes: match.nodes, partial: undefined, length: match.nodes.length * this.pageTokens };
+    const whole = this.hasStates ? match : { nodes: match.nodes, partial: undefined };
     return this.attach(whole, table, new PublishedPrefix());
   }
 

@@ -224,7 +224,6 @@ export class PrefixStore {
 
   /** Removes a file that cannot be used. */
   #drop(name: string, error: unknown): void {
-    this.#known.delete(name);
     if (!(error instanceof ForgeError)) throw error;
     // Another process removed it.
     if (error.code === "not_found" || error.code === "device") return;

@@ -113,3 +113,31 @@ Deno.test("taking over a branch copies the pages up to a length that it does not
     assertEquals(copied, indices.map((i) => [branch.pages[i]!, table.pages[i]!]));
   }
 });
+
+Deno.test("a branch shares the pages before it and copies the page that it continues", () => {
+  const pool = new KvPages(5, 16);
+  using table = new PageTable(pool);
+  assert(table.reserve(40));
+  const branch = (at: number) => {
+    const copied: number[][] = [];
+    const made = table.branch(at, (...pages) => copied.push(pages));
+    return { made, copied };
+  };
+  const cases: [at: number, pages: number[], copied: number[][]][] = [
+    [0, [3], []],
+    [1, [3], [[0, 3]]],
+    [16, [0, 3], []],
+    [17, [0, 3], [[1, 3]]],
+    [47, [0, 1, 3], [[2, 3]]],
+    [48, [0, 1, 2, 3], []],
+  ];
+  for (const [at, pages, copied] of cases) {
+    const { made, ...rest } = branch(at);
+    assertEquals({ pages: made?.pages, ...rest }, { pages, copied });
+    made!.release();
+    assertEquals(pool.freePages, 2);
+  }
+  using _other = branch(20).made;
+  using _another = branch(20).made;
+  assertEquals(branch(20), { made: undefined, copied: [] });
+});

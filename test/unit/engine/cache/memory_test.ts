@@ -6,6 +6,7 @@ import {
   DeviceGroup,
   type KvCache,
   type KvShape,
+  type KvType,
   type Recorder,
   type Step,
   type Value,
@@ -89,6 +90,15 @@ Deno.test("a given KV memory replaces the share and must hold a context", () => 
     "the KV memory is 1.0 GiB, but a context of 32768 tokens takes 4.0 GiB; " +
       "a context of 8192 tokens would fit",
   );
+  const MIB = 2 ** 20;
+  const texts = [
+    ...[[1536, "1.5 KiB"], [MIB - 1, "1024.0 KiB"], [MIB, "1.0 MiB"]] as const,
+    ...[[512 * MIB, "512.0 MiB"], [GIB - 1, "1024.0 MiB"], [1.5 * GIB, "1.5 GiB"]] as const,
+  ];
+  for (const [bytes, text] of texts) {
+    const refused = () => chooseCaches(gpu, WEIGHTS, NEEDS, bytes);
+    assertThrows(refused, ForgeError, `the KV memory is ${text}, but`);
+  }
   chooseCaches(gpu, WEIGHTS, { ...NEEDS, contextLength: 8192 }, GIB);
   assertThrows(() => chooseCaches(gpu, WEIGHTS, NEEDS, 1.5), ForgeError, "kvMemory is 1.5");
   const bounded = chooseCaches({ ...gpu, memoryBound: 5 * GIB }, WEIGHTS, NEEDS, 6 * GIB);
@@ -108,6 +118,13 @@ Deno.test("caches have whole pages, and values stored in keys take no memory", (
   assertEquals(tokens({ kvType: "F32", kvLayers: [latent, latent] }, 512 * 2000), 1984);
   assertEquals(tokens({ kvType: "F16", kvLayers: [latent, latent] }, 512 * 2000), 3968);
   assertEquals(tokens({ kvType: "F32", kvLayers: [latent] }, 2 ** 40), 4 * 1024);
+  // Bytes of the 64 elements of a token.
+  const tokenBytes = { F32: 256, F16: 128, BF16: 128, Q8_0: 68, Q4_0: 36 } as const;
+  for (const [kvType, bytes] of Object.entries(tokenBytes) as [KvType, number][]) {
+    const needs = { kvType, kvLayers: [latent] };
+    assertEquals(tokens(needs, bytes * 1920), 1920, kvType);
+    assertEquals(tokens(needs, bytes * 1920 - 1), 1856, kvType);
+  }
 });
 
 Deno.test("recurrent states take their memory before keys and values", () => {

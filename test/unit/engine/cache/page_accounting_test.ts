@@ -143,18 +143,36 @@ function cacheOf(nPages: number, hash?: (tokens: Int32Array) => number) {
 const IDS = Array.from({ length: 11 }, (_, i) => 10 + i);
 
 Deno.test("whole pages are shared, a partial page is copied", () => {
-  const { enter, copies } = cacheOf(10);
+  const { cache, enter, copies } = cacheOf(10);
   const first = enter(IDS);
   assertEquals([first.cached, first.table.pages], [0, [0, 1, 2]]);
   first.publish(8, false);
   const second = enter(IDS);
   assertEquals([second.cached, second.table.pages, copies], [8, [0, 1, 3], []]);
+  first.publish(11, false);
+  assertEquals(cache.match(first.tokens, 10).length, 8);
   first.publish(11, true);
   // The last token must be computed for its logits.
   const third = enter(IDS);
   assertEquals([third.cached, third.table.pages, copies], [10, [0, 1, 4], [[2, 4]]]);
   const parts = enter([...IDS.slice(0, 6), 99, 98]);
   assertEquals([parts.cached, parts.table.pages, copies.slice(1)], [6, [0, 5], [[1, 5]]]);
+});
+
+Deno.test("a sequence needs the pages that it does not share, and idle ones", () => {
+  const { pool, cache, enter } = cacheOf(3);
+  const first = enter(IDS);
+  first.publish(11, true);
+  const needed = (length: number) => {
+    const match = cache.match(first.tokens, 10);
+    return [match.length, cache.pagesNeeded(match, length)];
+  };
+  assertEquals([needed(11), needed(13)], [[10, 1], [10, 2]]);
+  // Without a free page for the copy, the whole pages are shared.
+  const second = enter(IDS);
+  assertEquals([second.cached, second.table.pages, pool.freePages], [8, [0, 1], 0]);
+  for (const { table } of [first, second]) table.release();
+  assertEquals([needed(11), pool.freePages], [[10, 3], 3]);
 });
 
 Deno.test("identical pages are kept once", () => {
@@ -197,7 +215,9 @@ Deno.test("two pages with the same hash are distinguished", () => {
   const second = enter(IDS.map((id) => id + 100));
   assertEquals(second.cached, 0);
   // A hash identifies one page: the second sequence is neither kept nor found.
+  const { pages } = second.table, before = [...pages];
   second.publish(11, true);
+  assertEquals(pages, before);
   second.table.release();
   assertEquals(enter(IDS.map((id) => id + 100)).cached, 0);
   assertEquals(enter(IDS).cached, 10);

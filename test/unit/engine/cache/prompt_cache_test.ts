@@ -13,7 +13,7 @@ import type { GgufValue } from "../../../../src/formats/gguf/types.ts";
 import type { JsonObject } from "../../../../src/formats/json.ts";
 import type { TensorInfo } from "../../../../src/formats/tensor_info.ts";
 import { Random } from "../../../support/random.ts";
-import { TempFolder } from "../../../support/temp_folder.ts";
+import { heldFiles, TempFolder } from "../../../support/temp_folder.ts";
 import { type TinyLlamaOptions, writeRandomLlama } from "../../../support/tiny_llama.ts";
 
 const CONTEXT = 400;
@@ -176,6 +176,7 @@ Deno.test("every property that the keys and values depend on changes the identit
     metadata([["tokenizer.ggml.model", "gpt2"]]),
   ];
   for (const changes of same) assertEquals(identity(changes), identity());
+  assertEquals(heldFiles(folder.path), []);
 });
 
 Deno.test("a damaged file is rejected wherever the damage is", async () => {

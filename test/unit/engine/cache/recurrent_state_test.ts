@@ -3,9 +3,11 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Generation } from "../../../../src/engine/generation/generation.ts";
 import type { GenerationEnd } from "../../../../src/engine/generation/request.ts";
 import { KvPages, PageTable } from "../../../../src/engine/cache/kv_pages.ts";
+import { PrefixCache, PublishedPrefix } from "../../../../src/engine/cache/prefix_cache.ts";
 import { Pool } from "../../../../src/engine/cache/pool.ts";
 import { StateSnapshots } from "../../../../src/engine/cache/state_snapshots.ts";
 import { sizeCaches } from "../../../../src/engine/cache/memory.ts";
+import { TokenList } from "../../../../src/engine/token_list.ts";
 import { Scheduler } from "../../../../src/engine/schedule/scheduler.ts";
 import { StepPace } from "../../../../src/engine/schedule/ahead.ts";
 import { scoreTokens } from "../../../../src/engine/generation/score.ts";
@@ -96,6 +98,7 @@ Deno.test("a page has one snapshot for each number of its tokens", () => {
   assertEquals([[...states], slots.free], [[[2, 1], [3, 0]], 3]);
   const found = [1, 2, 3, 4].map((most) => snapshots.longest(states, most)?.slot);
   assertEquals(found, [undefined, 1, 0, 0]);
+  assertEquals(snapshots.longest(new Map([[3, 0], [2, 1]]), 4), { count: 3, slot: 0 });
   // While slots are free, a sequence gets a copy; then it gets the snapshot itself.
   using first = new PageTable(pages, slots);
   using second = new PageTable(pages, slots);
@@ -107,6 +110,24 @@ Deno.test("a page has one snapshot for each number of its tokens", () => {
   slots.release(1);
   snapshots.forget(states);
   assertEquals([states.size, slots.isIdle(1), slots.free], [0, false, 1]);
+});
+
+Deno.test("without a free page to copy, a state within a page is not used", () => {
+  const pages = new KvPages(2, 4), slots = new Pool(3, "state slot");
+  const snapshots = new StateSnapshots(slots, () => {});
+  const cache = new PrefixCache(pages, () => {}, snapshots);
+  const tokens = new TokenList(prompt(7, 0));
+  const table = new PageTable(pages, slots), published = new PublishedPrefix();
+  table.reserve(7);
+  cache.publish(table, published, tokens, 6, true);
+  cache.publishState(table, published, tokens, 6, true);
+  const match = cache.match(tokens, 6);
+  assertEquals(match.length, 6);
+  const other = new PageTable(pages, slots), own = new PublishedPrefix();
+  assertEquals(cache.attach(match, other, own), 0);
+  assertEquals([other.pages, other.slot, own], [[], undefined, new PublishedPrefix()]);
+  table.release();
+  assertEquals([pages.freePages, slots.free], [2, 3]);
 });
 
 Deno.test("a chat continues from the state at the end of its last turn", async () => {
@@ -126,6 +147,10 @@ Deno.test("a prompt that differs near its end continues from the last whole page
   assertEquals(await bench.cached([...shared.slice(0, 10), 500, 501]), 8);
   // More of its pages are cached, but no state is.
   assertEquals(await bench.cached([...shared.slice(0, 7), 500, 501]), 0);
+  // Two pages are cached, and the only state is that after the first one.
+  const other = prompt(7, 700);
+  const { tokens } = await bench.generate(other, 6);
+  assertEquals(await bench.cached([...other, tokens[0]!, 500, 501]), 4);
   await bench.end();
 });
 

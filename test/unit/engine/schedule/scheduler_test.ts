@@ -431,6 +431,8 @@ Deno.test("scores and logits share steps with generations", async () => {
   assertEquals(generated.tokens.length, 3);
   assertEquals(scores, new Float32Array(10).fill(-1));
   assertEquals(logits.length, 1);
+  // Each token is scored, whatever is cached.
+  assertEquals(await scoreTokens(bench.scheduler, tokens), scores);
   assertEquals(await scoreTokens(bench.scheduler, [1]), new Float32Array(0));
   // Both have more outputs than a step.
   const both = [prompt(11, 500), prompt(9, 600)];
