@@ -191,14 +191,13 @@ export class Reranker {
       (n, { ids }) => n + (typeof ids === "string" ? 0 : ids.length),
       0,
     );
-    const room = contextLength - first.length - added;
+    const taken = first.length + added;
     const text = this.#text.bind(this);
     return function* (document, name) {
       const whole = (yield* text(document, name)).subarray(0, maxDocumentTokens);
-      if (!truncate) {
-        checkFits(whole.length - room + contextLength, contextLength, `the query with ${name}`);
-      } else if (room < 1) checkFits(contextLength - room + 1, contextLength, "the query");
-      const second = whole.subarray(0, room);
+      if (truncate) checkFits(taken + 1, contextLength, "the query");
+      else checkFits(taken + whole.length, contextLength, `the query with ${name}`);
+      const second = whole.subarray(0, contextLength - taken);
       return Int32Array.from(tokenizer.pair.flatMap(({ ids, type }) => {
         const tokens = ids === "first" ? first : ids === "second" ? second : ids;
         const offset = lm.hasTokenTypes ? type * lm.vocabSize : 0;
@@ -215,7 +214,7 @@ export class Reranker {
     const [start, end] = [before, after].map((part) =>
       tokenizer.encode(part, { addSpecial: false })
     );
-    const room = contextLength - start!.length - end!.length;
+    const taken = start!.length + end!.length;
     const text = this.#text.bind(this);
     return function* (document, name) {
       const own = most === Infinity ? [] : yield* text(document, name);
@@ -224,10 +223,10 @@ export class Reranker {
       const values: Record<string, string> = { instruction, query, document: cut };
       const filled = texts.replace(/\{(\w+)\}/g, (_, key: string) => values[key]!);
       const whole = yield* text(filled, name);
-      if (!truncate) {
-        checkFits(whole.length - room + contextLength, contextLength, `the query with ${name}`);
-      } else if (room < 1) checkFits(contextLength - room + 1, contextLength, "the prompt");
-      return Int32Array.from([...start!, ...whole.subarray(0, room), ...end!]);
+      if (truncate) checkFits(taken + 1, contextLength, "the prompt");
+      else checkFits(taken + whole.length, contextLength, `the query with ${name}`);
+      const kept = whole.subarray(0, contextLength - taken);
+      return Int32Array.from([...start!, ...kept, ...end!]);
     };
   }
 

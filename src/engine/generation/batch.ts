@@ -108,7 +108,7 @@ export async function* runBatch(
   const work = new Work(input, window, complete);
   const stop = () => work.stop(new ForgeError("cancelled", "the batch was stopped on request"));
   if (signal?.aborted) stop();
-  signal?.addEventListener("abort", stop, { once: true });
+  signal?.addEventListener("abort", stop);
   try {
     work.start();
     for (let next = 0;; next++) {
@@ -164,8 +164,7 @@ class Work {
   }
 
   get #isFull(): boolean {
-    return this.#failure === undefined &&
-      this.#inProgress.size + this.#finished.size >= this.#window;
+    return this.#inProgress.size + this.#finished.size >= this.#window;
   }
 
   /** Returns the result at an index, or any finished one; `undefined` after the last one. */

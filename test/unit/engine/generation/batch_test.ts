@@ -203,11 +203,11 @@ Deno.test("a failing input ends the batch", async () => {
 });
 
 Deno.test("a signal ends a batch in every state", async () => {
-  const never = async function* () {
-    yield* requests("a");
+  const never = async function* (prompts: string) {
+    yield* requests(prompts);
     await new Promise(() => {});
   };
-  for (const input of [requests("abcdefgh"), never()]) {
+  for (const input of [requests("abcdefgh"), never("a"), never("")]) {
     const desk = new Desk();
     const controller = new AbortController();
     const results = runBatch(input, { signal: controller.signal }, WINDOW, desk.complete);
