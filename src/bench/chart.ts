@@ -68,8 +68,7 @@ function drawPanel({ title, axis, isOrdinal, series }: Panel, names: readonly st
   const placeOf = (x: number) =>
     !isOrdinal ? x / right : xs.length === 1 ? 0.5 : xs.indexOf(x) / (xs.length - 1);
   const across = (x: number) => (MARGIN.left + INNER.width * placeOf(x)).toFixed(1);
-  const down = (y: number) =>
-    (INNER.bottom - (INNER.bottom - MARGIN.top) * Math.min(1, y / top)).toFixed(1);
+  const down = (y: number) => (INNER.bottom - (INNER.bottom - MARGIN.top) * y / top).toFixed(1);
   const grid = PARTS.map((part) => {
     const at = down(part * top);
     return `<path d="M${MARGIN.left} ${at}h${INNER.width}" stroke="#d6d3d1"/>` +

@@ -97,13 +97,12 @@ const ITEM = /^(\d+)(?:-(\d+)(?:([+*])(\d+))?)?$/;
 export function expandNumbers(text: string): number[] | undefined {
   const numbers: number[] = [];
   for (const item of text.split(",")) {
-    const [matched, firstText, lastText, operator = "+", stepText = "1"] = ITEM.exec(item) ?? [];
-    if (matched === undefined) return undefined;
+    const [, firstText, lastText, operator = "+", stepText = "1"] = ITEM.exec(item) ?? [];
     const first = Number(firstText);
     const last = Number(lastText ?? firstText);
     const step = Number(stepText);
-    const grows = operator === "+" ? step >= 1 : step >= 2 && (first >= 1 || last === 0);
-    if (!grows || last < first || !Number.isSafeInteger(last)) return undefined;
+    if (last < first || !Number.isSafeInteger(last)) return undefined;
+    // A step that does not grow, such as `*1`, ends at the bound.
     for (let value = first; value <= last; value = operator === "+" ? value + step : value * step) {
       if (numbers.length === MAX_VALUES) return undefined;
       numbers.push(value);

@@ -138,6 +138,10 @@ Deno.test("bench output: several sequences at once, with the columns of llama-ba
   assertEquals(record.samples_ts, [5e9, 7e9].map((ns) => 8 * 192 / ns * 1e9));
   assertEquals([record.weight_gb_s, record.prompt_tflops, record.n_batch], [null, null, 512]);
   const lines = (BATCHED_PRINTERS.md.begin() + BATCHED_PRINTERS.md.record(record, 0)).split("\n");
+  assertEquals(lines.slice(0, 2), [
+    "| model                          | backend         | threads |     PP |     TG |    B |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |      T s |                t/s |     memory |",
+    "|--------------------------------|-----------------|--------:|-------:|-------:|-----:|-------:|---------:|---------:|---------:|---------:|---------:|-------------------:|-----------:|",
+  ]);
   const cells = (line: string) => line.split("|").slice(1, -1).map((cell) => cell.trim());
   const row = Object.fromEntries(cells(lines[0]!).map((title, i) => [title, cells(lines[2]!)[i]]));
   const { PP, TG, B, N_KV } = row;

@@ -71,6 +71,9 @@ Deno.test("model summary: architecture, size and the main weight types", () => {
     },
   });
   assertEquals(small.type, "llama 0.18K F32+F16");
+  const sizes = [1e6 - 1, 1e6, 1e9 - 1, 1e9].map((size) => summary({ tensors: { w: [size] } }));
+  const named = ["1000K", "1M", "1000M", "1B"].map((size) => `llama ${size} F32`);
+  assertEquals(sizes.map(({ type }) => type), named);
   assertEquals(parameters, 5 * 2 ** 20 + 1024);
   assertEquals(bytes, 4 * 2 ** 20 / 32 * 18 + 2 ** 20 / 256 * 210 + 4096);
 });

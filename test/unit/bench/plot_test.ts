@@ -30,6 +30,11 @@ Deno.test("plot: records become points of their phases", () => {
     ["prefill", 400, "llama 1B, CPU, a.json"],
     ["decode", 16, "llama 1B, CPU, a.json"],
   ]);
+  const prompt = { ...record, n_prompt: 512, n_gen: 0, n_depth: 64, n_parallel: 2 };
+  const sizes = { series: "llama 1B, CPU", depth: 64, parallel: 2, prompt: 512 };
+  assertEquals(pointsOf(prompt), [{ ...sizes, phase: "prefill", rate: 40 }]);
+  const error = assertThrows(() => pointsOf({}), ForgeError);
+  assertStringIncludes(error.message, "n_prompt of a record is missing");
   // llama-bench times both phases together.
   assertEquals(pointsOf({ ...record, n_prompt: 100 }), []);
 });
@@ -45,6 +50,8 @@ Deno.test("plot: the axis is what varies, and faster is higher", () => {
   assert(x0 < x1 && y0 < y1, "the slower point at depth is lower, where y is larger");
   assert(second![0]![1]! > y0);
   assertEquals([x0, x1], second!.map(([x]) => x));
+  const xs = lines(drawPlot([0, 1, 4096].flatMap((depth) => of(depth, 9))))[0]!.map(([x]) => x!);
+  assert(Math.abs(xs[1]! - (xs[0]! + xs[2]!) / 2) < 0.1, `sizes at equal distances: ${xs}`);
   const bars = pointsOf({ ...record, n_parallel: 8 });
   assertStringIncludes(drawPlot([...of(0, 40), ...bars]), ">sequences at once<");
   assertStringIncludes(drawPlot(of(0, 40)), ">sequences at once<");
@@ -79,6 +86,14 @@ Deno.test("plot: perplexities of windows, of all before, and by position", () =>
   const bins = lines(svg).find(({ length }) => length === 44)!;
   const steps = bins.slice(1).map(([, y], i) => y! - bins[i]![1]!);
   for (const step of steps) assert(Math.abs(step - steps[0]!) < 0.2 && step < 0, `${steps}`);
+  // A bin stands at its last position, on an axis from 0 to 200, and a window at its last token.
+  const position = (bins.at(-1)![0]! - bins[0]![0]!) / (130 - 3);
+  bins.forEach(([x], i) => {
+    const last = Math.min(3 * (i + 1), 130);
+    assert(Math.abs(x! - bins[0]![0]! - (last - 3) * position) < 0.2, `${x} for ${last}`);
+  });
+  const [[before], [after]] = lines(svg)[0] as [number[], number[]];
+  assert(Math.abs(after! - before! - 7 * position) < 0.2, `${before} and ${after}`);
 });
 
 Deno.test("plot: points lie where the labels of both axes place their values", () => {
@@ -118,6 +133,54 @@ Deno.test("plot: points lie where the labels of both axes place their values", (
       assert(Math.abs(placeOf(points[i]![0]) - x!) < 0.2, `${x} for ${points[i]} in ${svg}`);
       assert(Math.abs(valueAt(y!) - points[i]![1]) <= 0.006 * top[0], `${y} for ${points[i]}`);
     });
+  }
+});
+
+Deno.test("plot: nothing lies outside of its panel, and labels lie outside of the lines", () => {
+  const points = [[1, 0], [2, 20], [1500, 100]] as const;
+  const series = "abcdefgh".split("").map((name) => ({ name, unit: "u", points }));
+  for (const isOrdinal of [true, false]) {
+    const panel = { title: "title", axis: "axis", isOrdinal, series };
+    const svg = drawChart([panel, panel]);
+    const [, width, height] = svg.match(/viewBox="0 0 (\d+) (\d+)"/)!.map(Number) as number[];
+    assertStringIncludes(svg, `width="${width}" height="${height}" font-family`);
+    const [legend, ...drawn] = svg.split("<g ").reverse()
+      .map((part, i) => i === 0 ? part.split("</g>").reverse() : [part]).flat();
+    const legendTop = Number(legend!.match(/cy="(\d+)"/)![1]);
+    // Eight lines have the seven colours, and the first one again.
+    const colours = [...legend!.matchAll(/fill="(#.{6})"/g)].map(([, colour]) => colour);
+    assertEquals(colours, [...new Set(colours), colours[0]]);
+    const strokes = [...drawn[0]!.matchAll(/stroke="(#.{6})" stroke-width/g)];
+    assertEquals(strokes.map(([, colour]) => colour), colours);
+    const panels = drawn.slice(0, 2);
+    assertEquals(panels.map((text) => text.match(/translate\((\d+) 0/)![1]), [
+      `${width! / 2}`,
+      "0",
+    ]);
+    const grid = Array.from(
+      panels[0]!.matchAll(/d="M([\d.]+) ([\d.]+)h([\d.]+)/g),
+      ([, x, y, length]) => ({ left: Number(x), y: Number(y), right: Number(x) + Number(length) }),
+    );
+    const { left, right } = grid[0]!;
+    const [bottom, top] = [grid[0]!.y, grid.at(-1)!.y];
+    assert(0 < left && left < right && right <= width! / 2 && 0 < top && bottom < height!);
+    for (const [x, y] of lines(panels[0]!).flat()) {
+      assert(left <= x! && x! <= right && top <= y! && y! <= bottom, `${x}, ${y}`);
+    }
+    const texts = Array.from(
+      panels[0]!.matchAll(/<text x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</g),
+      ([, x, y, text]) => ({ x: Number(x), y: Number(y), text: text! }),
+    );
+    const rows = texts.filter(({ x }) => x < left);
+    assertEquals(rows.map(({ text }) => text), ["0", "25", "50", "75", "100"]);
+    assertEquals(rows.map(({ y }) => y), grid.map(({ y }) => y));
+    const [title, ...below] = texts.filter(({ x }) => x >= left);
+    const axis = below.pop()!;
+    assertEquals([title!.text, axis.text], ["title", "axis"]);
+    for (const { x } of [title!, axis]) assertEquals(x, (left + right) / 2);
+    assert(title!.y < top && bottom < below[0]!.y && below[0]!.y < axis.y && axis.y < legendTop);
+    const columns = isOrdinal ? ["1", "2", "1500"] : ["0", "500", "1k", "1.5k", "2k"];
+    assertEquals(below.map(({ text }) => text), columns);
   }
 });
 
@@ -197,12 +260,14 @@ Deno.test("plot: names of models bring no elements", () => {
 
 Deno.test("plot: results are a list or lines, and other files are refused", () => {
   const text = JSON.stringify(record);
-  assertEquals(parseResults(`[${text}]`, "x"), pointsOf(record, "x"));
-  assertEquals(parseResults(`${text}\n${text}\n`, "x").length, 2);
+  assertEquals(parseResults(`\n [${text}]`, "x"), pointsOf(record, "x"));
+  assertEquals(parseResults(`${text}\n \n${text}\n`, "x").length, 2);
   for (
     const [bad, message] of [
       ["model,size", '"x" has no results'],
       ["[1]", 'n_prompt of a record in "x" is missing'],
+      ["[null]", 'n_prompt of a record in "x" is missing'],
+      ['[{"n_prompt": 0, "n_gen": 8, "avg_ts": 1e999}]', 'avg_ts of a record in "x" is'],
       ['[{"n_prompt": 0, "n_gen": 8, "avg_ts": "fast"}]', 'avg_ts of a record in "x" is "fast"'],
     ] as const
   ) assertThrows(() => parseResults(bad, "x"), ForgeError, message);
