@@ -150,6 +150,19 @@ Deno.test("draft tokens are accepted up to the first that differs, or the end", 
   assertEquals([finishReason, timings.drafted, timings.accepted], ["stop", 4, 3]);
 });
 
+Deno.test("a forced token takes the place of a choice, and a draft token may agree with it", async () => {
+  const close = 51;
+  const cases = [[[1, close], [1, close, 3], 2], [[1, 2], [1, close], 1]] as const;
+  for (const [ahead, tokens, accepted] of cases) {
+    const { generation, report, end } = manual(tokens.length, {
+      reasoningLimit: { most: 1, close, open: undefined },
+    });
+    report([1, 2, 3], { ahead, drafted: 2 });
+    assertEquals([...generation.tokens.view(8)], [...tokens]);
+    assertEquals((await end()).timings.accepted, accepted);
+  }
+});
+
 Deno.test("the mark that ends reasoning follows its last token", () => {
   const [open, close] = [50, 51];
   const limited = (most: number, tokens: readonly number[], mark?: number) => {
