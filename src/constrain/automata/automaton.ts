@@ -2,7 +2,15 @@
  * Finite automata over Unicode text. Patterns, lengths, formats and bounds all become automata, so
  * that they can be intersected. All are deterministic and total; state 0 is the dead state.
  */
-import { ALL, type CharSet, charSet, intersection, pairs, union } from "./char_set.ts";
+import {
+  ALL,
+  type CharSet,
+  charSet,
+  intersection,
+  MAX_CODE_POINT,
+  pairs,
+  union,
+} from "./char_set.ts";
 import { checkLimit, countSteps, LIMITS } from "../limits.ts";
 
 /** States and transitions between them by classes of characters. */
@@ -43,7 +51,8 @@ export function partition(sets: readonly CharSet[]): CharSet[] {
     key = [...inside].toSorted((a, b) => a - b).join();
     from = at;
   }
-  if (from <= 0x10ffff) group(groups, key).push([from, 0x10ffff]);
+  // Empty if the last range of a set ends with the last character.
+  group(groups, key).push([from, MAX_CODE_POINT]);
   return [...groups.values()].map((ranges) => charSet(ranges)).filter((set) => set.length > 0);
 }
 

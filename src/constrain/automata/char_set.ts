@@ -36,14 +36,9 @@ export function union(a: CharSet, b: CharSet): CharSet {
 
 /** Returns the scalar values that are not in a set. */
 export function complement(set: CharSet): CharSet {
-  const gaps: [number, number][] = [];
-  let next = 0;
-  for (const [low, high] of pairs(set)) {
-    if (low > next) gaps.push([next, low - 1]);
-    next = high + 1;
-  }
-  if (next <= MAX_CODE_POINT) gaps.push([next, MAX_CODE_POINT]);
-  return intersection(gaps.flat(), ALL);
+  // The gaps between ranges. Those at the ends may be empty, with their bounds in reverse.
+  const gaps = [0, ...pairs(set).flatMap(([low, high]) => [low - 1, high + 1]), MAX_CODE_POINT];
+  return intersection(gaps, ALL);
 }
 
 /** Returns the members of both sets. */

@@ -46,7 +46,6 @@ class EbnfLexer {
   get line(): number {
     // Every reference asks for its line, so counting continues from the last position.
     let { at, line } = this.#counted;
-    if (at > this.#at) [at, line] = [0, 1];
     for (; at < this.#at; at++) if (this.#chars[at] === "\n") line++;
     this.#counted = { at, line };
     return line;

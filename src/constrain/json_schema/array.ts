@@ -26,7 +26,6 @@ export function compileArray(compiler: SchemaCompiler, base: Conjunction): Expre
   if (unique !== undefined && max > 1) {
     throw refused(unique.path, "uniqueItems", "cannot be enforced");
   }
-  if (min > max) return choice();
   // Items from this index on are alike, so an unbounded list repeats from here.
   const last = max === Infinity ? Math.max(min, prefixLength) : max;
   checkLimit("the number of items that an array counts", last, MOST_ITEMS);

@@ -46,7 +46,7 @@ function sorted(value: JsonValue): JsonValue {
   if (Array.isArray(value)) return value.map(sorted);
   if (typeof value !== "object" || value === null) return value;
   const keys = Object.keys(value).toSorted();
-  return Object.fromEntries(keys.map((key) => [key, sorted(value[key] ?? null)]));
+  return Object.fromEntries(keys.map((key) => [key, sorted(value[key]!)]));
 }
 
 /** True if a value is of a type. A whole number is both an integer and a number. */

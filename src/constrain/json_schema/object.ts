@@ -143,7 +143,7 @@ class Shape {
    * Rejects counts of undeclared keys above 1, because such keys may repeat and then count once.
    */
   #checkCounts(base: Conjunction): void {
-    const most = this.keys.length + (this.others.length > 0 ? 1 : 0);
+    const most = this.keys.length + 1;
     const owner = base[0];
     if (this.min > most && this.others.length > 0 && owner !== undefined) {
       throw refused(

@@ -144,8 +144,22 @@ Deno.test("constraints: a leading space that decoding removes is not part of the
     const plain = await constraints.compile(spec.regex("x+"), true);
     assert(acceptsText(plain, "xx") && acceptsText(plain, " xx") && !acceptsText(plain, "  xx"));
     // If the text itself begins with a space, one more space must come before it.
-    const spaced = await constraints.compile(spec.regex(" ?x"), true);
-    assert(acceptsText(spaced, " x") && acceptsText(spaced, "  x") && !acceptsText(spaced, "x"));
+    for (
+      const spaced of [
+        spec.regex(" ?x"),
+        spec.grammar('root ::= " x" | "x"'),
+        spec.grammar('root ::= s "x"\ns ::= "" | " "'),
+        spec.grammar('root ::= s s r\ns ::= ""\nr ::= "x" | y\ny ::= [ ] "x"'),
+      ]
+    ) {
+      const constraint = await constraints.compile(spaced, true);
+      const accepted = ["x", " x", "  x", "   x"].map((text) => acceptsText(constraint, text));
+      assertEquals(accepted, [false, true, true, false], JSON.stringify(spaced));
+    }
+    const lettered = await constraints.compile(spec.grammar('root ::= a | "y"\na ::= "x"'), true);
+    for (const [text, isValid] of [["x", true], [" y", true], ["  x", false]] as const) {
+      assertEquals(acceptsText(lettered, text), isValid, text);
+    }
   });
 });
 

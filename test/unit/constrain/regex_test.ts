@@ -1,5 +1,15 @@
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { accepts } from "../../../src/constrain/automata/automaton.ts";
+import {
+  type CharSet,
+  charSet,
+  complement,
+  difference,
+  intersection,
+  MAX_CODE_POINT,
+  pairs,
+  union,
+} from "../../../src/constrain/automata/char_set.ts";
 import { parseRegex } from "../../../src/constrain/automata/regex.ts";
 import { containing, matching } from "../../../src/constrain/automata/regex_automaton.ts";
 import { ForgeError } from "../../../src/errors.ts";
@@ -84,6 +94,67 @@ Deno.test("regex: automata agree with JavaScript's engine on random patterns and
   }
 });
 
+Deno.test("regex: classes and escapes stand for the characters of JavaScript", () => {
+  // All below U+3000, the surrogates' neighbours, emoji, and the last ones.
+  const codes = [[0, 0x3000], [0xd700, 0xd800], [0xe000, 0xe100], [0x1d400, 0x1d500]]
+    .concat([[0x1f000, 0x1f800], [0x20000, 0x20010], [0x10ff00, 0x110000]])
+    .flatMap(([from, to]) => Array.from({ length: to! - from! }, (_, i) => from! + i));
+  for (
+    const source of [
+      "[a-cb-d]",
+      "[c-ea-b]",
+      "[^a-cb-d\\0]",
+      "[^]",
+      ".",
+      "\\S",
+      "\\W",
+      "\\D",
+      "[a-]",
+    ]
+      .concat("[^-a]", "\\cA", "\\x41", "\\0", "[\\b\\v\\f]", "\\p{Lu}", "\\P{L}", "[^\\P{Lu}]")
+      .concat(
+        "\\p{Emoji}",
+        "[\\ud83d\\ude42-\\u{1f64f}]",
+        "\\ud83d\\udc00",
+        "[\\ud7ff-\\udbff\\udfff]",
+      )
+  ) {
+    const regex = parseRegex(source, "the regex"), expected = new RegExp(`^${source}$`, "u");
+    assert(regex.kind === "set", source);
+    const found = codes.filter((code) => intersection(regex.set, [code, code]).length > 0);
+    assertEquals(found, codes.filter((code) => expected.test(String.fromCodePoint(code))), source);
+  }
+});
+
+Deno.test("regex: sets of characters are sorted ranges that do not touch", () => {
+  const random = new Random("character sets");
+  const starts = [0, 0xd7f0, 0xdff0, MAX_CODE_POINT - 40];
+  const codes = starts.flatMap((start) => Array.from({ length: 41 }, (_, i) => start + i))
+    .filter((code) => code < 0xd800 || code >= 0xe000);
+  const range = (): [number, number] => {
+    const start = random.pick(starts), low = random.int(0, 40);
+    return [start + low, start + random.int(low, 40)];
+  };
+  for (let round = 0; round < 300; round++) {
+    const [one, other] = [0, 1].map(() => Array.from({ length: random.int(0, 5) }, range));
+    const isIn = (ranges: readonly [number, number][] | undefined, code: number) =>
+      ranges!.some(([low, high]) => low <= code && code <= high);
+    const a = charSet(one!), b = charSet(other!);
+    const sets: [CharSet, (code: number) => boolean][] = [
+      [a, (code) => isIn(one, code)],
+      [union(a, b), (code) => isIn(one, code) || isIn(other, code)],
+      [intersection(a, b), (code) => isIn(one, code) && isIn(other, code)],
+      [difference(a, b), (code) => isIn(one, code) && !isIn(other, code)],
+      [complement(a), (code) => !isIn(one, code)],
+    ];
+    for (const [set, expected] of sets) {
+      const ranges = pairs(set);
+      assertEquals(codes.filter((code) => isIn(ranges, code)), codes.filter(expected));
+      assert(ranges.every(([low, high], i) => low <= high && low > (ranges[i - 1]?.[1] ?? -2) + 1));
+    }
+  }
+});
+
 Deno.test("regex: constructs that cannot be enforced are rejected by name", () => {
   const refusals: [string, string][] = [
     ["a(?=b)", "a lookahead"],
@@ -100,6 +171,7 @@ Deno.test("regex: constructs that cannot be enforced are rejected by name", () =
     ["\\ud83d\\u0041", "half a surrogate pair"],
     ["\\ud83d\\x41", "half a surrogate pair"],
     ["\\ud83d\\u{dc00}", "half a surrogate pair"],
+    ["\\ud83d\\ue000", "half a surrogate pair"],
     ["\\ud83dx", "half a surrogate pair"],
     ["\\u{d800}", "half a surrogate pair"],
     ["(", "Unterminated group"],

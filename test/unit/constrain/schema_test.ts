@@ -187,6 +187,16 @@ Deno.test("schema: accepts typical texts and rejects invalid ones", async () => 
       ['{"kind":1}', '{"kind":3}'],
       ["{}", '{"kind":4}'],
     ],
+    [{ minLength: 0, maxLength: 0 }, ['""'], ['"a"']],
+    [{ allOf: [{ enum: [{ a: [1], b: 2 }, 3] }, { enum: [3, { b: 2, a: [1] }] }] }, [
+      '{"a":[1],"b":2}',
+      "3",
+    ], ['{"a":[2],"b":2}']],
+    [
+      { type: "number" },
+      ["1".repeat(15), `-0.${"1".repeat(15)}`],
+      ["1".repeat(16), `0.${"1".repeat(16)}`],
+    ],
     // More parts than may be nested in each other.
     [
       {
@@ -502,6 +512,7 @@ Deno.test("schema: unsupported keywords are rejected by name and place", async (
     [{ uniqueItems: 1 }, ["uniqueItems", "true or false"]],
     [{ type: "array", uniqueItems: true, maxItems: 2 }, ['"uniqueItems"']],
     [{ toString: 1 }, ['"toString"', "is not known"]],
+    [{ type: ["string", "text"] }, ["type", "valid is"]],
     [{ type: "strin" }, ["type", "strin", "valid is"]],
     [{ type: "string", minLength: -1 }, ["minLength", "-1"]],
     [{ type: "integer", minimum: "3" }, ["minimum"]],
@@ -511,6 +522,10 @@ Deno.test("schema: unsupported keywords are rejected by name and place", async (
     [{ enum: [] }, ["enum"]],
     [{ properties: { a: 3 } }, ["#/properties/a", "a number"]],
     [{ $ref: "other.json" }, ["$ref", "other.json"]],
+    [{ properties: { a: { $ref: "other.json" } } }, ["$ref", "other.json"]],
+    [{ allOf: [{ enum: [{ a: 1 }] }, { enum: [{ a: 2 }] }] }, ["no text at all"]],
+    [{ type: "array", minItems: 2, maxItems: 1 }, ["no text at all"]],
+    [{ type: "array", prefixItems: [{}], minItems: 2 }, ["no text at all"]],
     [{ $ref: "#/$defs/none" }, ["$ref", "#/$defs/none"]],
     [{ $ref: "#/constructor" }, ["$ref"]],
     [{ $ref: "#" }, ["$ref", "does not refer to itself"]],
@@ -597,6 +612,11 @@ Deno.test("schema: hostile schemas are rejected early, by size", async () => {
     { enum: Array.from({ length: 200_000 }, (_, i) => `value ${i}`) },
     { allOf: Array.from({ length: 20 }, () => ({ anyOf: [{ minimum: 1 }, { minimum: 2 }] })) },
     { patternProperties: Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`${i}`, {}])) },
+    // The keys are below the limit, and so is their count.
+    {
+      properties: Object.fromEntries(Array.from({ length: 338 }, (_, i) => [i, true])),
+      maxProperties: 59,
+    },
     // Rejected for their number, before the first two are found to overlap.
     { oneOf: Array.from({ length: 300 }, () => ({ type: "integer" })) },
     { properties: Object.fromEntries(Array.from({ length: 5000 }, (_, i) => [`p${i}`, {}])) },
@@ -642,6 +662,10 @@ Deno.test("schema: each limit allows its number and rejects the next", async () 
       }],
     })],
     ["unicode properties", 32, (count) => ({ type: "string", pattern: "\\p{L}".repeat(count) })],
+    ["the nesting of", 64, (count) => ({
+      type: "string",
+      pattern: "(".repeat(count - 1) + ")".repeat(count - 1),
+    })],
     ["length of", 20_000, (count) => ({ type: "string", pattern: "a".repeat(count) })],
     ["a repeat count", 20_000, (count) => ({ type: "string", pattern: `^(?:a){${count}}$` })],
   ];
