@@ -75,9 +75,8 @@ export function readGgufTokens(fields: GgufTokenizerFields, defaults: DefaultIds
 function readTypes(fields: GgufTokenizerFields, vocabulary: Vocabulary): Uint8Array {
   const types = new Uint8Array(vocabulary.size).fill(NORMAL);
   const declared = fields.numbers("token_type", vocabulary.size);
-  if (declared) {
-    for (let id = 0; id < types.length; id++) types[id] = declared[id] ?? NORMAL;
-  } else {
+  if (declared) types.set(declared.subarray(0, types.length));
+  else {
     // A token that is missing has the id -1, at which a typed array stores nothing.
     for (const id of byteTokenIds(vocabulary)) types[id] = BYTE;
   }

@@ -165,6 +165,13 @@ Deno.test("a unigram model adds EOS, and spaces as the file says", () => {
     assertEquals(build(unigram(rest)).decode([3, 4, 3, 4, 1]), text);
   }
   assertEquals(build(unigram()).eosIds, [1]);
+  // An unknown character costs 10 more than the worst piece; the token of a control is no piece.
+  const worst = unigram({
+    tokens: ["<pad>", "</s>", "<unk>", "▁", "ab", "cd", "bcd", "x"],
+    scores: Float32Array.of(-99, 0, 0, -2, -15, -15, -1, -1),
+    token_type: Int32Array.of(CONTROL, CONTROL, UNKNOWN, ...Array(5).fill(NORMAL)),
+  });
+  assertEquals([...build(worst).encode("abcd")], [2, 6, 1]);
   const long = unigram({
     tokens: ["<pad>", "</s>", "<unk>", "▁", "a", "b", "c", "d".repeat(1025)],
   });
@@ -500,6 +507,8 @@ Deno.test("inconsistent files are bad models", () => {
     [{ ...good, merges: ["a z!"] }, `merges[0] names the token "z!"`],
     [{ ...good, token_type: new Int32Array(3) }, "has 3 entries for 257 tokens"],
     [{ ...good, token_type: "x" }, "expected an array of numbers"],
+    [{ ...good, token_type: ["x"] }, "token_type is an array; expected an array of numbers"],
+    [{ ...good, token_type: [] }, "token_type has 0 entries for 257 tokens"],
     [{ ...good, bos_token_id: 257 }, "bos_token_id is 257; expected a token id from 0 to 256"],
     [{ ...good, eos_token_id: -1 }, "eos_token_id is -1"],
     [{ ...good, eos_token_id: 2n ** 63n }, "eos_token_id is"],

@@ -231,6 +231,16 @@ Deno.test("decoding gives back every text of a byte-level tokenizer", () => {
   }
 });
 
+Deno.test("the bytes of a text are those of UTF-8", () => {
+  const bytes = build(byteLevelJson([], [])), fallback = build(byteFallbackJson([], []));
+  const bounds = [0, 0x7f, 0x80, 0x7ff, 0x800, 0xd7ff, 0xe000, 0xffff, 0x10000, 0x3ffff, 0x10ffff];
+  for (const code of bounds) {
+    const character = String.fromCodePoint(code), expected = new TextEncoder().encode(character);
+    assertEquals([...bytes.encode(character)], [...expected], code.toString(16));
+    assertEquals([...fallback.encode(character)].slice("▁".length * 3), [...expected]);
+  }
+});
+
 Deno.test("cutting at words changes nothing if no merge crosses them", () => {
   const next = random(33);
   const tokens = ["▁", "a", "b", "ab", "▁a", "▁ab", "▁▁", "ba"];

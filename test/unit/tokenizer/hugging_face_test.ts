@@ -98,6 +98,9 @@ Deno.test("unigram and WordPiece models of GGUF files give the ids of their toke
   for (const { name, tokenizer: json, encoded } of cases) {
     if (!["T5", "BERT uncased", "BERT cased"].includes(name)) continue;
     const tokenizer = tokenizerFromGguf(converted(json), "x.gguf");
+    for (const text of ["ﬁne ① ½", "㎏ e\u0301 a\u3000b"]) {
+      assertEquals([...tokenizer.encode(text)], [...build(json).encode(text)], `${name}: ${text}`);
+    }
     for (const [text, ids] of encoded) {
       // GGUF files have no flags of added tokens, no limit of a word, and only the spaces of the
       // map.
