@@ -127,10 +127,10 @@ export class PrefixStore {
     const { hasStates } = this.#model.scheduler.cache;
     this.#pending = this.#pending.filter((one) => hasStates ? !isSame(one, tokens) : !isPart(one));
     this.#pending.push(tokens);
-    this.#timer ??= setTimeout(() => {
-      this.#timer = undefined;
-      void this.flush();
-    }, this.#options.delayMs ?? DEFAULT_DELAY_MS);
+    this.#timer ??= setTimeout(
+      () => void this.flush(),
+      this.#options.delayMs ?? DEFAULT_DELAY_MS,
+    );
     Deno.unrefTimer(this.#timer);
   }
 

@@ -10,6 +10,7 @@ import {
   quantize,
   StreamDecoder,
 } from "../../../../src/mod.ts";
+import { GENERATE_OPTIONS } from "../../../../src/engine/request/options.ts";
 import { createHandler, offerModels } from "../../../../src/serve/mod.ts";
 import { TempFolder } from "../../../support/temp_folder.ts";
 import { writeEndlessLlama } from "../../../support/tiny_llama.ts";
@@ -82,6 +83,35 @@ Deno.test("unknown options and wrong types are rejected by name", async () => {
     assertEquals(completionTokens, 1);
   });
   await assertRefused(() => load("x", { ctx: 5 } as Anything), "usage", '"ctx"', "contextLength");
+});
+
+Deno.test("each option of a generation accepts values of its form alone", () => {
+  const limit = { most: 0, close: 0 };
+  const cases: Readonly<Record<string, { good: Anything[]; bad: Anything[] }>> = {
+    lora: {
+      good: ["a", [], [{ name: "a" }, { name: 0, scale: 2 }]],
+      bad: [5, null, { name: "a" }, [null], ["a"], [{}], [{ name: "a", scale: "1" }], [
+        { name: "a" },
+        { name: "b", extra: 1 },
+      ]],
+    },
+    stop: { good: ["a", [], ["a", "b"]], bad: [1, null, ["a", 1]] },
+    shownTokens: { good: [[], [1, 2]], bad: [1, "a", [1, "a"], [1.5]] },
+    drySequenceBreakers: { good: [[], ["a"]], bad: ["a", ["a", ""], ["a", 1]] },
+    reasoningLimit: {
+      good: [limit, { ...limit, open: 0 }, { most: 9, close: 8, open: 7 }],
+      bad: [
+        ...[5, null, {}, { most: 1 }, { close: 1 }, { ...limit, most: 1.5 }],
+        ...["most", "close", "open"].map((name) => ({ ...limit, [name]: -1 })),
+      ],
+    },
+    constraint: { good: [{ start() {} }], bad: [{}, { start: 1 }, null, "start"] },
+  };
+  for (const [name, { good, bad }] of Object.entries(cases)) {
+    const { accepts } = GENERATE_OPTIONS[name as keyof typeof GENERATE_OPTIONS]!;
+    for (const value of good) assert(accepts(value), `${name} ${JSON.stringify(value)}`);
+    for (const value of bad) assert(!accepts(value), `${name} ${JSON.stringify(value)}`);
+  }
 });
 
 Deno.test("invalid prompts and unknown roles are rejected", async () => {

@@ -2,6 +2,7 @@ import { assert, assertEquals, assertThrows } from "@std/assert";
 import { describeSampling } from "../../../../src/engine/request/describe_sampling.ts";
 import {
   commonField,
+  describeRange,
   historySize,
   isSampledOnHost,
   modelDefaults,
@@ -10,6 +11,7 @@ import {
   resolveLogitBias,
   resolveSampling,
   SAMPLING_DEFAULTS,
+  SAMPLING_FIELDS,
   SAMPLING_RANGES,
   type SamplingOptions,
   samplingParams,
@@ -104,6 +106,45 @@ Deno.test("options accept the ends of their ranges and nothing beyond", () => {
       assertEquals(error.code, "usage");
     }
   }
+});
+
+Deno.test("each option has its range and its keys in requests", () => {
+  const [share, size] = ["a number from 0 to 1", "a number from 0 to 100"];
+  const count = `a whole number from 0 to ${2 ** 30}`, last = count.replace("0", "-1");
+  const [penalty, either] = ["a number from -100 to 100", "0 or 2"];
+  const options = {
+    temperature: [size, "temperature"],
+    topK: [count, "top_k"],
+    topP: [share, "top_p"],
+    minP: [share, "min_p"],
+    repeatPenalty: ["a number from 0.01 to 100", "repetition_penalty", "repeat_penalty"],
+    repeatLastN: [last, "repeat_last_n"],
+    presencePenalty: [penalty, "presence_penalty"],
+    frequencyPenalty: [penalty, "frequency_penalty"],
+    dryMultiplier: [size, "dry_multiplier"],
+    dryBase: ["a number from 1 to 100", "dry_base"],
+    dryAllowedLength: [count, "dry_allowed_length"],
+    dryPenaltyLastN: [last, "dry_penalty_last_n"],
+    topNSigma: ["a number from -1 to 100", "top_n_sigma"],
+    typicalP: [share, "typical_p"],
+    xtcProbability: [share, "xtc_probability"],
+    xtcThreshold: [share, "xtc_threshold"],
+    dynatempRange: [size, "dynatemp_range"],
+    dynatempExponent: [size, "dynatemp_exponent"],
+    mirostat: [either, "mirostat"],
+    mirostatTau: [size, "mirostat_tau"],
+    mirostatEta: [share, "mirostat_eta"],
+    seed: [`a whole number from 0 to ${2 ** 53 - 1}`, "seed"],
+  };
+  const names = Object.keys(SAMPLING_RANGES) as (keyof SamplingOptions)[];
+  const keysOf = (name: string) =>
+    Object.entries(SAMPLING_FIELDS).flatMap(([key, option]) => option === name ? [key] : []);
+  assertEquals(
+    Object.fromEntries(
+      names.map((name) => [name, [describeRange(SAMPLING_RANGES[name]), ...keysOf(name)]]),
+    ),
+    options,
+  );
 });
 
 Deno.test("options override the model's defaults, which override forge's", () => {
