@@ -1,12 +1,15 @@
 /**
  * Runs mutants: `deno task mutants [NAME or AREA...] [--random N] [--jobs N] [--limit SECONDS]`.
  * Runs all mutants by default; `--list` prints their names. Prints the share of caught mutants and
- * the names of the survivors, and fails if any mutant is not caught. `--places N` draws places for
- * a fresh set instead, so that knowledge of the tests does not choose them.
+ * the names of the survivors, and fails if any mutant is not caught.
+ *
+ * Two ways to a fresh set, which knowledge of the tests does not choose: `--drawn N [FOLDER...]`
+ * draws changes of TypeScript and judges them (`drawn.ts`), `--places N` draws lines of all code.
  */
 import { extname, join } from "@std/path";
 import { parseArgs } from "node:util";
 import { Random } from "../support/random.ts";
+import { judgeDrawn } from "./drawn.ts";
 import { areaOf, type Mutant, MUTANTS } from "./mutant.ts";
 import { ROOT } from "../support/checkout.ts";
 import { sourceFiles, Tree } from "./tree.ts";
@@ -112,8 +115,13 @@ const { values, positionals } = parseArgs({
     limit: { type: "string", default: "900" },
     list: { type: "boolean", default: false },
     places: { type: "string" },
+    drawn: { type: "string" },
   },
 });
+if (values.drawn !== undefined) {
+  await judgeDrawn(Number(values.drawn), positionals);
+  Deno.exit(0);
+}
 if (values.places !== undefined) {
   await printPlaces(Number(values.places));
   Deno.exit(0);

@@ -54,12 +54,9 @@ export async function sourceFiles(): Promise<string[]> {
 
 /** A copy of the working tree with its builds. */
 export class Tree implements Disposable {
-  readonly #root: string;
   readonly #passed = new Set<string>();
 
-  private constructor(root: string) {
-    this.#root = root;
-  }
+  private constructor(readonly root: string) {}
 
   static async copy(): Promise<Tree> {
     const root = Deno.makeTempDirSync({ prefix: "forge-mutants-" });
@@ -82,12 +79,12 @@ export class Tree implements Disposable {
   /** Rebuilds the libraries that contain a mutant's file. */
   async build(mutant: Mutant): Promise<void> {
     const only = librariesOf(mutant);
-    if (only.length > 0) await buildLibraries({ root: this.#root, only });
+    if (only.length > 0) await buildLibraries({ root: this.root, only });
   }
 
   /** Runs `work` with a mutant in the tree. */
   async withMutant<T>({ file, find, replace }: Mutant, work: () => Promise<T>): Promise<T> {
-    const path = join(this.#root, file);
+    const path = join(this.root, file);
     const text = Deno.readTextFileSync(path);
     if (text.split(find).length !== 2) throw new Error(`${file} does not hold once: ${find}`);
     const { atime, mtime } = Deno.statSync(path);
@@ -123,7 +120,7 @@ export class Tree implements Disposable {
   ): Promise<CheckResult> {
     const child = new Deno.Command(Deno.execPath(), {
       args: [...args],
-      cwd: this.#root,
+      cwd: this.root,
       env: {
         NO_COLOR: "1",
         FORGE_SHARED: sharedPath(),
@@ -149,7 +146,7 @@ export class Tree implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    Deno.removeSync(this.#root, { recursive: true });
+    Deno.removeSync(this.root, { recursive: true });
   }
 }
 

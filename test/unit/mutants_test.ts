@@ -2,6 +2,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { basename, join } from "@std/path";
 import { areaOf, MUTANTS } from "../mutants/mutant.ts";
+import ts from "typescript";
+import { withSwitches } from "../mutants/switches.ts";
 import { filesBelow, ROOT } from "../support/checkout.ts";
 
 Deno.test("mutants: each changes one place of one file, which is there exactly once", () => {
@@ -67,4 +69,45 @@ Deno.test("mutants: the tests that must catch them exist", () => {
       assert(testKernels.has(kernel) || Deno.statSync(join(ROOT, folder, kernel)).isFile);
     }
   }
+});
+
+Deno.test("mutants: a switch changes what a program computes, and none does while it is off", async () => {
+  const source = `/** Sums the numbers of a list up to a limit. */
+export function sum(numbers: readonly number[], limit: number): number {
+  let total = 0;
+  for (const number of numbers) {
+    if (number < 0 || number === 13) continue;
+    total += number;
+  }
+  return total > limit ? limit : Math.max(total % 100, 1);
+}
+`;
+  const { source: switched, switches } = withSwitches("sum.ts", source, 7);
+  const { outputText } = ts.transpileModule(switched, {
+    compilerOptions: { target: ts.ScriptTarget.ESNext, module: ts.ModuleKind.ESNext },
+  });
+  const on = { id: -1 };
+  Object.assign(globalThis, { __on: (id: number) => id === on.id });
+  const { sum } = await import(`data:text/javascript,${encodeURIComponent(outputText)}`);
+  const results = (id: number) => {
+    on.id = id;
+    return [[[5, -2, 0], 9], [[13, 4, 14], 90], [[], 3], [[70, 70], 500], [[6], 6], [[8], 6]]
+      .map(([numbers, limit]) => sum(numbers, limit));
+  };
+  assertEquals(results(-1), [5, 18, 1, 40, 6, 6]);
+  assertEquals(switches.map(({ id }) => id), switches.map((_, i) => 7 + i));
+  const same = switches.filter(({ id }) => JSON.stringify(results(id)) === "[5,18,1,40,6,6]");
+  // A zero adds nothing, and a total at the limit is the limit.
+  assertEquals(same.map(({ before, after }) => [before, after]), [
+    ["0", "1"],
+    ["number < 0", "number <= 0"],
+    ["total > limit", "total >= limit"],
+  ]);
+  // Every switch is on the line of its text.
+  const lines = source.split("\n");
+  for (const { line, before } of switches) {
+    assert(lines[line - 1]?.includes(before.split("\n")[0]!));
+  }
+  assertEquals(switched.split("\n").length, lines.length);
+  Reflect.deleteProperty(globalThis, "__on");
 });

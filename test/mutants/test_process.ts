@@ -1,0 +1,114 @@
+/**
+ * Runs tests of files as often as asked, in one process: `test_process.ts ID FILE...`, where ID is
+ * the switch that is on while modules load, or -1. Requests come on stdin, answers go to stdout.
+ */
+import { resolve } from "@std/path";
+import {
+  ANSWER_MARK,
+  type JudgeRequest,
+  type Loaded,
+  type Recorded,
+  type RecordRequest,
+  type Verdict,
+} from "./test_protocol.ts";
+
+type Body = (context: unknown) => unknown;
+type Definition = Readonly<{ name: string; ignore?: boolean; fn: Body }>;
+
+const [active = "-1", ...files] = Deno.args;
+let on = Number(active);
+const evaluated = new Set<number>();
+Object.assign(globalThis, {
+  __on: (id: number) => {
+    evaluated.add(id);
+    return id === on;
+  },
+});
+
+let stray: unknown;
+addEventListener("unhandledrejection", (event) => {
+  event.preventDefault();
+  stray = event.reason;
+});
+
+const tests = new Map<string, Body>();
+async function load(file: string): Promise<void> {
+  const define = (first: string | Definition, second?: Body | Partial<Definition>) => {
+    const { name, ignore, fn } = typeof first === "object"
+      ? first
+      : { name: first, ...(typeof second === "object" ? second : { fn: second }) } as Definition;
+    let key = `${file}: ${name}`;
+    while (tests.has(key)) key += " again";
+    if (ignore !== true) tests.set(key, fn);
+  };
+  Object.defineProperty(Deno, "test", { value: define, configurable: true });
+  await import(`file://${resolve(file)}`);
+}
+
+/** Runs a test; returns what failed, or undefined. */
+async function failureOf(test: string): Promise<unknown> {
+  const variables = Deno.env.toObject();
+  let failure: unknown;
+  stray = undefined;
+  const step = async (first: string | Definition, second?: Body) => {
+    const { name, ignore, fn } = typeof first === "object"
+      ? first
+      : { name: first, fn: second!, ignore: false };
+    try {
+      if (ignore !== true) await fn({ name, step });
+    } catch (error) {
+      failure ??= error ?? "nothing was thrown";
+    }
+  };
+  await step(test, tests.get(test)!);
+  // Rejections that nothing handles are reported after the current task.
+  await new Promise((resolve) => setTimeout(resolve));
+  for (const variable of Object.keys(Deno.env.toObject())) {
+    if (!(variable in variables)) Deno.env.delete(variable);
+  }
+  return failure ?? stray;
+}
+
+/** Returns the ids of the switches evaluated since the last call. */
+function takeEvaluated(): number[] {
+  const ids = [...evaluated];
+  evaluated.clear();
+  return ids;
+}
+
+async function record(test: string): Promise<Recorded> {
+  takeEvaluated();
+  const start = performance.now();
+  const passed = await failureOf(test) === undefined;
+  return { passed, ms: performance.now() - start, evaluated: takeEvaluated() };
+}
+
+async function judge(id: number, chosen: readonly string[]): Promise<Verdict> {
+  on = id;
+  for (const test of chosen) {
+    if (await failureOf(test) === undefined) continue;
+    on = -1;
+    return { failed: test, recovers: await failureOf(test) === undefined };
+  }
+  on = -1;
+  return { recovers: true };
+}
+
+async function say(value: Loaded | Recorded | Verdict): Promise<void> {
+  const bytes = new TextEncoder().encode(`\n${ANSWER_MARK}${JSON.stringify(value)}\n`);
+  for (let at = 0; at < bytes.length;) at += await Deno.stdout.write(bytes.subarray(at));
+}
+
+for (const file of files) await load(file);
+await say({ tests: [...tests.keys()], evaluated: takeEvaluated() });
+let pending = "";
+for await (const chunk of Deno.stdin.readable.pipeThrough(new TextDecoderStream())) {
+  pending += chunk;
+  for (let end = pending.indexOf("\n"); end >= 0; end = pending.indexOf("\n")) {
+    const request = JSON.parse(pending.slice(0, end)) as RecordRequest | JudgeRequest;
+    pending = pending.slice(end + 1);
+    await say(
+      "id" in request ? await judge(request.id, request.tests) : await record(request.record),
+    );
+  }
+}
