@@ -16,7 +16,13 @@ Deno.test("quantize: writes a file that runs, and says what it holds", async () 
   const path = folder.at("demo.gguf");
   const written = await forge(["quantize", DEMO, path, "--type", "Q8_0", "-t", "2"]);
   assertEquals([written.code, written.stderr], [0, ""]);
-  assertStringIncludes(written.stdout, "Q8_0 in 29 tensors, F32 in 9 tensors");
+  assertEquals(
+    written.stdout,
+    `written          ${path}\n` +
+      "size             2.00 MB of 4.51 MB\n" +
+      "bits per weight  8.80\n" +
+      "types            Q8_0 in 29 tensors, F32 in 9 tensors\n",
+  );
   const args = ["run", "--device", "cpu", "-p", "Once upon a time", "-n", "12", "--temp", "0"];
   const own = await forge([...args, "-m", DEMO, "--quantize", "Q8_0"]);
   const run = await forge([...args, "-m", path]);
