@@ -297,7 +297,7 @@ function moduleExpression(pattern: string): RegExp | undefined {
   const isRead = own.replace(/^\^/, "").replace(EXPRESSION_PART, "") === "";
   const repetitions = own.match(/[*+?]/g)?.length ?? 0;
   if (!isRead || repetitions > MAX_REPETITIONS) return undefined;
-  return new RegExp(own.startsWith("^") ? `${own}$` : `^(?:.*\\.)?${own}$`);
+  return new RegExp(`^(?:.*\\.)?${own}$`);
 }
 
 /**

@@ -76,7 +76,7 @@ function splitCount(header: GgufHeader, path: string): number {
 function partPaths(path: string, count: number): string[] {
   const total = String(count).padStart(5, "0");
   const [, name, , ofCount] = PART_NAME.exec(basename(path)) ?? [];
-  if (name === undefined || ofCount !== total) {
+  if (ofCount !== total) {
     throw new ForgeError(
       "bad_model",
       `${quote(path)} is one of ${count} parts, so it must be named like ` +

@@ -60,7 +60,7 @@ export class GgufStrings {
     this.#packed++;
   }
 
-  /** Returns the strings of the list, and the index of the first invalid one, if any. */
+  /** Returns the strings of the list, or the index of the first invalid one, if any. */
   finish(): { texts: string[]; invalid: number | undefined } {
     this.#flush();
     const texts = this.#texts;
@@ -74,7 +74,7 @@ export class GgufStrings {
     const whole = this.#tryDecode(this.#chunk.subarray(0, bytes));
     // A chunk can be valid although a character is split between two strings. Then a string starts
     // with a continuation byte.
-    if (whole === undefined || this.#splitsCharacter()) this.#decodeEach();
+    if (whole === undefined || this.#splitsCharacter()) this.#findInvalid();
     else this.#slice(whole);
     this.#done += this.#packed;
     this.#packed = 0;
@@ -89,13 +89,12 @@ export class GgufStrings {
     }
   }
 
-  #decodeEach(): void {
+  #findInvalid(): void {
     let from = 0;
     for (let i = 0; i < this.#packed; i++) {
       const end = this.#byteEnds[i]!;
       const text = this.#tryDecode(this.#chunk.subarray(from, end));
       if (text === undefined) this.#invalid ??= this.#done + i;
-      this.#texts[this.#done + i] = text ?? "";
       from = end;
     }
   }

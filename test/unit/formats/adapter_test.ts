@@ -96,11 +96,22 @@ Deno.test("alpha is divided by the rank, or by its root", () => {
 });
 
 Deno.test("settings that change nothing are accepted", () => {
-  const empty = { use_dora: false, bias: "none", modules_to_save: null, layer_replication: [] };
+  const switches = ["use_dora", "lora_bias", "fan_in_fan_out", "use_qalora"];
+  const off = Object.fromEntries(switches.map((name) => [name, false]));
+  const empty = { ...off, bias: "none", modules_to_save: null, layer_replication: [] };
   const none = { alora_invocation_tokens: null, arrow_config: {}, kasa_config: null };
   for (const init of [true, false, "gaussian", "eva"]) {
     assertEquals(factors({ ...empty, ...none, init_lora_weights: init }, "a"), [2]);
   }
+  const changes = { use_bdlora: { a: 1 }, modules_to_save: ["a"], bias: "all", kasa_config: 1 };
+  const on = switches.map((name) => [name, true] as const);
+  for (const [name, value] of [...on, ...Object.entries(changes)]) {
+    const changed = () => factors({ [name]: value }, "a");
+    assertThrows(changed, ForgeError, `has ${name} `);
+  }
+  for (
+    const [name, value] of Object.entries({ use_rslora: "yes", target_parameters: ["a.b", 1] })
+  ) assertThrows(() => factors({ [name]: value }, "a"), ForgeError, `has ${name} `);
   for (const init of ["pissa", "PiSSA_niter_4", "olora", "corda", "loftq", "lora_ga"]) {
     const changed = () => factors({ init_lora_weights: init }, "a");
     assertThrows(changed, ForgeError, "its model has other weights than the original");
@@ -133,6 +144,7 @@ Deno.test("a pattern counts for the ends of a module's name, and the first that 
     [{ "^model.layers.\\d+.self_attn.q_proj": 1 }, 1],
     [{ "layers.\\d.self_attn.q_proj": 1 }, 8],
     [{ "(k|v)_proj": 1 }, 8],
+    [{ "p[r]oj": 1 }, 8],
     // The first one counts, be it a name or an expression.
     [{ q_proj: 1, "self_attn.q_proj": 2 }, 1],
     [{ "self_attn.q_proj": 2, q_proj: 1 }, 2],
@@ -189,6 +201,8 @@ Deno.test("a GGUF file has pairs of matrices, of stacked experts and of the embe
   refused({ "a.lora_a": [3, 2, 6], "a.lora_b": [4, 5, 2] }, "expected [rank, columns]");
   refused({ "a.lora_a": [9, 4], "a.lora_b": [6, 4] }, "expected [rank, columns]");
   refused({ "a.lora_c": [9, 4] }, "forge computes low-rank pairs");
+  const [embedding, side] = ["token_embd.weight.lora_a", "token_embd.weight.lora_b"];
+  refused({ [embedding]: [9, 3], [side]: [6, 4] }, "expected [rank, columns]");
   refused({ "a.lora_a": [4097, 1], "a.lora_b": [1, 4097] }, "has rank 4097; forge computes up to");
   const [large] = openFile({ "a.lora_a": [4096, 1], "a.lora_b": [1, 4096] }).pairs;
   assertEquals(large?.rank, 4096);
@@ -207,6 +221,8 @@ Deno.test("an adapter is told from a model and from other files", () => {
   const text = folder.write("a.safetensors", "text");
   assert(!isAdapter(text));
   assertThrows(() => openAdapter(text), ForgeError, "give the folder of the file");
+  const other = folder.write("a.txt", "text");
+  assertThrows(() => openAdapter(other), ForgeError, "an adapter is a folder with");
   const missing = () => openAdapter(folder.path);
   assertThrows(missing, ForgeError, "has no adapter_model.safetensors");
 });
