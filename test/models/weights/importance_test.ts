@@ -189,6 +189,8 @@ Deno.test("files of importances are read in both forms", () => {
   const old = readImportance(folder.write("im.dat", bytes)).get("blk.0.ffn_up.weight")!;
   assertEquals([...meanSquares(old, 2, 1, 0)!], [0.5, 2]);
   assertEquals([...meanSquares({ ...old, sums: Float32Array.of(2, 4, 6, 8) }, 2, 2, 1)!], [3, 4]);
+  const single = { sums: Float32Array.of(0.5, 0.25), counts: Float32Array.of(1) };
+  assertEquals([...meanSquares(single, 2, 1, 0)!], [0.5, 0.25]);
   // Of two entries, without what follows them.
   const two = binaryForm([["a", 1, [1]], ["b", 3, [2, 3]]]);
   const trailer = 8 + "text.txt".length;

@@ -111,8 +111,9 @@ Deno.test("weights are quantised to a type that depends on their name and shape"
     "blk.0.ffn_gate_exps.weight": ["F16", 8, 512, 512],
     "blk.0.ffn_gate_inp.weight": ["F32", 64, 512],
     "blk.0.attn_output.weight": ["Q4_0", 512, 512],
+    "blk.0.scale.weight": ["F32", 2 ** 20],
   });
-  assertEquals(typesOf(quantized(gguf, "Q4_0")), ["Q6_K", "Q4_0", "F32", "Q4_0"]);
+  assertEquals(typesOf(quantized(gguf, "Q4_0")), ["Q6_K", "Q4_0", "F32", "Q4_0", "F32"]);
 });
 
 Deno.test("tables have at least six bits, and matrices that choose or recur stay floats", () => {

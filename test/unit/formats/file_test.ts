@@ -11,7 +11,7 @@ import {
   reasonOf,
   Replacement,
 } from "../../../src/formats/file.ts";
-import { TempFolder } from "../../support/temp_folder.ts";
+import { heldFiles, TempFolder } from "../../support/temp_folder.ts";
 
 const write = (replacement: Replacement, text: string) =>
   void replacement.file.writeSync(new TextEncoder().encode(text));
@@ -65,7 +65,21 @@ Deno.test("a Git LFS pointer is rejected and closed", () => {
   const error = assertThrows(() => InputFile.open(path), ForgeError, "is a Git LFS pointer");
   assertEquals(error.code, "bad_model");
   // Larger files only begin like one.
-  using _file = InputFile.open(folder.write("b", start.padEnd(1025)));
+  InputFile.open(folder.write("b", start.padEnd(1025)))[Symbol.dispose]();
+  if (Deno.build.os === "linux") assertEquals(heldFiles(folder.path), []);
+});
+
+Deno.test("a file that shrinks after it was opened ends where it ends now", () => {
+  using folder = new TempFolder();
+  using file = InputFile.open(folder.write("a", "abcdef"));
+  Deno.truncateSync(file.path, 3);
+  const bytes = new Uint8Array(2);
+  file.readAt(1, bytes);
+  assertEquals(new TextDecoder().decode(bytes), "bc");
+  const error = assertThrows(() => file.readAt(2, new Uint8Array(3)), ForgeError);
+  assertEquals(error.code, "bad_model");
+  const reason = "ends at byte 3 while reading 3 bytes at offset 2";
+  assertEquals(error.message, `"${file.path}" ${reason}`);
 });
 
 Deno.test("the same regular file has the same device and number", () => {

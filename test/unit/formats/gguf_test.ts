@@ -288,7 +288,7 @@ Deno.test("other files and unsupported versions of GGUF are named in errors", ()
     new DataView(bytes.buffer).setUint32(4, value, true);
     return bytes;
   };
-  assertRefused(version(1), "version 1", "2 and 3");
+  assertRefused(version(1), "version 1, of 2023", "2 and 3");
   assertRefused(version(4), "version 4", "2 and 3");
   for (const known of [2, 3]) assertRefused(version(known * 2 ** 24), "big-endian");
 });
@@ -367,7 +367,13 @@ Deno.test("impossible tensors are rejected by name", () => {
   assertRefused(oneTensor([2 ** 52], 28), "more than 2^53 bytes");
   assertRefused(oneTensor([16], 2), "cannot have the shape [16]", "Q4_0", "multiple of 32");
   assertRefused(oneTensor([16], 99), "type number 99", "0 to 41");
-  assertRefused(oneTensor([16], 31), "Q4_0_4_4", "removed");
+  const removed = {
+    ...{ 4: "Q4_2", 5: "Q4_3", 31: "Q4_0_4_4", 32: "Q4_0_4_8", 33: "Q4_0_8_8" },
+    ...{ 36: "IQ4_NL_4_4", 37: "IQ4_NL_4_8", 38: "IQ4_NL_8_8" },
+  };
+  for (const [id, type] of Object.entries(removed)) {
+    assertRefused(oneTensor([16], Number(id)), type, "removed");
+  }
 });
 
 Deno.test("a duplicate tensor is rejected", () => {

@@ -73,7 +73,7 @@ Deno.test("a GGUF header has a budget of keys, tensors, and items of arrays", ()
     new DataView(bytes.buffer).setBigUint64(key.length - 8, BigInt(items), true);
     return () => readGguf(folder.write("a.gguf", bytes));
   };
-  zeros(1000)();
+  zeros(LIMITS.ggufArrayItems)();
   assertRefused(zeros(LIMITS.ggufArrayItems + 1), "strings, booleans and arrays in arrays");
   const nested: GgufField = ["array", "array", new Array(1000).fill(["array", "u8", []])];
   read({ a: nested });

@@ -113,12 +113,17 @@ Deno.test("an invalid tensor is rejected by name", () => {
   refused({ dtype: "Q4_0" }, 'dtype "Q4_0"');
   refused({ dtype: undefined }, "has no dtype");
   refused({ shape: "4x4" }, 'shape "4x4"');
+  refused({ shape: undefined }, "has the shape missing;");
+  refused({ shape: Array(60).fill(-1) }, `has the shape [${"-1,".repeat(19)}-1…;`);
   refused({ shape: [4, -4] }, "shape [4,-4]");
   refused({ shape: [4, 4.5] }, "shape [4,4.5]");
   refused({ shape: [1, 1, 1, 1, 1, 1, 1, 1, 16] }, "up to 8");
   refused({ shape: [0, 4], data_offsets: [0, 0] }, "every dimension");
   refused({ shape: [2 ** 40, 2 ** 40] }, "2^53 elements");
   refused({ shape: [4, 5] }, "takes 64 bytes", "[4,5] takes 80");
+  refused({ shape: ["4", "4"] }, 'shape ["4","4"]; valid is a list of up to');
+  refused({ data_offsets: undefined }, "data_offsets missing; valid is a list of begin and end");
+  refused({ data_offsets: [-4, 60] }, "data_offsets [-4,60]; valid is");
   refused({ data_offsets: [0] }, "data_offsets [0]");
   refused({ data_offsets: [0, 64, 65] }, "a list of begin and end");
   refused({ data_offsets: [64, 0] }, "data_offsets [64, 0]");

@@ -117,6 +117,9 @@ Deno.test("an unsupported tensor type is rejected by name", () => {
     'tensor "w" in "model.gguf" is stored as I64',
   );
   assertEquals(error.code, "unsupported");
+  const listed = Object.entries(TENSOR_TYPES).filter(([, { supported }]) => !supported);
+  const numbers = ["I8", "I16", "I32", "I64", "F64", ...Object.keys(SAFETENSORS_BITS)];
+  assertEquals(listed.map(([name]) => name), ["Q8_1", "Q8_K", "NVFP4", "Q1_0", ...numbers]);
 });
 
 Deno.test("a packed tensor is rejected where its bytes are required", () => {

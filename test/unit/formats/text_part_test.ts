@@ -68,6 +68,21 @@ Deno.test("layers for multi-token prediction keep their names outside of the tex
   assertEquals(names[1], ["mtp.fc.weight", "mtp.fc.weight"]);
 });
 
+Deno.test("a decoder whose layers have a mixer has the names of other decoders", () => {
+  const names = {
+    "backbone.embeddings.weight": "model.embed_tokens.weight",
+    "backbone.layers.0.mixer.in_proj.weight": "model.layers.0.mamba.in_proj.weight",
+    "backbone.layers.1.mixer.o_proj.weight": "model.layers.1.self_attn.o_proj.weight",
+    "backbone.layers.2.mixer.up_proj.weight": "model.layers.2.mlp.up_proj.weight",
+    "backbone.norm_f.weight": "model.norm.weight",
+    "lm_head.weight": "lm_head.weight",
+  };
+  assertEquals(
+    found({}, Object.keys(names)),
+    Object.entries(names).map(([stored, name]) => [name, stored]),
+  );
+});
+
 Deno.test("a head outside of an encoder keeps its name", () => {
   const names = [
     "bert.embeddings.word_embeddings.weight",

@@ -177,6 +177,11 @@ Deno.test("what ModelScope lists is checked", async () => {
     await assertRejects(() => pull("modelscope:org/model"), ForgeError, "damaged");
     hub.listing = () => Response.json({ Code: 10010205001, Message: "no", Data: null });
     await assertRejects(() => pull("modelscope:org/model"), ForgeError, '("Data.Files")');
+    // Other values, and a folder that is named like a file.
+    const entry = (Path: string, Type: string) => ({ Path, Type, Size: 10 });
+    const Files = [null, 5, entry("a.gguf", "tree"), entry("b.gguf", "blob")];
+    hub.listing = () => Response.json({ Data: { Files } });
+    await assertRejects(() => pull("modelscope:org/model"), ForgeError, "b.gguf answered 404");
     hub.listing = undefined;
     hub.replaceFiles({ "../../evil.gguf": bytes(10) });
     await assertRejects(() => pull("modelscope:org/model"), ForgeError, "not safe");
@@ -323,7 +328,10 @@ Deno.test("the store is in the cache folder of the user unless a variable names 
   await withHub(hub, async (store) => {
     const cases = [
       [{ XDG_CACHE_HOME: join(store, "x"), HOME: join(store, "h") }, join("x", "forge")],
-      [{ XDG_CACHE_HOME: "", HOME: join(store, "h") }, join("h", ".cache", "forge")],
+      [
+        { XDG_CACHE_HOME: "", HOME: join(store, "h"), LOCALAPPDATA: join(store, "l") },
+        Deno.build.os === "windows" ? join("l", "forge") : join("h", ".cache", "forge"),
+      ],
     ] as const;
     for (const [variables, folder] of cases) {
       const test = async () => {
@@ -521,6 +529,13 @@ Deno.test("the hub's listing is checked; entries without a name or a size count 
       hub.listing = () => Response.json(body);
       await assertRejects(() => pull("org/model"), ForgeError, "siblings");
     }
+    const folder = { "config.json": bytes(5), "tokenizer.json": bytes(6), [SHARDS[0]]: bytes(7) };
+    const sizes = Object.keys(folder).map((rfilename, i) => ({ rfilename, size: [5, null, 7][i] }));
+    hub.listing = () => Response.json({ siblings: sizes });
+    hub.replaceFiles(folder);
+    const { total_bytes, complete } = await pull("org/other");
+    assertEquals([total_bytes, complete], [null, true]);
+    hub.replaceFiles({ "a.gguf": data });
     const siblings = [
       null,
       5,
@@ -692,12 +707,18 @@ for (const sendsEtags of [true, false]) {
       await withHub(hub, async (store) => {
         hub.failures.push(0, 0, 403);
         await assertRejects(() => pull("org/model"), ForgeError, "403");
+        const folder = join(store, "models", "org", "model", "main");
+        const names = listModels().length === 0
+          ? []
+          : Array.from(Deno.readDirSync(folder), ({ name }) => name).sort();
+        // A part that nothing identifies is not kept.
+        const parts = ["a.gguf.part", ...(sendsEtags ? ["a.gguf.part.etag"] : [])];
+        assertEquals(names, sendsEtags || listsChecksums ? [".forge", ...parts] : []);
         const data = bytes(50_000);
         hub.replaceFiles({ "a.gguf": data });
         hub.cutAfter = undefined;
         const { path } = await pull("org/model");
         assertEquals(await Deno.readFile(path), data);
-        const folder = join(store, "models", "org", "model", "main");
         assertEquals(
           Array.from(Deno.readDirSync(folder), ({ name }) => name).sort(),
           [".forge", "a.gguf"],
@@ -780,8 +801,9 @@ Deno.test("an empty file of a repository is pulled", async () => {
     "model.safetensors": bytes(7),
   };
   await withHub(new FakeHub(files), async () => {
-    const { path } = await pull("org/model");
+    const { path, total_bytes } = await pull("org/model");
     assertEquals(Deno.statSync(join(path, "chat_template.jinja")).size, 0);
+    assertEquals(total_bytes, 12);
   });
 });
 

@@ -80,6 +80,12 @@ Deno.test("a folder includes its tokenizer and embedding settings", () => {
   assertEquals(selection.files.map(({ path }) => path).sort(), wanted.toSorted());
 });
 
+Deno.test("a configuration without safetensors files is not a folder", () => {
+  assertEquals(entryOf(["config.json", "m-Q8_0.gguf"]), "m-Q8_0.gguf");
+  assertEquals(entryOf(["m-Q8_0.gguf", "model.safetensors"]), "m-Q8_0.gguf");
+  assertEquals(entryOf(["config.json", "m-Q8_0.gguf", "model.safetensors"]), "");
+});
+
 Deno.test("a missing file is an error that lists the available ones", () => {
   assertThrows(() => entryOf(["m-Q8_0.gguf"], "Q2_K"), ForgeError, 'it holds "m-Q8_0.gguf"');
   assertThrows(() => entryOf(["\x1b[31m.gguf"], "Q2_K"), ForgeError, "\\u001b[31m.gguf");
