@@ -75,6 +75,10 @@ Deno.test("serve: a client that disconnects cancels its answer and frees its pag
   assertEquals(response.status, 503);
   await response.body?.cancel();
 
+  // One that was aborted before it came.
+  const late = await client.post(TEXT, ENDLESS, { signal: AbortSignal.abort() });
+  assertEquals([late.status, (await late.json()).error.code], [503, "stopped"]);
+
   // One request that is waiting, and one that was never read.
   const first = await client.post(TEXT, { ...ENDLESS, stream: true });
   const second = await client.post(TEXT, { ...ENDLESS, stream: true });

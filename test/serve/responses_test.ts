@@ -481,6 +481,11 @@ Deno.test("messages: invalid requests are refused by the place of the mistake", 
       of([{ type: "tool_result", tool_use_id: "a", content: [{ type: "image" }] }]),
       'content[0].content[0] is "image"; valid is {"type": "text", "text": …}',
     ],
+    ...[5, { type: 5 }].map((block): [object, string] => [
+      { ...of("Hi"), system: [block] },
+      "system[0] is no block; valid is",
+    ]),
+    [{ ...of("Hi"), system: [{ type: "text", text: 5 }] }, 'system[0] is "text"; valid is'],
     [{ ...of("Hi"), thinking: { type: "on" } }, 'thinking.type is "on"; valid is "enabled", '],
     [{ ...of("Hi"), thinking: { type: "enabled", budget_tokens: 0 } }, "thinking.budget_tokens"],
     [{ ...of("Hi"), tools: tool }, "tools is an object; valid is a list of tools"],
@@ -828,6 +833,23 @@ Deno.test("serve: each API's conversation and options reach the model", async ()
     [
       "/v1/messages",
       {
+        messages: [
+          { role: "user", content: [] },
+          { role: "assistant", content: [{ type: "thinking", thinking: "t", signature: "" }] },
+          { role: "user", content: "a" },
+        ],
+        max_tokens: 4,
+      },
+      [
+        { role: "user", content: "" },
+        { role: "assistant", content: "", reasoning_content: "t" },
+        { role: "user", content: "a" },
+      ],
+      { maxTokens: 4 },
+    ],
+    [
+      "/v1/messages",
+      {
         messages: [{ role: "user", content: "a" }, { role: "assistant", content: "b" }],
         max_tokens: 4,
         output_config: { format: { type: "json_schema", schema: CITY } },
@@ -904,6 +926,35 @@ Deno.test("serve: each API's conversation and options reach the model", async ()
     true,
     "s",
   ]);
+});
+
+Deno.test("messages: the choice of a tool asks the same as that of chat completions", async () => {
+  using folder = new TempFolder();
+  await using client = await scripted(folder, SCRIPT, { chatTemplate: HERMES });
+  const messages = [{ role: "user", content: "a" }];
+  const chat = { messages, max_tokens: 4, tools: [DEFINITION] };
+  const claude = { ...chat, tools: [{ ...TOOL, input_schema: CITY }] };
+  const ask = async (path: string, body: object) => {
+    const { signal: _, ...options } = (await askedBy(client, path, body)).options;
+    return options;
+  };
+  const one = { type: "function", function: { name: "weather" } };
+  const choices = [["auto", "auto"], ["none", "none"], ["any", "required"], ["tool", one]] as const;
+  for (const [type, tool_choice] of choices) {
+    for (const isSerial of [false, true]) {
+      assertEquals(
+        await ask("/v1/messages", {
+          ...claude,
+          tool_choice: { type, name: "weather", disable_parallel_tool_use: isSerial },
+        }),
+        await ask("/v1/chat/completions", {
+          ...chat,
+          tool_choice,
+          parallel_tool_calls: !isSerial,
+        }),
+      );
+    }
+  }
 });
 
 Deno.test("messages: thinking and effort set the variable of the template", async () => {
@@ -1006,7 +1057,13 @@ Deno.test("serve: an answer that is cut says where, and what it took", async () 
       ),
       blocks,
     );
-    assertEquals([stop_reason, used.output_tokens], [stop, Math.min(most, 8)]);
+    assertEquals(stop_reason, stop);
+    assertEquals(used, {
+      input_tokens: 1,
+      cache_read_input_tokens: cached,
+      cache_creation_input_tokens: 0,
+      output_tokens: Math.min(most, 8),
+    });
     const stream = await (await client.post("/v1/messages", { ...claude, stream: true })).text();
     const start = JSON.parse(stream.slice(stream.indexOf("\ndata: ") + 7).split("\n")[0]!);
     assertEquals(

@@ -56,6 +56,16 @@ Deno.test("serve: calls in the format of Hermes and Qwen, next to content", asyn
   );
   const single = await client.chat({ ...ASK, parallel_tool_calls: false });
   assertEquals(single.choices[0]!.message!.tool_calls!.length, 1);
+  const claude = { ...ASK, max_tokens: 100, tools: [{ name: "weather" }, { name: "now" }] };
+  for (const disable_parallel_tool_use of [true, false]) {
+    const tool_choice = { type: "auto", disable_parallel_tool_use };
+    const response = await client.post("/v1/messages", { ...claude, tool_choice });
+    const { content } = await response.json();
+    assertEquals(
+      content.map((block: { readonly type: string }) => block.type),
+      ["text", "tool_use", ...(disable_parallel_tool_use ? [] : ["tool_use"])],
+    );
+  }
   // Without tools the same text is content.
   for (const body of [{ ...ASK, tool_choice: "none" }, { ...ASK, tools: undefined }]) {
     const plain = await client.chat(body);

@@ -231,7 +231,7 @@ function chatMessages({ role, content }: JsonObject, index: number): JsonObject[
     role,
     content: text,
     ...(reasoning === "" ? {} : { reasoning_content: reasoning }),
-    ...(calls.length === 0 ? {} : { tool_calls: calls }),
+    tool_calls: calls,
   }];
 }
 

@@ -58,6 +58,8 @@ Deno.test("messages: errors name the wrong key", () => {
         'messages[0].content[1] is "image"; valid is {"type": "text"',
         "messages[0].content[1]",
       ],
+      [{ role: "a", content: [{ type: 5 }] }, "content[0] is an object", "messages[0].content[0]"],
+      [{ role: "a", content: [5] }, "content[0] is a number", "messages[0].content[0]"],
       [{ role: "a", tool_calls: calls("[1]") }, "arguments holds an array", undefined],
       [{ role: "a", tool_calls: calls(1) }, "arguments is 1; valid is the JSON text", undefined],
       [{ role: "a", tool_calls: calls("[".repeat(1e6)) }, "nests deeper than 200", undefined],
