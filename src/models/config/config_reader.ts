@@ -198,7 +198,7 @@ export class ConfigReader {
    */
   #orElse(key: Key, fallback: unknown): unknown {
     const value = this.raw(key);
-    if (value !== undefined || this.isGguf) return value ?? fallback;
+    if (value !== undefined) return value;
     const name = this.#name(key);
     if (name === undefined || this.#defaults[name] === undefined) return fallback;
     return this.setting(name);

@@ -52,7 +52,6 @@ export function divideLayers(sizes: readonly number[], memory: readonly number[]
   // The best divisions among the stages so far, by the end of the last one: the largest share, and
   // the begin of the last one.
   let shares = before.map((bytes) => bytes / memory[0]!);
-  shares[0] = Infinity;
   const begins: Int32Array[] = [new Int32Array(nLayers + 1)];
   for (const free of memory.slice(1)) {
     const first = new Int32Array(nLayers + 1);

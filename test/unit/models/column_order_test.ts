@@ -33,6 +33,8 @@ Deno.test("matrices with equal column orders become one weight with that order",
 Deno.test("matrices with different column orders become F32", () => {
   const disagreed = [slice(3, 1, 2, 0), slice(0, 1, 3, 2), slice()];
   assertEquals(outcome(disagreed, 1), [["F32", "F32", "Q5_0"], undefined]);
+  assertEquals(outcome(disagreed.slice(0, 2), 1), [["F32", "F32"], undefined]);
+  assertEquals(outcome([disagreed[0]!, slice()], 1), [["F32", "Q5_0"], undefined]);
   const [first] = withColumnOrder(disagreed, COLS, 1).slices;
   assertEquals(first?.tensor.bytes, 8 * COLS * 4);
   assertEquals(first?.tensor.packed?.columnOrder, undefined);
@@ -41,6 +43,10 @@ Deno.test("matrices with different column orders become F32", () => {
 Deno.test("each expert has its own column order", () => {
   const a = [3, 1, 2, 0], b = [1, 0, 3, 2];
   const experts = [slice(...a), slice(...a), slice(...b), slice(...b), slice(...a), slice(...b)];
+  assertEquals(outcome([slice(...a), slice(...b)], 2), [
+    ["Q5_0", "Q5_0"],
+    Uint32Array.from([...a, ...b]),
+  ]);
   assertEquals(outcome(experts, 3), [
     ["Q5_0", "Q5_0", "Q5_0", "Q5_0", "F32", "F32"],
     Uint32Array.from([...a, ...b, 0, 1, 2, 3]),

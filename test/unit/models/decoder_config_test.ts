@@ -4,12 +4,14 @@ import type { GgufValue } from "../../../src/formats/gguf/types.ts";
 import type { JsonObject } from "../../../src/formats/json.ts";
 import {
   decoderConfig,
+  noteWindows,
   readSoftcap,
   rotatedLayers,
   slidingWindows,
 } from "../../../src/models/config/decoder_config.ts";
 import { qwenWindows } from "../../../src/models/families/qwen.ts";
-import { ggufConfig, jsonConfig } from "./fakes.ts";
+import { ConfigReader } from "../../../src/models/config/config_reader.ts";
+import { fakeCheckpoint, ggufConfig, jsonConfig } from "./fakes.ts";
 
 const JSON_SETTINGS: JsonObject = {
   hidden_size: 64,
@@ -181,6 +183,18 @@ Deno.test("types of layers override the period", () => {
     const gguf = { "attention.sliding_window": 8, "attention.sliding_window_pattern": pattern };
     assertEquals(slidingWindows(ggufConfig(gguf), 3, 2), [NONE, 8, NONE]);
   }
+});
+
+Deno.test("GGUF files name the layers with a window, if there are any", () => {
+  const collected: unknown[] = [];
+  const setting = (...noted: unknown[]) => void collected.push(noted);
+  const sink = { setting, tensor: () => {}, numbers: () => {} };
+  const config = new ConfigReader(fakeCheckpoint({ config: {} }), undefined, sink);
+  noteWindows(config, [undefined, undefined]);
+  assertEquals(collected, []);
+  noteWindows(config, [8, undefined]);
+  const key = "attention.sliding_window_pattern";
+  assertEquals(collected, [[key, ["array", "bool", [true, false]]]]);
 });
 
 Deno.test("an invalid window or type of layer is rejected", () => {

@@ -7,7 +7,9 @@ import { ForgeError } from "../../../src/errors.ts";
 import type { GgufValue } from "../../../src/formats/gguf/types.ts";
 import type { JsonObject } from "../../../src/formats/json.ts";
 import { readRope, type Rope, type RopeRequest } from "../../../src/models/parts/rope.ts";
-import { ggufConfig, jsonConfig } from "./fakes.ts";
+import { ConfigReader } from "../../../src/models/config/config_reader.ts";
+import type { GgufSink } from "../../../src/models/gguf_rules.ts";
+import { fakeCheckpoint, ggufConfig, jsonConfig } from "./fakes.ts";
 
 const REQUEST: RopeRequest = {
   headDim: 16,
@@ -405,6 +407,82 @@ Deno.test("sliding layers are not scaled if parameters are not given by type", (
   assertRope(fromGguf(own, { layerType, ggufSlidingTheta: 20000 }), plain(7000));
 });
 
+/** Returns the settings and tensors that a GGUF file has for the rotation of a folder. */
+function noted(config: JsonObject, request: Partial<RopeRequest> = {}) {
+  const settings: Record<string, GgufValue> = {};
+  const tensors: Record<string, Float32Array> = {};
+  const sink: GgufSink = {
+    setting: (key, [, value]) => void (settings[key] = value as GgufValue),
+    tensor: () => {},
+    numbers: (name, values) => void (tensors[name] = values),
+  };
+  const checkpoint = fakeCheckpoint({ config: { model_type: "llama", ...config } });
+  const rope = readRope(new ConfigReader(checkpoint, undefined, sink), { ...REQUEST, ...request });
+  return { settings, tensors, rope };
+}
+
+Deno.test("a GGUF file has the rotation of the folder that it is written from", () => {
+  const base = { "rope.freq_base": 500000, "rope.dimension_count": 16 };
+  const original = { "rope.scaling.original_context_length": 1024 };
+  const yarn = {
+    ...base,
+    ...original,
+    "rope.scaling.type": "yarn",
+    "rope.scaling.factor": 4,
+    "rope.scaling.yarn_beta_fast": 32,
+    "rope.scaling.yarn_beta_slow": 1,
+  };
+  const linear = { "rope.scaling.type": "linear", "rope.scaling.factor": 4 };
+  const betas = { "rope.scaling.yarn_beta_fast": 16, "rope.scaling.yarn_beta_slow": 2 };
+  const mscale = { mscale: 0.7, mscale_all_dim: 0.7 };
+  const cases: [parameters: JsonObject, settings: Record<string, GgufValue>][] = [
+    [{ rope_type: "default" }, base],
+    [{ rope_type: "linear", factor: 4 }, { ...base, ...linear }],
+    [LLAMA3, base],
+    [YARN, yarn],
+    [{ ...YARN, factor: null }, yarn],
+    [{ ...YARN, beta_fast: 16, beta_slow: 2 }, { ...yarn, ...betas }],
+    [{ ...YARN, ...mscale }, { ...yarn, "rope.scaling.yarn_log_multiplier": 0.7 }],
+    ...["longrope", "su"].map((rope_type): (typeof cases)[number] => [
+      { ...LONGROPE, rope_type },
+      { ...base, ...original, "rope.scaling.attn_factor": LONGROPE_SCALE },
+    ]),
+  ];
+  for (const [parameters, expected] of cases) {
+    const { settings, tensors, rope } = noted({
+      rope_parameters: { rope_theta: 500000, ...parameters },
+    });
+    assertEquals(settings, expected);
+    const [always, long, short] = ["rope_freqs", "rope_factors_long", "rope_factors_short"]
+      .map((name) => tensors[`${name}.weight`]);
+    assertEquals([always, long, short].map((values) => values !== undefined), [
+      parameters === LLAMA3,
+      "long_factor" in parameters,
+      "short_factor" in parameters,
+    ]);
+    // Equal factors of DeepSeek cancel, and its attention has them in its own scale.
+    const isCancelled = "mscale" in parameters;
+    const read = fromGguf(settings, { divisors: { always, long, short } });
+    assertRope(read, [...rope.invFreq], isCancelled ? 1 : rope.scale);
+  }
+  const dynamic = noted({ rope_parameters: { rope_type: "dynamic", factor: 1, alpha: 1000 } });
+  assertEquals(Object.keys(dynamic.settings), Object.keys(base));
+  assertRope(fromGguf(dynamic.settings), [...dynamic.rope.invFreq]);
+  const layerType = "sliding_attention";
+  const sliding = noted({ rope_parameters: BY_TYPE }, { layerType });
+  assertEquals(sliding.settings, { "rope.freq_base_swa": 20000 });
+});
+
+Deno.test("the ends of YaRN's ramp are rounded in GGUF files, unless the family does not", () => {
+  const settings = { "rope.scaling.type": "yarn", "rope.scaling.factor": 4 };
+  const yarn = { ...YARN, original_max_position_embeddings: 4096 };
+  assertEquals(fromGguf(settings), fromParameters(yarn));
+  for (const truncate of [true, false]) {
+    const folder = fromParameters({ ...yarn, truncate });
+    assertEquals(fromGguf(settings, { ggufTruncate: truncate }), folder);
+  }
+});
+
 function assertRefused(read: () => Rope, code: string, ...includes: string[]): void {
   const error = assertThrows(read, ForgeError);
   assertEquals(error.code, code);
@@ -424,6 +502,8 @@ Deno.test("invalid parameters of RoPE are named", () => {
     [{ ...YARN, factor: 0 }, "factor", `"0"`],
     [{ ...YARN, truncate: "yes" }, "truncate", "true or false"],
     [{ ...YARN, attention_factor: 0 }, "attention_factor"],
+    [{ ...LONGROPE, long_factor: "12345678" }, "long_factor", "a list of 8 numbers above 0"],
+    [{ ...YARN, mscale: 1e999, mscale_all_dim: 1 }, "mscale", "a finite number"],
     [{ ...LONGROPE, long_factor: [1, 2] }, "long_factor", "a list of 8 numbers above 0"],
     [{ ...LONGROPE, long_factor: [...LONGROPE.long_factor.slice(1), 0] }, "long_factor"],
     [{ ...LONGROPE, long_factor: [...LONGROPE.long_factor.slice(1), "2"] }, "long_factor"],
