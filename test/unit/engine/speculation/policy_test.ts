@@ -1,5 +1,5 @@
 /** Tests the number of draft tokens, chosen by their odds and the durations of steps. */
-import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import { assert, assertAlmostEquals, assertEquals, assertThrows } from "@std/assert";
 import { KvPages, PageTable } from "../../../../src/engine/cache/kv_pages.ts";
 import { UNSAMPLED } from "../../../../src/engine/runner.ts";
 import { chooseDrafts } from "../../../../src/engine/speculation/choose_drafts.ts";
@@ -10,9 +10,13 @@ import {
   type SpeculatorOptions,
 } from "../../../../src/engine/speculation/speculator.ts";
 import { MOST_ROWS, StepCosts } from "../../../../src/engine/speculation/step_costs.ts";
+import { draftsTokens, maxBranches } from "../../../../src/engine/speculation/open_speculator.ts";
 import { TokenMask } from "../../../../src/engine/generation/token_mask.ts";
 import { TokenList } from "../../../../src/engine/token_list.ts";
+import { ForgeError } from "../../../../src/errors.ts";
+import type { CausalLm } from "../../../../src/models/causal_lm.ts";
 import { Places } from "../../../support/places.ts";
+import { Random } from "../../../support/random.ts";
 
 const powers = (odds: number, count: number) => ({
   odds: Array.from({ length: count }, (_, i) => odds ** (i + 1)),
@@ -28,6 +32,40 @@ Deno.test("draft tokens are computed while they give more tokens per millisecond
   // If each row costs the same, no uncertain draft token is worth computing.
   assertEquals(chooseDrafts([powers(0.99, 6)], 1, 31, (rows) => rows), [0]);
   assertEquals(chooseDrafts([], 0, 31, flat), []);
+});
+
+Deno.test("no other choice of draft tokens gives more tokens per millisecond", () => {
+  const random = new Random("choice of draft tokens");
+  for (let round = 0; round < 200; round++) {
+    const candidates = Array.from({ length: random.int(1, 3) }, () => ({
+      odds: Array.from({ length: random.int(0, 3) }, () => random.uniform())
+        .sort((a, b) => b - a),
+      takesRounds: random.chance(0.5),
+      replayed: 0,
+    }));
+    const rows = candidates.length, most = random.int(0, 7);
+    const steps = Array.from({ length: rows + 10 }, () => 10 + random.int(0, 8));
+    steps.sort((a, b) => a - b);
+    const ofRound = random.int(0, 2);
+    const cost = (n: number, rounds: number) => steps[n]! + ofRound * rounds;
+    const rate = (counts: readonly number[]) => {
+      const rounds = Math.max(...counts.map((n, i) => candidates[i]!.takesRounds ? n : 0));
+      const right = counts.map((n, i) =>
+        candidates[i]!.odds.slice(0, n).reduce((sum, odds) => sum + odds, 1)
+      );
+      const sum = (values: readonly number[]) => values.reduce((a, b) => a + b, 0);
+      return sum(right) / cost(rows + sum(counts), rounds);
+    };
+    const choices = candidates.reduce<number[][]>(
+      (all, { odds }) =>
+        all.flatMap((counts) => Array.from({ length: odds.length + 1 }, (_, n) => [...counts, n])),
+      [[]],
+    ).filter((counts) => counts.reduce((a, b) => a + b, 0) <= most);
+    const none = rate(candidates.map(() => 0)), best = Math.max(...choices.map(rate));
+    const chosen = chooseDrafts(candidates, rows, most, cost);
+    // Without draft tokens a step may be up to 5% slower than the best one.
+    assertAlmostEquals(rate(chosen), best > 1.05 * none ? best : none, 1e-9);
+  }
 });
 
 Deno.test("a jump in the costs is accepted if later rows make up for it", () => {
@@ -91,6 +129,54 @@ Deno.test("the cost of a step is measured or interpolated", () => {
   large.measure(MOST_ROWS, 34.8);
   assertEquals(large.of(MOST_ROWS), 34.8);
   assertAlmostEquals(large.of(1), 10);
+});
+
+Deno.test("costs that were not measured are in proportion, and old ones count half after 64 steps", () => {
+  const costs = new StepCosts();
+  // Each row adds 8% of a step of one row.
+  assertEquals([1, 2, 26].map((rows) => costs.of(rows)), [1, 1.08, 3]);
+  costs.measure(26, 60);
+  for (const [rows, cost] of [[1, 20], [2, 21.6]] as const) {
+    assertAlmostEquals(costs.of(rows), cost);
+  }
+  costs.measure(1, 10);
+  costs.measure(1, 20);
+  assertAlmostEquals(costs.of(1), 10.8);
+  costs.measure(1, 5.8);
+  assertAlmostEquals(costs.of(1), 6.8);
+  const old = new StepCosts();
+  old.measure(8, 200);
+  for (const share of [0.5, 0.25]) {
+    for (let i = 0; i < 64; i++) old.measure(1, 10);
+    assertAlmostEquals(old.of(8), 15.6 + share * (200 - 15.6));
+  }
+});
+
+Deno.test("draft tokens are computed on processors, or if asked for; trees without a state", () => {
+  const cases = [
+    [{}, "cpu", true],
+    [{}, "cuda", false],
+    [{ speculate: "auto" }, "reference", false],
+    [{ speculate: "on" }, "cuda", true],
+    [{ speculate: 1 }, "metal", true],
+    [{ speculate: "off" }, "cpu", false],
+    [{ draftModel: "m" }, "cuda", true],
+  ] as const;
+  for (const [options, kind, expected] of cases) {
+    assertEquals(draftsTokens(options, { kind }), expected, JSON.stringify([options, kind]));
+  }
+  const stateLayers = [{ rows: 1, cols: 1 }];
+  const draft = {} as NonNullable<CausalLm["draft"]>;
+  const most = maxBranches({}, { draft, stateLayers: [] });
+  assert(most > 0);
+  assertEquals(maxBranches({ draftTree: 2 }, { draft, stateLayers: [] }), most);
+  assertEquals(maxBranches({ draftTree: 1 }, { draft, stateLayers: [] }), 0);
+  assertEquals(maxBranches({}, { draft, stateLayers }), 0);
+  assertEquals(maxBranches({ draftTree: 2 }, { draft: undefined, stateLayers: [] }), 0);
+  for (const draftTree of [0, 1.5, 1000]) {
+    const asked = () => maxBranches({ draftTree }, { draft: undefined, stateLayers: [] });
+    assertThrows(asked, ForgeError, `draftTree is ${draftTree}`);
+  }
 });
 
 Deno.test("a slow outlier counts little, a fast step much, and lasting change is followed", () => {
