@@ -105,7 +105,10 @@ const title: Filter = (value, args, { budget }) => {
   args.bind("title");
   const text = plain(softText(value, budget));
   budget.payText(3 * text.length);
-  return text.replace(/[^-\s({[<]+/gu, capitalizeText);
+  return text.replace(/[^-\s({[<]+/gu, (word) => {
+    const [first = ""] = word;
+    return first.toUpperCase() + word.slice(first.length).toLowerCase();
+  });
 };
 
 function mapText(
@@ -128,7 +131,7 @@ const trim: Filter = (value, args, { budget }) => {
 
 const replace: Filter = (value, args, { budget, escapes }) => {
   const [from, to, count] = args.bind("replace", "old", "new", "count?");
-  const limit = count === undefined || count === null ? -1 : integerOf(count, "the count", -1);
+  const limit = integerOf(count ?? undefined, "the count", -1);
   const most = limit < 0 ? Infinity : limit;
   if (!escapes) {
     const [text, old, other] = [value, from!, to!].map((part) => toText(part, budget));
@@ -171,7 +174,7 @@ const truncate: Filter = (value, args, { budget }) => {
   );
   const limit = integerOf(length, "the length of truncate", 255);
   const mark = end === undefined ? "..." : textOf(end, "truncate");
-  const extra = leeway === undefined || leeway === null ? 5 : integerOf(leeway, "the leeway", 5);
+  const extra = integerOf(leeway ?? undefined, "the leeway", 5);
   const room = limit - codePointCount(mark);
   if (room < 0 || extra < 0) {
     throw new TemplateError(
@@ -373,7 +376,8 @@ const filesizeformat: Filter = (value, args, { budget }) => {
   if (bytes < base) return `${truncateFloat(bytes)} Bytes`;
   const prefixes = [...(isBinary ? "KMGTPEZY" : "kMGTPEZY")];
   let power = 1;
-  while (power < prefixes.length && bytes >= base ** (power + 1)) power++;
+  // As in Python, a limit beyond 2^53 is exact.
+  while (power < prefixes.length && bytes >= BigInt(base) ** BigInt(power + 1)) power++;
   const amount = formatPercent("%.1f", base * bytes / base ** (power + 1), budget);
   return `${plain(amount)} ${prefixes[power - 1]}${isBinary ? "iB" : "B"}`;
 };
@@ -394,7 +398,9 @@ const last: Filter = (value, args, { budget }) => {
   if (value instanceof LazyValues) {
     throw new TemplateError("the filter last needs a list, not a generator");
   }
-  return defined(listOf(value, budget).at(-1), () => "the sequence is empty and has no last item");
+  const item = listOf(value, budget).at(-1);
+  if (value instanceof Markup && typeof item === "string") return new Markup(item);
+  return defined(item, () => "the sequence is empty and has no last item");
 };
 
 const random: Filter = (value, args, { budget }) => {

@@ -318,9 +318,7 @@ function formatValue(value: Value, specification: string, budget: TemplateBudget
     text = plain(value);
     if (digits !== undefined) text = truncate(text, digits, budget);
   } else if (isNumber(value)) {
-    if (typeof value === "boolean" && type === undefined && digits === undefined) {
-      text = integerFormat(value ? 1n : 0n, "d", spec, budget);
-    } else if (isInteger(value) && "bcdoxXn".includes(type ?? "d")) {
+    if (isInteger(value) && "bcdoxXn".includes(type ?? "d")) {
       const isGroupable = group === undefined || (type ?? "d") === "d" ||
         (group === "_" && "boxX".includes(type!));
       const isPlainCharacter = sign === undefined && alternate === undefined;
@@ -425,13 +423,18 @@ function floatFormat(value: number, type: string, precision: number, spec: Numbe
     const scientific = exponential(magnitude, digits - 1);
     const power = Number(scientific.split("e")[1]);
     text = power < -4 || power >= digits ? scientific : fixed(magnitude, digits - 1 - power);
-    if (!spec.alternate) text = text.replace(/(\.\d*?)0+(?=e|$)/, "$1").replace(/\.(?=e|$)/, "");
+    text = withoutZeros(text, spec);
   }
   if (spec.alternate && !text.includes(".") && Number.isFinite(value)) {
     text = text.replace(/(?=e|$)/, ".");
   }
   if (type === type.toUpperCase()) text = text.toUpperCase();
   return signOf(isNegative, spec.sign) + groupDigits(text, spec.group, 3);
+}
+
+/** Drops the zeros after the last digit of a fraction, unless the format is alternate. */
+function withoutZeros(text: string, { alternate }: NumberFormat): string {
+  return alternate ? text : text.replace(/(\.\d*?)0+(?=e|$)/, "$1").replace(/\.(?=e|$)/, "");
 }
 
 /** Formats a float without a type: like `g`, but with a digit after the point. */
@@ -446,12 +449,9 @@ function generalFormat(
     const digits = Math.max(1, precision);
     const scientific = exponential(Math.abs(value), digits - 1);
     const power = Number(scientific.split("e")[1]);
-    text = floatFormat(Math.abs(value), "g", digits, { sign: "-", alternate: false });
-    if (!text.includes("e") && !text.includes(".")) {
-      if (power >= digits - 1) {
-        text = scientific.replace(/(\.\d*?)0+(?=e)/, "$1").replace(/\.e/, "e");
-      } else text += ".0";
-    }
+    text = floatFormat(Math.abs(value), "g", digits, { sign: "-", alternate: spec.alternate });
+    if (!text.includes("e") && power >= digits - 1) text = withoutZeros(scientific, spec);
+    else if (!text.includes("e") && !text.includes(".")) text += ".0";
   }
   return signOf(isNegative, spec.sign) + groupDigits(text, spec.group, 3);
 }

@@ -27,10 +27,18 @@ interface WrapOptions {
   readonly breaksOnHyphens: boolean;
 }
 
-const CHUNK = new RegExp(`[${SPACES}]+|[^${SPACES}]+`, "g");
-/** A hyphen between letters, or a dash, ends a part of a word. */
-const HYPHENATED =
-  /[^-]*?\p{L}-(?=\p{L}[\p{L}-])|-{2,}(?=[\p{L}\p{N}_])|.+?(?=-{2,}[\p{L}\p{N}_])|.+/gsu;
+const CHUNK = /[\t-\r ]+|[^\t-\r ]+/g;
+const LETTER = "[\\p{L}\\p{Nl}\\p{No}_]";
+/**
+ * Parts of a word, as in Python's `textwrap`: a part ends at a hyphen between letters of which two
+ * stand on each side, or at a dash.
+ */
+const HYPHENATED = new RegExp(
+  "(?<=[\\p{L}\\p{N}_!\"'&.,?])-{2,}(?=[\\p{L}\\p{N}_])|" +
+    `.+?(?:-(?<=${LETTER}{2}-|${LETTER}-${LETTER}-)(?=${LETTER}-?${LETTER})|$|` +
+    "(?<=[\\p{L}\\p{N}_!\"'&.,?])(?=-{2,}[\\p{L}\\p{N}_]))",
+  "gsu",
+);
 
 /** Wraps each line to a width, as Python's `textwrap` does. */
 export function wrapLines(
@@ -90,7 +98,7 @@ function breakLongWord(
     const characters = Array.from(chunks.pop()!);
     let room = options.width - width;
     if (options.breaksOnHyphens && characters.length > room) {
-      const hyphen = characters.lastIndexOf("-", room - 1);
+      const hyphen = characters.slice(0, room).lastIndexOf("-");
       if (hyphen > 0 && characters.slice(0, hyphen).some((character) => character !== "-")) {
         room = hyphen + 1;
       }
@@ -133,7 +141,8 @@ function pretty(value: Value, column: number, allowance: number, budget: Templat
       });
       return (isTuple ? "(" : "[") + parts.join(`,\n${" ".repeat(column + 1)}`) + close;
     }
-    return isText(value) ? prettyText(plain(value), column, allowance, budget) : line;
+    const splits = typeof value === "string" && value !== "";
+    return splits ? prettyText(value, column, allowance, budget) : line;
   });
 }
 

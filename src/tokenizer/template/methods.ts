@@ -139,7 +139,8 @@ function convertCase(convert: (text: string) => string): TextMethod {
 /** Python's `str.capitalize`. */
 export function capitalizeText(text: string): string {
   const [first = ""] = text;
-  return titleCase(first) + text.slice(first.length).toLowerCase();
+  // A sigma at the end of a word is lowercased by what stands before it.
+  return titleCase(first) + text.toLowerCase().slice(first.toLowerCase().length);
 }
 
 /** Digraphs whose capital at the start of a word differs from the one within capitals. */
@@ -163,9 +164,15 @@ function titleText(text: string): string {
   return text.replace(/\p{Cased}[\p{Cased}]*/gu, capitalizeText);
 }
 
+/** Python's `str.casefold`: character by character, so that every sigma becomes the same one. */
+function foldText(text: string): string {
+  const fold = (letter: string) => letter === "ı" ? letter : letter.toUpperCase().toLowerCase();
+  return Array.from(text, fold).join("");
+}
+
 function swapCase(text: string): string {
-  return text.replace(/\p{Cased}/gu, (letter) => {
-    return /\p{Uppercase}/u.test(letter) ? letter.toLowerCase() : letter.toUpperCase();
+  return text.replace(/(\p{Uppercase})|\p{Lowercase}/gu, (letter, upper) => {
+    return upper === undefined ? letter.toUpperCase() : letter.toLowerCase();
   });
 }
 
@@ -288,7 +295,7 @@ export function replaceText(
     budget.payText(to.length + at - copied);
     result += text.slice(copied, at) + to;
     copied = at + from.length;
-    if (from === "" && at === text.length) break;
+    if (at === text.length) break;
     const step = text.codePointAt(at)! > 0xffff ? 2 : 1;
     at = text.indexOf(from, from === "" ? at + step : copied);
   }
@@ -481,7 +488,8 @@ function every(pattern: RegExp): TextMethod {
 const istitle: TextMethod = (text, args, budget) => {
   args.bindPositional("istitle");
   budget.payText(3 * text.length);
-  return /\p{Cased}/u.test(text) && titleText(text) === text;
+  return /\p{Cased}/u.test(text) &&
+    !/(?<!\p{Cased})\p{Lowercase}|\p{Cased}(?:\p{Uppercase}|\p{Lt})/u.test(text);
 };
 
 /** Python's `str.islower`. */
@@ -527,7 +535,7 @@ const translate: TextMethod = (text, args, budget) => {
 /** Methods of text by name, as in Python. */
 export const TEXT_METHODS: ReadonlyMap<string, TextMethod> = new Map<string, TextMethod>([
   ["capitalize", convertCase(capitalizeText)],
-  ["casefold", convertCase((text) => text.toUpperCase().toLowerCase())],
+  ["casefold", convertCase(foldText)],
   ["center", justifyMethod("center", "center")],
   ["count", count],
   ["endswith", affix("endswith")],

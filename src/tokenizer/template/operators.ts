@@ -149,16 +149,22 @@ function integerArithmetic(
   }
 }
 
+/** Returns the float nearest to the quotient of two ints, which may be larger than any float. */
 function divide(left: bigint, right: bigint): number {
   if (right === 0n) throw new TemplateError("division by zero");
-  const quotient = Number(left) / Number(right);
-  if (Number.isFinite(quotient)) return quotient;
-  // Both sides may exceed a float although their quotient does not.
-  const scaled = Number(left / right);
-  if (!Number.isFinite(scaled)) {
+  if (Number.isSafeInteger(Number(left)) && Number.isSafeInteger(Number(right))) {
+    return Number(left) / Number(right);
+  }
+  // A quotient of more bits than a float has; its last bit is set if a remainder is left.
+  const shift = BigInt(right.toString(2).length - left.toString(2).length + 64);
+  const [dividend, divisor] = shift < 0n ? [left, right << -shift] : [left << shift, right];
+  const bits = dividend / divisor | BigInt(dividend % divisor !== 0n);
+  const half = Number(shift / 2n);
+  const quotient = Number(bits) * 2 ** -half * 2 ** (half - Number(shift));
+  if (!Number.isFinite(quotient)) {
     throw new TemplateError("the quotient of two ints is too large for a float");
   }
-  return scaled;
+  return quotient;
 }
 
 function floatArithmetic(

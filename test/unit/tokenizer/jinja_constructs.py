@@ -682,6 +682,23 @@ a {%+ if true %} b {%+ endif +%} c
 {{ d.keys(1) }}
 {{ d.items(none) }}
 {{ l.copy(1) }}
+{{ 'aa'|replace('a', 'b', 0) }}|{{ 'aa'|replace('a', 'b', none) }}|{{ 'aa'|replace('a', 'b', 1) }}
+{{ ('9' * 4300)|int is odd }}|{{ ('9' * 4301)|int(5) }}|{{ ('%.2000f' % 1)|length }}
+{{ 'a.com <'|urlize|e }}|{{ ('<'|safe)|reverse|e }}|{{ '<'|reverse|e }}|{{ ('<\n>'|safe)|indent|e }}|{{ '<'|safe|last|e }}|{{ '<'|last|e }}|{{ '<'[0]|e }}|{{ '<'[:1]|e }}|{{ '<'|first|e }}
+{{ ('{}'|safe).format('<'|safe) }}|{{ ('{}'|safe).format('<') }}|{{ '{!a}{!s}{!r}'.format('é', 'é', 'é') }}|{{ '{:>6}|{:+}'.format(true, true) }}
+{% autoescape true %}{% block a %}<{% endblock %}{{ self.a() }}{% endautoescape %}{{ self.a() }}
+{% macro m(x) %}<{{ x }}>{% endmacro %}{% autoescape true %}{{ m('<') }}{% macro k(x) %}<{{ x }}>{% endmacro %}{{ k('<') }}{% endautoescape %}{{ m('<') }}
+{% for x in [[1], []] %}{{ loop(x) }}{% endfor %}
+{% for x in l %}{% for y in [] %}{% else %}{% break %}{% endfor %}{{ x }}{% endfor %}ok
+{{ 0.5|round(-400) }}|{{ 0.0|round(-400) }}|{{ -0.5|round(-400) }}
+{{ 'ΑΣ'.title() }}|{{ 'ΑΣ'.capitalize() }}|{{ 'ΑΣ'.casefold() }}|{{ 'ΑΣ'.istitle() }}|{{ 'Ας ªB'.istitle() }}
+{{ (2**53 + 1) / 7 }}|{{ (2**70 + 1) / (2**20) }}|{{ 1 / (2**1060 + 1) }}|{{ (2**1100 + 1) / 3**600 }}|{{ -(10**400) / (10**399 + 7) }}|{{ 1 / 2**1100 }}
+{% autoescape true %}{% set y | e %}<{% endset %}{{ y }}{% filter e %}<{% endfilter %}{% endautoescape %}
+{{ ('word ' * 40)|safe|pprint }}|{{ {'k' * 80: ''}|pprint }}
+{{ ('a'|safe).ljust(3, '<') }}
+{{ ('a'|safe).rjust(3, '<') }}
+{{ ('a'|safe).center(4, '<') }}
+{{ '😀'.rstrip('😀') }}|{{ 'a😀'.rstrip('😀') }}|{{ 'abcc'.count('c', none, 3) }}|{{ 'abc'.find('c', none, 2) }}|{{ 'abc'.endswith('b', none, 2) }}|{{ 'a\tb'.expandtabs(0) }}|{{ 'a\tb'.expandtabs(-1) }}
 """.strip("\n").split("\n")
 
 # Templates of several lines: white space, line ends and control of both.
@@ -718,8 +735,11 @@ def expect(source):
 
 
 def split(line):
-    """Splits a line at bars if each part is a valid template."""
-    if expect(line) is None or line.startswith("{%") or "{% set" in line or line.startswith("a "):
+    """Splits a line at bars if each part is a valid template, or if the line fails as a whole."""
+    if expect(line) is None:
+        parts = re.split(r"(?<=[%}]\})\|(?=\{[{%])", line)
+        return [line, *parts] if len(parts) > 1 else [line]
+    if line.startswith("{%") or "{% set" in line or line.startswith("a "):
         return [line]
     parts = line.split("}}|{{")
     if len(parts) == 1:
@@ -740,7 +760,8 @@ BOUNDS = ["", "0", "1", "-1", "-9", "9"]
 UNORDERED = ["random"]
 # Arguments of a wrong type that Python happens not to use, and complex numbers: forge rejects them.
 CARELESS = re.compile(r"\|batch\(('|none)|\|int\('x', 'y'\)|\|round\(none\)|\.translate\((?!\{)|"
-                      r"\(''\)\.(starts|ends)with\(none, 1\)|\(-3\) \*\* \(2\.5\)")
+                      r"\(''\)\.(starts|ends)with\(none, 1\)|\(-3\) \*\* \(2\.5\)|"
+                      r"\|int\('a', '<'\)|\|(int|tojson)\('a'\|safe|(1|'x') \[ \] }")
 
 
 def products():
@@ -766,6 +787,94 @@ def products():
     others = ["42", "-7", "3.14159", "'abc'", "0.00001234", "1e20", "none"]
     for kind in "dioxXeEfgGcrsa":
         yield "%" + kind, "{{ '%%§§§%s' %% (§) }}" % kind, [["", "-", "0", "+", " ", "#"], ["", "8"], ["", ".0", ".3"], others]
+    yield from more_products([name for name in DEFAULT_FILTERS if name not in UNORDERED])
+
+
+def more_products(filters):
+    """Groups of other constructs: syntax, numbers, and filters with several arguments."""
+    operand = ["1", "-2", "not 2"]
+    operators = [*OPERATORS, "if", "if 0 else", "is eq", "is not eq", "is in [2] and", "|default", ","]
+    yield "precedence", "{{ § § 3 § 2 }}", [operand, operators, operators]
+    tokens = "1 a 'x' - ( ) [ ] , : . | is not in if".split()
+    yield "tokens", "{{ § § § }}", [tokens, tokens, tokens]
+    heads = ["if 1", "if", "if 0:", "for x in l", "for x in l if x > 1", "for x in tree recursive", "for a, x in [l]", "set x",
+             "set x = 1", "set x | upper", "macro m(a)", "macro m(a, b=1)", "call m()", "call(a) s.upper()", "filter upper",
+             "filter upper | lower", "with", "with x = 1", "with x = 1, y = x", "autoescape true", "generation",
+             "block b", "block b scoped", "block b required", "raw", "print x, 1", "print", "break", "nope", "else"]
+    middles = ["", "{% else %}e", "{% elif 1 %}f", "{% break %}", "{% continue %}g", "{% set loop = 1 %}", "{{ 1 }"]
+    ends = ["if", "for", "set", "macro", "call", "filter", "with", "autoescape", "generation", "block", "block b", "raw", ""]
+    yield "tags", "{% § %}x{{ x }}§{% end§ %}|{{ x }}", [heads, middles, ends]
+    sources = ["l", "'ab'", "range(3)", "d", "(1, 2)", "users|map(attribute='name')", "[]"]
+    attributes = "index index0 revindex revindex0 first last length previtem nextitem depth cycle(1,2)".split()
+    yield "loop", "{% for x in §§ %}{{ loop.§ }}{{ loop.§ }},{% else %}none{% endfor %}", [sources, ["", " if x != 1"], attributes, attributes]
+    signatures = ["", "a", "a, b=2", "a=1, b=a", "caller=1", "a, caller=none"]
+    bodies = ["{{ a }}{{ b }}", "{{ varargs }}", "{{ kwargs }}", "{{ caller }}", "{{ caller() }}{{ varargs }}", "{{ a }}{{ varargs }}{{ kwargs }}"]
+    calls = ["{{ m() }}", "{{ m(1) }}", "{{ m(1, 2) }}", "{{ m(1, 2, 3) }}", "{{ m(b=3) }}", "{{ m(a=3, c=4) }}", "{{ m(1, a=2) }}",
+             "{% call m(1) %}x{% endcall %}", "{% call(y) m() %}{{ y }}{% endcall %}", "{{ m(*l) }}", "{{ m(**d) }}", "{{ m(caller=5) }}",
+             "{{ m(0, *l, b=1) }}", "{{ m(a=1, **d) }}", "{{ m.name }}{{ m.arguments }}{{ m.caller }}{{ m.catch_kwargs }}{{ m.catch_varargs }}"]
+    yield "macro", "{% macro m(§) %}§{% endmacro %}§", [signatures, bodies, calls]
+    signs, before, after = ["", "-", "+"], ["", "a", "a ", "a\n  ", "\n", " "], ["", " ", "\n", "\n\n b", "  \nb"]
+    for open, close, inside in [("{%", "%}", " if true "), ("{{", "}}", " 1 "), ("{#", "#}", " c "), ("{#", "#}", "")]:
+        mark = "%s§%s§%s" % (open, inside, close)
+        end = "{% endif %}" if "if" in inside else ""
+        yield "layout " + open + inside, "§" + mark + "§" + end, [before, signs, signs, after]
+        yield "layout 2 " + open + inside, "\n" + mark + "§" + mark + "§" + end + end, [signs, signs, ["", " ", "\n", " \n "], signs, signs, after[1:3]]
+    yield "raw", "§{%§ raw §%}§{{ x }}§{%§ endraw §%}§", [["a ", "\n "], signs, signs, ["", "\n "], ["", " ", "\n "], signs, signs, ["", " \n", "\nb"]]
+    escapes = ["\\\\", "\\n", "\\x4", "\\x41", "\\u00e9", "\\101", "\\8", "\\'", "\\U0001F600", "\\\n", "a", "1", '"', "\\0", "\\07", "\\q", "\\r", "\\t\\v\\f\\a\\b"]
+    yield "escapes", "{{ ['§§'] }}", [escapes, escapes]
+    yield "numbers", "{{ §§§ }}", [["0", "1", "00", "0x", "0xf", "0b1", "0o7", "1_0", "_1", "1__0", "12"], ["", ".", ".5", "._5", ".5_0", "_"],
+                                   ["", "e5", "E-2", "e+1_0", "e", "j"]]
+    floats = ["0.0", "-0.0", "1.0", "9.5", "-99.95", "0.00012345", "1e-5", "123456.789", "1e16", "1.5e300", "5e-324", "0.1", "2.5", "1e22",
+              "123456789012345680.0", "-1234.5", "999999.5", "0.999"]
+    yield "widths", "{{ '{:§§§}'.format(§) }}", [["", "<", "*>", "^", "0=", "}"], ["", "6", "06", "+7", " 4", "-5", "#9", "1_", "9,"], ["", *"dxbfes"],
+                                            ["3", "-3", "2.5", "-0.5", "true", "'é😀'", "1234567"]]
+    yield "floats", "{{ '{:§§}'.format(§) }}", [["", ".0", ".1", ".2", ".3", ".5", ".10", ".17", ",.2", "#.3"], ["", *"efgG%n"], floats]
+    yield "float text", "{{ § }}|{{ [§] }}", [floats, floats]
+    yield "round", "{{ (§)|round(§§) }}", [[*floats, "15", "25", "-25", "true", "5", "-2.675"], ["0", "1", "2", "-1", "-2", "5"], ["", ", 'ceil'", ", 'floor'"]]
+    large = ["10**20", "-10**20", "2**63", "2**53+1", "7", "-7", "0", "1.5", "-0.0", "1e308", "true", "9007199254740992.0"]
+    yield "large", "{{ (§) § (§) }}", [large, [o for o in OPERATORS if o not in ("**", "and", "or", "~", "in", "not in")], large]
+    texts = ["s", "'foo bar baz qux'", "u", "''", "'abcdefghijkl'", "'a\\nb c'|safe", "[1, 2, 3, 4]"]
+    yield "truncate", "{{ (§)|truncate(§, §, §, §) }}", [texts, ["0", "3", "5", "9", "11"], ["true", "false"], ["'...'", "''", "'😀'"], ["0", "2", "none"]]
+    texts = ["lines", "'a-b c--d e-f-g'", "'well-known-words are long'", "'  lead  and trail  '", "'-- a --b c-- -d'", "'aé-éb-😀-c x'",
+             "'abcdefgh-ijkl-mnop q'", "'x--y z---w'", "'\\tt\\x85u'", "'a1-2b 3-4'"]
+    yield "wordwrap", "{{ (§)|wordwrap(§, §, §, §) }}", [texts, ["1", "3", "5", "7", "10"], ["true", "false"], ["none", "'|'"], ["true", "false"]]
+    yield "indent", "{{ (§)|indent(§, §, §) }}", [["lines", "''", "'\\n'", "'a\\n\\n'", "'a\\r\\nb\\x0bc'", "'<\\n>'|safe", "'a\\n \\nb'"], ["0", "1", "-1", "true", "'> '", "none"], ["true", "false"], ["true", "false"]]
+    words = ["http://a.com", "https://a.b/c?d=(e)", "www.a.com", "www.x", "a.com", "a.org/x", "a.co", "a@b.cc", "mailto:a@b.cc", "x@y", "ftp://a.com", "tel:1",
+             "http://1.2.3.4:80/x", "HTTP://A.COM", "a.com:12345", "a.com:123456", "a.com(b)", "((a.com)", "a.com.,"]
+    given = ["", "(3)", "(none, true)", "(target='_b<')", "(rel='x y')", "(extra_schemes=['ftp://', 'tel:'])"]
+    yield "urlize", "{{ '§§§'|urlize§ }}", [["", "(", "x <"], words, ["", ")", ". y", ">,"], given]
+    values = ["d", "mixed", "users", "[]", "[[], {}]", "'é\\n<\\x7f'", "2.5", "{1: 2, none: 3, 2.5: 4, true: 5}", "(1, (2,))", "{'b': 1, 'a': [{'d': 1, 'c': 2}]}"]
+    yield "tojson", "{{ (§)|tojson(indent=§, separators=§, sort_keys=§, ensure_ascii=§) }}", [values, ["none", "0", "2", "'-'", "-1"], ["none", "(',', ':')"], ["true", "false"], ["true", "false"]]
+    values = ["html", "html|safe", "[html, html|safe]", "[1, html]", "{html: html}", "5", "none", "missing"]
+    yield "autoescape |", "{% autoescape true %}{{ (§)|§§ }}{% endautoescape %}", [values, filters, ["", "('<')", "('a', '<')", "('<'|safe)", "('a'|safe, '<'|safe)"]]
+    yield "autoescape", "{% autoescape true %}{{ (§) § (§) }}{% endautoescape %}", [values, ["+", "~", "*", "%", "==", "in"], [*values, "2", "('%s'|safe)"]]
+    parts = ["'x' * 70", "'word ' * 18", "['a' * 30, 'b' * 30]", "{'k' * 20: 'v ' * 30, 'a': 1}", "('t' * 76,)", "1", "'a\\nb' * 20", "('p ' * 41, 2)", "'w ' * 37"]
+    for pattern in ["[§, §]", "(§, §)", "{'key': §, 'b': §}", "{'key': [§], 1: (§,)}"]:
+        yield "pprint " + pattern, "{{ (%s)|pprint }}" % pattern, [parts, parts]
+    sizes = [[str(n) for n in range(58, 70)], ["0", "1", "2", "3"]]
+    for pattern in ["[1, [2, ['a' * §, 'b' * §]]]", "{'k': [3, ('a' * §, 'b' * §)], 'l': 1}", "[{'k': {'a' * §: ['b' * §]}}, 1]"]:
+        yield "pprint " + pattern, "{{ %s|pprint }}" % pattern, sizes
+    yield "pprint", "{{ ('x' * §)|pprint }}{{ ['y ' * §, 1]|pprint }}", [[str(n) for n in range(75, 82)], [str(n) for n in range(36, 42)]]
+    yield "sizes", "{{ (§)|filesizeformat§ }}", [["0", "1", "1.0", "999", "1000", "1023", "1024", "999999", "1e6", "1048575", "1048576", "1e9", "1e12", "1e15", "1e18", "1e21", "1e24", "1e27", "-5", "'1500'", "true", "999.9", "1.5"], ["", "(true)"]]
+    yield "int", "{{ '§§§'|int(§) }}", [["", "-", "+", " ", "_"], ["0", "12", "0x1f", "0b11", "0o17", "1_0", "1__0", "zz", "0x", "1e3", "1.9"], ["", " ", "x", "_"], ["7", "7, 16", "7, 2", "7, 0", "7, 36", "7, 8"]]
+    yield "float", "{{ '§§§'|float(7) }}", [["", "-", "+", " ", "_"], ["0", "12", "1_0", "1__0", ".5", "5.", ".", "1.5_5", "inf", "nan", "Infinity", "0x1"], ["", " ", "e3", "E-2", "e", "e1_0", "e+_1"]]
+    values = ["users", "words", "[{'n': 'B'}, {'n': 'a'}, {'n': 'b', 'm': 1}]", "['B', 'a', 'b', 'A']", "[2, 1.0, 1]", "{'B': 1, 'a': 3, 'b': 2}", "[('b', 1), ('A', 2)]"]
+    given = ["attribute='n'", "case_sensitive=true", "attribute='n', case_sensitive=true", "reverse=true", "attribute='name'", "attribute='m', default=0",
+             "'n', 'x'", "attribute='n,name'", "by='value'", "attribute=0", "attribute='age', start=1", "'name', true", "true, 'value', true", "reverse=1, attribute='1'"]
+    yield "orders", "{{ (§)|§(§)|list }}", [values, ["sort", "unique", "min", "max", "groupby", "sum", "map", "dictsort"], given]
+    given = ["'odd'", "'gt', 1", "'name'", "'age', 'eq', 3", "'tags'", "'extra.k', 'defined'", "'in', [1, 2]", "'name', 'in', 'bob'", "'nope'", "'string'", "attribute='x'", "none"]
+    yield "selection", "{{ (§)|§(§)|list }}", [["l", "users", "mixed", "words", "d"], ["select", "reject", "selectattr", "rejectattr"], given]
+    keys = ["1", "1.0", "true", "'1'", "none", "(1,)", "(1.0,)", "'\\0'", "2**70", "missing", "'a'|safe", "'a'", "0", "false", "-0.0", "(1, 'a')", "[1]", "('1',)", "(1, ('a',))", "{}"]
+    yield "keys", "{{ {§: 1, §: 2} }}", [keys, keys]
+    yield "lookups", "{{ {§: 1}[§] }}", [keys, keys]
+    yield "items", "{{ (§)[§] }}", [VALUES, ["0", "-1", "5", "'a'", "none", "1.0", "true", "missing", "(1,)", "[1]", "'__class__'", "'real'", "'x'", "-0"]]
+    yield "attributes", "{{ (§).§ }}", [VALUES, ["real", "imag", "numerator", "denominator", "start", "stop", "step", "a", "0", "9", "append", "_x", "name", "text"]]
+    letters = ["ß", "ǆ", "ǅ", "ﬁ", "İ", "ı", "ſ", "Σ", "ς", "é", "中", "٣", "²", "½", "Ⅷ", "ⓐ", "ª", "\u00ad", "\u200b", "\ue000", "😀", "a1", "A b", "\x1c", "\x85", "x_", "Ab Cd", "aB"]
+    methods = [name for name in dir(str) if not name.startswith("_") and name not in ("encode", "maketrans", "format_map", "format")]
+    yield "letters", "{{ '§'.§() }}", [letters, methods]
+    yield "letters 2", "{{ 'x§y'.§() }}", [letters, methods]
+    yield "letters |", "{{ ['§'|§] }}", [letters, ["upper", "lower", "title", "capitalize", "wordcount", "urlencode", "trim", "tojson(true)", "string", "wordwrap(1)"]]
+    yield "quotes", "{{ ['§', \"§\"] }}|{{ '§'|tojson(true) }}", [["a", "\\'", '"', "\\n", "\x7f", "\u2028", "é", "\\\\"], ["a", "'", '\\"', "\\r\\t", "\\x00", "\U000e0001"], ["\x1f", "😀"]]
 
 
 def expand(pattern, lists):
