@@ -55,7 +55,9 @@ const TOO_MUCH_WORK: Record<string, string> = {
   ),
   "a wide margin": "{{ 'a\\nb'|indent(10**9) }}",
   "a wide margin in a filter block": "{% filter indent(10**12) %}a\nb{% endfilter %}",
+  "a wide margin of many lines": doubled("a\\n", LONG, "{{ ns.x|indent(99999) }}"),
   "a wide margin of JSON": "{{ [1]|tojson(indent=10**9) }}",
+  "a wide margin of many items of JSON": "{{ range(9999)|list|tojson(indent=99999) }}",
   "long separators of JSON": doubled(
     "aaaa",
     LONG,
@@ -104,6 +106,13 @@ const TOO_MUCH_WORK: Record<string, string> = {
   "wide batches": "{{ [1]|batch(10**9, 0)|list }}",
   "many slices": "{{ [1]|slice(10**9)|list }}",
   "many powers": "{% for i in range(9999) %}{% set x = 3**9999 %}{% endfor %}",
+  "long ends of many lines": doubled(
+    "a a ",
+    LONG,
+    "{{ ns.x|wordwrap(1, wrapstring=ns.x) }}",
+  ),
+  "many slices of a long list": "{% set l = range(99999)|list %}" +
+    "{% for i in range(9999) %}{% set y = l[1:] %}{% endfor %}",
   "many long words": doubled("aaaa", LONG, "{{ (ns.x ~ ' ' ~ ns.x)|wordwrap(1) }}"),
   "many links": doubled("a.com ", LONG, "{{ ns.x|urlize(target=ns.x) }}"),
   "a value that is large when laid out": billionLaughs("{{ ns.x|pprint }}"),
