@@ -34,14 +34,38 @@ export function reportOf(device: Device): DeviceReport {
   return { info: device.info, memory: { total, free: Math.min(free, device.memoryBound ?? free) } };
 }
 
+/** An operand in a message: JSON has no infinite numbers, which are sent as text. */
+type SentOperand = Operand | { readonly number: string };
+
 /**
  * A step as it was recorded. Operands that have a handle are objects of the device by their number:
  * weights in the order of loading, then caches and tables.
  */
 export interface RecordedStep {
   readonly limits: StepLimits;
-  readonly operations: readonly (readonly [string, Readonly<Record<string, Operand>>])[];
+  readonly operations: readonly (readonly [string, Readonly<Record<string, SentOperand>>])[];
   readonly kept: readonly number[];
+}
+
+/** Returns an operand as it is sent: an object as its number alone. */
+export function encodeOperand(operand: Operand): SentOperand {
+  if (typeof operand === "object" && "handle" in operand) return { handle: operand.handle };
+  const isInfinite = typeof operand === "number" && !Number.isFinite(operand);
+  return isInfinite ? { number: String(operand) } : operand;
+}
+
+/**
+ * Returns the operand that {@linkcode encodeOperand} encoded.
+ *
+ * @param objectOf returns an object of the device by its number
+ */
+export function decodeOperand(
+  operand: SentOperand,
+  objectOf: (number: number) => Operand,
+): Operand {
+  if (typeof operand !== "object") return operand;
+  if ("number" in operand) return Number(operand.number);
+  return "handle" in operand ? objectOf(operand.handle) : operand;
 }
 
 /** Inputs that are lists of integers. */

@@ -30,7 +30,7 @@ import { tensorBytes, type TensorType } from "../../formats/tensor_info.ts";
 import { KV_ELEMENT_BYTES } from "../cache/memory.ts";
 import { kvBytesPerToken } from "../load/plan_model.ts";
 import type { Message } from "./link.ts";
-import { type DeviceReport, encodeInputs, type RecordedStep } from "./messages.ts";
+import { type DeviceReport, encodeInputs, encodeOperand, type RecordedStep } from "./messages.ts";
 import type { Guest } from "./rendezvous.ts";
 
 /** Another process, and what it has been asked. */
@@ -301,7 +301,7 @@ type WeightReader = Backend & { releaseWeight(weight: Weight): void };
 class RemoteSink implements OperationSink {
   readonly #limits: StepLimits;
   readonly #prepare: (step: RecordedStep) => Promise<Step>;
-  readonly #operations: [string, Readonly<Record<string, Operand>>][] = [];
+  readonly #operations: RecordedStep["operations"][number][] = [];
   readonly #kept: number[] = [];
   #nValues = 0;
 
@@ -311,10 +311,9 @@ class RemoteSink implements OperationSink {
   }
 
   record(operation: string, operands: Readonly<Record<string, Operand>>): Value {
-    const encoded = Object.entries(operands).map(([name, operand]) => {
-      const isObject = typeof operand === "object" && "handle" in operand;
-      return [name, isObject ? { handle: operand.handle } : operand];
-    });
+    const encoded = Object.entries(operands).map(([name, operand]) =>
+      [name, encodeOperand(operand)] as const
+    );
     this.#operations.push([operation, Object.fromEntries(encoded)]);
     const definesNone = operation === "sample" || operation === "send";
     return (definesNone ? 0 : ++this.#nValues) as Value;

@@ -3,7 +3,6 @@ import type {
   Backend,
   KvCache,
   KvShape,
-  Operand,
   Recorder,
   StateCache,
   StateShape,
@@ -20,7 +19,7 @@ import type { ModelOptions } from "../../models/causal_lm.ts";
 import { loadModel } from "../../models/registry.ts";
 import type { LocalDevices } from "../load/open_backend.ts";
 import type { Link, Message } from "./link.ts";
-import { decodeInputs, type GroupMessage, type RecordedStep } from "./messages.ts";
+import { decodeInputs, decodeOperand, type GroupMessage, type RecordedStep } from "./messages.ts";
 
 /** Objects of a device by their numbers, from 1. */
 type RemoteObject = Weight | KvCache | StateCache;
@@ -195,10 +194,9 @@ class ServedDevice {
   #record({ limits, operations, kept }: RecordedStep): Promise<Step> {
     const recorder: Recorder = this.#device.record(limits);
     for (const [name, operands] of operations) {
-      const own = Object.entries(operands).map(([key, operand]): [string, Operand] => {
-        const isObject = typeof operand === "object" && "handle" in operand;
-        return [key, isObject ? this.#object(operand.handle) : operand];
-      });
+      const own = Object.entries(operands).map(([key, operand]) =>
+        [key, decodeOperand(operand, (number) => this.#object(number))] as const
+      );
       recorder.sink.record(name, Object.fromEntries(own));
     }
     for (const value of kept) recorder.sink.keep(value as Parameters<typeof recorder.sink.keep>[0]);
