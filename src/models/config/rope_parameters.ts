@@ -207,11 +207,15 @@ function layerSettings(
   return { rope_theta: theta, ...own };
 }
 
+/** Kinds of scaling that depend on the original context length. */
+const SCALES_LENGTH = ["llama3", "yarn", "longrope", "su"];
+
 /**
  * Adds the original context length, which Phi-3 has next to the parameters. The default is the
  * model's context length.
  */
 function withOriginalLength(config: ConfigReader, settings: Settings): Settings {
+  if (!SCALES_LENGTH.some((type) => type === typeOf(settings))) return settings;
   const name = "original_max_position_embeddings";
   const outside = config.setting(name);
   if (outside !== undefined) return { ...settings, [name]: outside };
