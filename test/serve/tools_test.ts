@@ -54,8 +54,10 @@ Deno.test("serve: calls in the format of Hermes and Qwen, next to content", asyn
     streamed.tool_calls!.map(({ index, function: called }) => [index, called]),
     tool_calls!.map(({ function: called }, index) => [index, called]),
   );
-  const single = await client.chat({ ...ASK, parallel_tool_calls: false });
-  assertEquals(single.choices[0]!.message!.tool_calls!.length, 1);
+  for (const parallel_tool_calls of [true, false]) {
+    const { choices } = await client.chat({ ...ASK, parallel_tool_calls });
+    assertEquals(choices[0]!.message!.tool_calls!.length, parallel_tool_calls ? 2 : 1);
+  }
   const claude = { ...ASK, max_tokens: 100, tools: [{ name: "weather" }, { name: "now" }] };
   for (const disable_parallel_tool_use of [true, false]) {
     const tool_choice = { type: "auto", disable_parallel_tool_use };
@@ -425,6 +427,10 @@ Deno.test("serve: invalid tools are rejected", async () => {
       [{ ...ASK, tools: [TOOLS[1], TOOLS[1]] }, 'two functions named "now"'],
       [{ ...ASK, tools: [], tool_choice: "required" }, "tool_choice needs tools"],
       [{ ...ASK, tool_choice: "any" }, 'tool_choice is "any"'],
+      [
+        { ...ASK, tool_choice: { type: "tool", function: { name: "now" } } },
+        "tool_choice is an object",
+      ],
       [
         { ...ASK, tool_choice: { type: "function", function: { name: "x" } } },
         'tool_choice.function.name is "x"; valid is "weather", "now"',

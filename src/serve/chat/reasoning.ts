@@ -126,7 +126,6 @@ export class ReasoningReader implements PartReader {
   #readGap(): Part[] {
     const text = this.#held.trimStart();
     if (text === "") return [];
-    this.#held = "";
     this.#state = "rest";
     return this.#rest.push(text);
   }
@@ -164,9 +163,9 @@ export function withEffort<T extends Pick<GenerateOptions, "templateVariables">>
   if (!EFFORTS.some((known) => known === effort)) {
     throw invalid(name, effort, quoteList(EFFORTS));
   }
-  const hasEffort = template?.includes("reasoning_effort") ?? false;
+  const hasEffort = template?.includes("reasoning_effort");
   const variable = hasEffort ? "reasoning_effort" : "enable_thinking";
-  if (!hasEffort && !template?.includes(variable)) {
+  if (!template?.includes(variable)) {
     if (effort !== "none" || !KNOWN_MARKS.some(({ close }) => template?.includes(close))) {
       return options;
     }

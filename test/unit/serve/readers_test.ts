@@ -14,8 +14,9 @@ import {
 import { CallReader } from "../../../src/serve/chat/call_reader.ts";
 import type { GenerationEnd, Piece } from "../../../src/engine/generation/request.ts";
 import { HarmonyReader } from "../../../src/serve/chat/harmony.ts";
-import { ReasoningReader } from "../../../src/serve/chat/reasoning.ts";
+import { endsInReasoning, ReasoningReader } from "../../../src/serve/chat/reasoning.ts";
 import type { Part, PartReader } from "../../../src/serve/chat/dialect.ts";
+import type { Tokenizer } from "../../../src/tokenizer/tokenizer.ts";
 import { Random } from "../../support/random.ts";
 import { sharedAvailable, sharedPath } from "../../support/shared.ts";
 
@@ -209,10 +210,16 @@ Deno.test("readers: each format has its calls, and other text is content", () =>
     [HERMES, '<tool_call>{"name": "\\u0066", "arguments": {"a b": "\\" }"}}', [
       f('{"a b":"\\" }"}'),
     ]],
+    [HERMES, `<tool_call>${one}</tool_call><tool_call>${two}</tool_call>`, [f('{"a":1}'), g], 2],
+    [HERMES, `<tool_call>${one}\n</tool`, [f('{"a":1}')]],
+    [HERMES, '<tool_call>{"name": "f", "id": @', [said('<tool_call>{"name": "f", "id": @')]],
     [HERMES, "a <tool", [said("a <tool")]],
     [HERMES, "a \n", [said("a \n")]],
     [MISTRAL, `[TOOL_CALLS][ ${one} , ${two} ] b`, [f('{"a":1}'), g, said(" b")]],
     [MISTRAL, `[TOOL_CALLS]${one}`, [f('{"a":1}')]],
+    [MISTRAL, one, [said(one)]],
+    [MISTRAL, `[TOOL_CALLS][${one} x`, [f('{"a":1}'), said("x")]],
+    [MISTRAL, "[TOOL_CALLS][ x", [said("[TOOL_CALLS][ x")]],
     [LLAMA, `\n${one}`, [f('{"a":1}')]],
     [LLAMA, `<|python_tag|>${two}`, [g]],
     [LLAMA, `a ${two}`, [said(`a ${two}`)]],
@@ -225,6 +232,11 @@ Deno.test("readers: each format has its calls, and other text is content", () =>
     [XML, "<tool_call><function=g></function>", [g]],
     [XML, "<tool_call><function=f><parameter=t>\n\n1\n\n</parameter></function>", [
       f('{"t":"\\n1\\n"}'),
+    ]],
+    [XML, "<tool_call><function=f", [said("<tool_call><function=f")]],
+    [XML, "<tool_call><function=f><parameter=a>1</parameter>x", [
+      { ...f('{"a":1'), isOpen: true },
+      said("x"),
     ]],
     [XML, `<tool_call>${one}</tool_call>`, [said(`<tool_call>${one}</tool_call>`)]],
   ];
@@ -257,6 +269,21 @@ Deno.test("readers: reasoning is what stands between the marks at the beginning"
   for (const [isOpen, text, expected] of cases) {
     assertEquals(read(newReader(isOpen), [text]), expected, text);
     assertEquals(read(newReader(isOpen), [...text]), expected, text);
+  }
+});
+
+Deno.test("readers: tokens beyond the vocabulary are no part of the prompt's end", () => {
+  const texts = ["a", "<think>", "\n", "b"];
+  const tokenizer = {
+    vocabSize: texts.length,
+    decode: (ids: Iterable<number>, { skipSpecial }: { skipSpecial: boolean }) => {
+      assert(!skipSpecial);
+      return Array.from(ids, (id) => texts[id] ?? "unknown").join("");
+    },
+  } as unknown as Tokenizer;
+  const ends: [ids: number[], isOpen: boolean][] = [[[], false], [[0, 1], true], [[1, 2], true]];
+  for (const [ids, isOpen] of [...ends, [[1, 9], true], [[1, 3], false]] as typeof ends) {
+    assertEquals(endsInReasoning(MARKS, ids, tokenizer), isOpen, `${ids}`);
   }
 });
 
@@ -413,9 +440,28 @@ Deno.test("readers: messages in channels, in any pieces", () => {
     { kind: "content", text: "Look:" },
     { kind: "call", name: "f", arguments: '{"a":1}' },
   ]);
-  for (const [text, content] of [["plain", "plain"], ["to=x", "to=x"], ["<|channel|>final", ""]]) {
-    const expected = content === "" ? [] : [{ kind: "content", text: content! } as const];
-    assertEquals(read(new HarmonyReader(NAMES, Infinity), [text!]), expected);
+  const said = (text: string): Joined => ({ kind: "content", text });
+  const thought = "<|channel|>analysis<|message|>Hm.<|end|>";
+  const call: Joined = { kind: "call", name: "f", arguments: '{"a":1}' };
+  const cases: readonly (readonly [text: string, Joined[]])[] = [
+    ["plain", [said("plain")]],
+    ["to=x", [said("to=x")]],
+    ["<|channel|>final", []],
+    ["<|message|>x", [said("x")]],
+    [`${thought}<|start|>assistant<|channel|>final<|message|>`, [{
+      kind: "reasoning",
+      text: "Hm.",
+    }]],
+    [' to=functions.f <|constrain|>json<|message|>\n {"a": 1} \n', [call]],
+    [' to=functions.f<|message|>{"a": 1} x', [call, said(" x")]],
+    [" to=functions.f<|message|> <|end|>", [said(" ")]],
+    [" to=functions.f<|message|><|end|>", []],
+    [" to=functions.f<|message|> x", [said(" x")]],
+  ];
+  for (const [text, expected] of cases) {
+    for (const parts of [[text], [...text]]) {
+      assertEquals(read(new HarmonyReader(NAMES, Infinity), parts), expected, text);
+    }
   }
 });
 
@@ -450,7 +496,7 @@ Deno.test("readers: a mark inside the arguments does not end a call", () => {
 
 Deno.test("readers: calls as functions and parameters, with values by their types", () => {
   const format = findCallFormat("tools <tool_call><function=a><parameter=b>")!;
-  const tools = new Map([["f", {
+  const tools = new Map<string, JsonObject>([["f", {
     properties: { text: { type: "string" }, n: { type: "integer" } },
   }]]);
   const call = (body: string) =>
@@ -471,6 +517,12 @@ Deno.test("readers: calls as functions and parameters, with values by their type
       { kind: "call", name: "f", arguments: JSON.stringify(expected) },
     ]);
   }
+  tools.set("bare", {});
+  assertEquals(call(`<function=bare>\n${parameter("n", "12")}</function>`)[1], {
+    kind: "call",
+    name: "bare",
+    arguments: '{"n":12}',
+  });
   for (const body of ["<function=g>\n</function>", "<function=f>\nx</function>", '{"name": "f"}']) {
     const content = `x\n<tool_call>\n${body}\n</tool_call>`;
     assertEquals(call(body).map((part) => part.kind === "content" && part.text).join(""), content);
