@@ -328,9 +328,9 @@ class RemoteSink implements OperationSink {
   }
 }
 
-function rowsOf({ tensor, firstRow = 0, nRows, columns }: WeightSlice, cols: number): number {
+function rowsOf({ tensor, firstRow = 0, nRows }: WeightSlice, cols: number): number {
   if (nRows !== undefined) return nRows;
-  const rowBytes = tensorBytes(tensor.type, [columns === undefined ? cols : tensor.shape.at(-1)!]);
+  const rowBytes = tensorBytes(tensor.type, [cols]);
   if (typeof rowBytes === "string") {
     throw new ForgeError("bad_model", `tensor "${tensor.name}": ${rowBytes}`);
   }

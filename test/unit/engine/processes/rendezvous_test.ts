@@ -211,10 +211,13 @@ Deno.test("processes: what is missing or differs is named", async () => {
   assertEquals(body.op, "refuse");
   assertStringIncludes(String(body.reason), "has the tensor parallelism 4");
   other.close();
-  const strange = gather(optionsOf(0, port), FACTS);
-  const third = await join(3, port, { count: 4 });
-  await assertRejects(() => strange, ForgeError, "a process has the number 3 of 3");
-  third.close();
+  for (const index of [3, 0, -1, 1.5, "1" as unknown as number]) {
+    const strange = gather(optionsOf(0, port), FACTS);
+    const third = await join(index, port, { count: 4 });
+    const number = JSON.stringify(index);
+    await assertRejects(() => strange, ForgeError, `a process has the number ${number} of 3`);
+    third.close();
+  }
   const twice = gather(optionsOf(0, port), FACTS);
   const both = await Promise.all([join(1, port), join(1, port)]);
   await assertRejects(() => twice, ForgeError, "two processes have the number 1");
