@@ -152,7 +152,6 @@ export class OfferedModel {
   /** Returns the adapter that one of the names has. */
   adapterOf(name: string | undefined): string | undefined {
     const { names, adapters = [] } = this.source;
-    if (name === undefined || names.includes(name)) return undefined;
     return adapters.find((adapter) => names.some((own) => name === `${own}:${adapter}`));
   }
 }
@@ -432,7 +431,7 @@ export const VALID_DURATIONS = "seconds, or a duration such as 90s, 5m or 1h30m;
  * @returns milliseconds; `undefined` for another text
  */
 export function parseDuration(text: string): number | undefined {
-  const [, sign = "", rest = ""] = /^([+-]?)(.*)$/s.exec(text.trim()) ?? [];
+  const [, sign = "", rest = ""] = /^([+-]?)(.*)$/s.exec(text.trim())!;
   const number = /^(?:\d+\.?\d*|\.\d+)$/;
   const parts = [...rest.matchAll(/(\d+\.?\d*|\.\d+)(ms|h|m|s)/g)];
   const isWhole = parts.length > 0 && parts.map(([part]) => part).join("") === rest;

@@ -9,7 +9,7 @@ import { readSettings } from "../../src/serve/ollama/options.ts";
 import type { Service } from "../../src/serve/service.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
-import { Client, DEMO, user } from "./client.ts";
+import { assertRecent, Client, DEMO, user } from "./client.ts";
 import { GIVEN, scripted } from "./scripted.ts";
 
 interface Line {
@@ -303,6 +303,7 @@ Deno.test("serve: models are described in Ollama's format", async () => {
   assert(models[0].size > 1e6);
   const shown = await (await client.post("/api/show", { model: "gpt:latest" })).json();
   const { architecture } = { architecture: shown.model_info["general.architecture"] };
+  assertRecent(Date.parse(shown.modified_at) / 1000);
   assertEquals(shown.details, models[0].details);
   assertEquals(shown.details, {
     parent_model: "",

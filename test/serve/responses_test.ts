@@ -690,6 +690,28 @@ Deno.test("serve: a suffix asks for the text between, where the vocabulary has m
   await using plain = await Client.open(DEMO);
   const { message } = await plain.refusal("/v1/completions", ask);
   assertStringIncludes(message, "no tokens for filling in the middle");
+  for (const [prefix, suffix, middle] of INFILL_MARKS) {
+    if (middle === undefined) continue;
+    // All marks but one.
+    for (const missing of [prefix, suffix, middle]) {
+      const idOf = (mark: string) =>
+        mark !== missing && [prefix, suffix, middle].includes(mark as typeof missing)
+          ? 1
+          : undefined;
+      const model = { tokenizer: { idOf }, checkpoint: {} };
+      await assertRejects(
+        () =>
+          infillPrompt(
+            { model, server: {} } as unknown as Service,
+            "a",
+            "b",
+            new AbortController().signal,
+          ),
+        RequestError,
+        "no tokens for filling in the middle",
+      );
+    }
+  }
 });
 
 /** Sends a request and returns what it asks of the model, which generates nothing. */

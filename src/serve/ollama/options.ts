@@ -104,13 +104,12 @@ function effortOf(
   model: string,
 ): JsonValue | undefined {
   if (!isGiven(think) || (think === false && !thinks)) return undefined;
-  const isKnown = think === true || think === false ||
-    ["low", "medium", "high"].some((known) => known === think);
-  if (isKnown && !thinks) {
+  const isEffort = ["low", "medium", "high"].some((known) => known === think);
+  if ((think === true || isEffort) && !thinks) {
     throw new RequestError(`${quote(model)} does not support thinking`, "think");
   }
   if (think === true) return "medium";
   if (think === false) return "none";
-  if (["low", "medium", "high"].some((known) => known === think)) return think;
+  if (isEffort) return think;
   throw invalid("think", think, 'true, false, "low", "medium" or "high"');
 }

@@ -127,6 +127,49 @@ Deno.test("model pool: a model that fails to close is reported, and the next one
   await pool[Symbol.asyncDispose]();
 });
 
+Deno.test("model pool: closing waits for a model that is being loaded, and closes it", async () => {
+  const offer = new Offer(new Random("closing while loading"), 1, 0);
+  const use = offer.pool.use(offer.pool.offered[0]!);
+  await offer.pool[Symbol.asyncDispose]();
+  assertEquals([offer.most, offer.copies], [1, [0, 0, 0]]);
+  (await use)[Symbol.dispose]();
+});
+
+Deno.test("model pool: a model is unloaded if the next one does not fit next to it", async () => {
+  const load = async (deviceMemory: { total: number; free: number }, needed: number) => {
+    const lines: string[] = [];
+    const model = {
+      contextLength: 8,
+      memory: { ...NO_MEMORY, weights: 30, kvCache: 10 },
+      deviceMemory,
+      [Symbol.asyncDispose]: () => Promise.resolve(),
+    } as unknown as Model;
+    const sources = ["a", "b"].map((name): ModelSource => ({
+      names: [name],
+      checkpoint: () => {
+        throw new Error("not read");
+      },
+      leastMemory: () => needed,
+      load: () => Promise.resolve(model),
+    }));
+    const pool = new ModelPool(sources, { onChange: (line) => lines.push(line.split(" ")[0]!) });
+    for (const offered of pool.offered) (await pool.use(offered))[Symbol.dispose]();
+    return lines.join(" ");
+  };
+  const [both, one] = ["loaded loaded", "loaded unloaded loaded"];
+  for (
+    const [total, free, needed, expected] of [
+      [100, 60, 60, both],
+      [100, 60, 61, one],
+      // Memory that other programs take, and files that are mapped and count as free.
+      [100, 20, 30, one],
+      [100, 90, 61, one],
+      // Unknown.
+      [0, 0, 1000, both],
+    ] as const
+  ) assertEquals(await load({ total, free }, needed), expected, `${total} ${free} ${needed}`);
+});
+
 Deno.test("model pool: a request whose options fail gives the model back", async () => {
   const model = { adapters: [], contextLength: 8 } as unknown as Model;
   const source: ModelSource = {
@@ -183,6 +226,8 @@ Deno.test("model pool: a model is found by each name, with an adapter and a tag"
   for (const sources of twice) {
     assertThrows(() => new ModelPool(sources), ForgeError, "two models have the name");
   }
+  const nameless = { ...source(["a"]), names: [] } as unknown as ModelSource;
+  assertThrows(() => offerModels([nameless]), ForgeError, "an array of at least one name");
   for (
     const [path, name] of [
       ["/m/Qwen.gguf", "Qwen"],
@@ -255,6 +300,7 @@ Deno.test("model pool: durations are seconds, or numbers with units", () => {
       ["1h2m3s4ms", 3_723_004],
       ["-1", Infinity],
       ["-5m", Infinity],
+      ["-1ms", Infinity],
       ["-0s", 0],
     ] as const
   ) assertEquals(parseDuration(text), ms, text);

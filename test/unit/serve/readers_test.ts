@@ -212,7 +212,13 @@ Deno.test("readers: each format has its calls, and other text is content", () =>
     ]],
     [HERMES, `<tool_call>${one}</tool_call><tool_call>${two}</tool_call>`, [f('{"a":1}'), g], 2],
     [HERMES, `<tool_call>${one}\n</tool`, [f('{"a":1}')]],
-    [HERMES, '<tool_call>{"name": "f", "id": @', [said('<tool_call>{"name": "f", "id": @')]],
+    ...['{"id": @, "name": "f", "arguments": {}}', '("name": "f", "arguments": {}}'].map(
+      (text): [CallFormat, string, Joined[]] => [
+        HERMES,
+        `<tool_call>${text}`,
+        [said(`<tool_call>${text}`)],
+      ],
+    ),
     [HERMES, "a <tool", [said("a <tool")]],
     [HERMES, "a \n", [said("a \n")]],
     [MISTRAL, `[TOOL_CALLS][ ${one} , ${two} ] b`, [f('{"a":1}'), g, said(" b")]],
@@ -566,7 +572,7 @@ Deno.test("Ollama: calls are whole, times are in nanoseconds, and a stream has e
     finishReason: "constraint_complete",
     promptTokens: 3,
     completionTokens: 4,
-    timings: { prefillMs: 5, decodeMs: 7.5 },
+    timings: { prefillMs: 5, decodeMs: 7.5000006 },
   } as unknown as GenerationEnd;
   const calls = [["f", { x: 1 }], ["g", {}]].map(([name, args]) => ({
     function: { name, arguments: args },
@@ -601,7 +607,7 @@ Deno.test("Ollama: calls are whole, times are in nanoseconds, and a stream has e
         prompt_eval_count: 3,
         prompt_eval_duration: 5e6,
         eval_count: 4,
-        eval_duration: 7.5e6,
+        eval_duration: 7_500_001,
       });
       assert(Number.isInteger(total));
     }
