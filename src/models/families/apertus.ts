@@ -20,7 +20,7 @@ export const apertus: Family = {
     const isXielu = config.isGguf || config.string(["hidden_act", undefined]) === "xielu";
     const c = decoderConfig(config, { hasOwnActivation: isXielu });
     const rope = loadRope(source, c, { layout: "half" });
-    const bias = biasRule(config, "attention_bias", false);
+    const bias = biasRule(config, "attention_bias");
     if (config.sink !== undefined && isXielu) noteXielu(config.sink, source.weights, c.nLayers);
     return preNormDecoder(source, c, {
       inputNorm: ["attention_layernorm", "attn_norm"],

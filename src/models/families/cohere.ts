@@ -25,7 +25,7 @@ export const cohere: Family = {
     const rope = loadRope(source, c, { layout: "interleaved" });
     const isHybrid = config.modelType === "cohere2";
     const windows = isHybrid ? slidingWindows(config, c.nLayers, 4) : [];
-    const bias = biasRule(config, "attention_bias", false);
+    const bias = biasRule(config, "attention_bias");
     const hasNorms = config.isGguf
       ? source.weights.layer(0).has(Q_NORM)
       : config.boolean(["use_qk_norm", undefined], false);

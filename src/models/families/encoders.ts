@@ -125,9 +125,9 @@ export const modernBert: Family = {
     const windows = modernBertWindows(source, c);
     const global = loadRope(source, c, { layout: "half", layerType: "full_attention" });
     const local = loadRope(source, c, { layout: "half", layerType: "sliding_attention" });
-    const bias = biasRule(config, "attention_bias", false);
-    const mlpBias = biasRule(config, "mlp_bias", false);
-    const normBias = biasRule(config, "norm_bias", false);
+    const bias = biasRule(config, "attention_bias");
+    const mlpBias = biasRule(config, "mlp_bias");
+    const normBias = biasRule(config, "norm_bias");
     return loadEncoder(source, c, {
       firstPosition: "none",
       normBias,

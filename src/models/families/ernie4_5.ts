@@ -19,7 +19,7 @@ export const ernie4_5: Family = {
   },
   load(source) {
     const { config } = source;
-    const bias = biasRule(config, "use_bias", false);
+    const bias = biasRule(config, "use_bias");
     const c = decoderConfig(config);
     const rope = loadRope(source, c, { layout: "interleaved" });
     const isDense = config.modelType === "ernie4_5";
@@ -38,13 +38,10 @@ export const ernie4_5: Family = {
  * elsewhere.
  */
 function mixtureLoader(config: ConfigReader, c: DecoderConfig, bias: BiasRule): LoadBlock {
-  const first = config.int(["moe_layer_start_index", "leading_dense_block_count"], {
-    min: 0,
-    fallback: 1,
-  });
+  const first = config.int(["moe_layer_start_index", "leading_dense_block_count"], { min: 0 });
   const end = config.int(["moe_layer_end_index", undefined], { min: -1, fallback: -1 });
   const last = end === -1 ? c.nLayers - 1 : end;
-  const step = config.int(["moe_layer_interval", "interleave_moe_layer_step"], { fallback: 1 });
+  const step = config.int(["moe_layer_interval", "interleave_moe_layer_step"]);
   const nShared = config.int(["moe_num_shared_experts", "expert_shared_count"], {
     min: 0,
     fallback: 0,

@@ -28,9 +28,6 @@ import type { Rope } from "../parts/rope.ts";
 import { divideHeads, rowsOf } from "../weights/division.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
-/** Head size of layers with full attention where config.json has none. */
-const GLOBAL_HEAD_DIM = 512;
-
 /** Soft-cap of the logits in GGUF files without one, as in llama.cpp. */
 const GGUF_CAP = 30;
 
@@ -102,12 +99,12 @@ function layerConfig(config: ConfigReader, index: number, isSliding: boolean): D
   if (isSliding || config.object("per_layer_config") !== undefined) {
     return { ...c, intermediateSize: mlpSize(config, c, index) };
   }
-  const isShared = config.boolean(["attention_k_eq_v", undefined], false) &&
+  const isShared = config.boolean(["attention_k_eq_v", undefined]) &&
     config.raw(["num_global_key_value_heads", undefined]) !== undefined;
   return {
     ...c,
     intermediateSize: mlpSize(config, c, index),
-    headDim: config.int(["global_head_dim", undefined], { fallback: GLOBAL_HEAD_DIM }),
+    headDim: config.int(["global_head_dim", undefined]),
     nKvHeads: isShared ? config.int(["num_global_key_value_heads", undefined]) : c.nKvHeads,
   };
 }
@@ -116,15 +113,15 @@ function layerConfig(config: ConfigReader, index: number, isSliding: boolean): D
  * Returns the width of a layer's MLP: doubled in some models for layers that share keys and values.
  */
 function mlpSize(config: ConfigReader, c: DecoderConfig, index: number): number {
-  const nShared = config.int(["num_kv_shared_layers", undefined], { min: 0, fallback: 0 });
+  const nShared = config.int(["num_kv_shared_layers", undefined], { min: 0 });
   const isWide = nShared > 0 && index >= c.nLayers - nShared &&
-    config.boolean(["use_double_wide_mlp", undefined], false);
+    config.boolean(["use_double_wide_mlp", undefined]);
   return isWide ? 2 * c.intermediateSize : c.intermediateSize;
 }
 
 function valuesAreKeys(config: ConfigReader, weights: WeightLoader, isSliding: boolean): boolean {
   if (config.isGguf) return !weights.has([undefined, "attn_v"]);
-  return !isSliding && config.boolean(["attention_k_eq_v", undefined], false);
+  return !isSliding && config.boolean(["attention_k_eq_v", undefined]);
 }
 
 /** Arranges a layer around its attention. */
@@ -302,7 +299,7 @@ const LAYER_INPUTS = "layer inputs";
 function inputSize(config: ConfigReader): number {
   return config.int(["hidden_size_per_layer_input", "embedding_length_per_layer_input"], {
     min: 0,
-    fallback: config.isGguf ? 0 : 256,
+    fallback: 0,
   });
 }
 
@@ -370,7 +367,7 @@ function loadGemma4Mixture(
   const count: Key = ["num_experts", "expert_count"];
   const has = config.isGguf
     ? (config.raw(count) ?? 0) !== 0
-    : config.boolean(["enable_moe_block", undefined], false);
+    : config.boolean(["enable_moe_block", undefined]);
   if (!has) return undefined;
   const counts = readExpertCounts(config, count, ["top_k_experts", "expert_used_count"]);
   const { nExperts } = counts;

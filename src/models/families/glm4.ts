@@ -25,7 +25,7 @@ export const glm4: Family = {
     // apart.
     const isMultimodal = config.raw([undefined, "rope.dimension_sections"]) !== undefined;
     const rope = loadRope(source, c, { layout: isMultimodal ? "half" : "interleaved" });
-    const bias = biasRule(config, "attention_bias", false);
+    const bias = biasRule(config, "attention_bias");
     return sandwichNormDecoder(source, c, {
       postAttentionNorm: ["post_self_attn_layernorm", "post_attention_norm"],
       preMlpNorm: ["post_attention_layernorm", "ffn_norm"],
@@ -45,10 +45,10 @@ export const glm4Moe: Family = {
     const { config } = source;
     const c = decoderConfig(config);
     const rope = loadRope(source, c, { layout: "half" });
-    const bias = biasRule(config, "attention_bias", false);
+    const bias = biasRule(config, "attention_bias");
     const hasNorms = config.isGguf
       ? source.weights.layer(0).has([undefined, "attn_q_norm"])
-      : config.boolean(["use_qk_norm", undefined], false);
+      : config.boolean(["use_qk_norm", undefined]);
     const qkNorm = hasNorms ? "head" : undefined;
     return preNormDecoder(source, c, {
       mlpNorm: POST_ATTENTION_NORM,

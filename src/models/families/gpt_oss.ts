@@ -16,7 +16,7 @@ export const gptOss: Family = {
     const { config } = source;
     const c = decoderConfig(config);
     const rope = loadRope(source, c, { layout: "half", ggufTruncate: false });
-    const bias = biasRule(config, "attention_bias", true);
+    const bias = biasRule(config, "attention_bias");
     const windows = slidingWindows(config, c.nLayers, 2);
     const experts = {
       ...readExpertCounts(config, ["num_local_experts", "expert_count"]),

@@ -33,7 +33,7 @@ export const granite: Family = {
       ? loadRope(source, c, { layout: llamaRopeLayout(config) })
       : undefined;
     const outputScale = config.number(["residual_multiplier", "residual_scale"], 1);
-    const bias = biasRule(config, "attention_bias", false);
+    const bias = biasRule(config, "attention_bias");
     const attention = {
       rope,
       scale: config.positive(["attention_multiplier", "attention.scale"], c.headDim ** -0.5),
@@ -52,7 +52,7 @@ export const granite: Family = {
       if (!hasShared) {
         return routed ?? loadGatedMlp(weights, c, {
           outputScale,
-          bias: biasRule(config, "mlp_bias", false),
+          bias: biasRule(config, "mlp_bias"),
           // GGUF files of Granite 4 without experts give the width of the only MLP under this key;
           // Bamba's lack it.
           intermediateSize: sharedSize > 0 ? sharedSize : c.intermediateSize,

@@ -21,7 +21,7 @@ export const hunyuan: Family = {
     // The norms cancel YaRN's scale of rotated queries and keys, except for its effect on epsilon.
     const rope = { ...rotation, scale: 1 };
     const heads = { ...c, normEps: c.normEps / scale ** 2 };
-    const bias = biasRule(config, "attention_bias", false);
+    const bias = biasRule(config, "attention_bias");
     return preNormDecoder(source, c, {
       attention: (weights, i) =>
         loadAttention(weights, heads, i, {

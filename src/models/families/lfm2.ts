@@ -57,7 +57,7 @@ export const lfm2: Family = {
       min: 2,
       max: MAX_CONV_WIDTH,
     });
-    const bias = biasRule(config, "conv_bias", false);
+    const bias = biasRule(config, "conv_bias");
     const indexOf = indexAmongKind(isConv);
     const state: StateMatrix = { rows: width - 1, cols: c.hiddenSize };
     return preNormDecoder(source, c, {
@@ -128,9 +128,9 @@ function lfm2Config(config: ConfigReader, isConv: readonly boolean[]): DecoderCo
 
 /** Returns the width of the MLP: two thirds of the setting, rounded up to a multiple. */
 function adjustedSize(config: ConfigReader, size: number): number {
-  if (!config.boolean(["block_auto_adjust_ff_dim", undefined], true)) return size;
-  const multiplier = config.positive(["block_ffn_dim_multiplier", undefined], 1);
-  const multiple = config.int(["block_multiple_of", undefined], { fallback: 256 });
+  if (!config.boolean(["block_auto_adjust_ff_dim", undefined])) return size;
+  const multiplier = config.positive(["block_ffn_dim_multiplier", undefined]);
+  const multiple = config.int(["block_multiple_of", undefined]);
   return Math.ceil(Math.trunc(multiplier * Math.trunc(2 * size / 3)) / multiple) * multiple;
 }
 
@@ -138,12 +138,9 @@ function adjustedSize(config: ConfigReader, size: number): number {
 function mlpLoader({ config }: ModelSource, c: DecoderConfig): LoadBlock {
   const plain = (weights: WeightLoader) => loadGatedMlp(weights, c, { names: MLP });
   if (config.modelType !== "lfm2_moe" && config.modelType !== "lfm2moe") return plain;
-  const nDense = config.int(["num_dense_layers", "leading_dense_block_count"], {
-    min: 0,
-    fallback: 2,
-  });
+  const nDense = config.int(["num_dense_layers", "leading_dense_block_count"], { min: 0 });
   config.sink?.setting("expert_gating_func", ["u32", GGUF_SIGMOID]);
-  const isBiased = config.isGguf || config.boolean(["use_expert_bias", undefined], true);
+  const isBiased = config.isGguf || config.boolean(["use_expert_bias", undefined]);
   const experts: MoeParts = {
     ...readExpertCounts(config, ["num_experts", "expert_count"]),
     intermediateSize: config.int(["moe_intermediate_size", "expert_feed_forward_length"]),

@@ -22,8 +22,8 @@ export const llama: Family = {
     const { config } = source;
     const c = decoderConfig(config);
     const rope = loadRope(source, c, { layout: llamaRopeLayout(config) });
-    const bias = biasRule(config, "attention_bias", false);
-    const mlpBias = biasRule(config, "mlp_bias", false);
+    const bias = biasRule(config, "attention_bias");
+    const mlpBias = biasRule(config, "mlp_bias");
     return preNormDecoder(source, c, {
       attention: (weights, i) => loadAttention(weights, c, i, { rope, bias, outputBias: bias }),
       mlp: (weights) => loadGatedMlp(weights, c, { bias: mlpBias }),
@@ -40,8 +40,8 @@ export const arcee: Family = {
     const { config } = source;
     const c = decoderConfig(config, { activation: "relu_squared" });
     const rope = loadRope(source, c, { layout: llamaRopeLayout(config) });
-    const bias = biasRule(config, "attention_bias", false);
-    const mlpBias = biasRule(config, "mlp_bias", false);
+    const bias = biasRule(config, "attention_bias");
+    const mlpBias = biasRule(config, "mlp_bias");
     return preNormDecoder(source, c, {
       attention: (weights, i) => loadAttention(weights, c, i, { rope, bias, outputBias: bias }),
       mlp: (weights) => loadPlainMlp(weights, c, { bias: mlpBias }),
@@ -58,8 +58,8 @@ export const seedOss: Family = {
     const { config } = source;
     const c = decoderConfig(config);
     const rope = loadRope(source, c, { layout: "half" });
-    const bias = biasRule(config, "attention_bias", true);
-    const outputBias = biasRule(config, "attention_out_bias", false);
+    const bias = biasRule(config, "attention_bias");
+    const outputBias = biasRule(config, "attention_out_bias");
     return preNormDecoder(source, c, {
       mlpNorm: POST_ATTENTION_NORM,
       attention: (weights, i) => loadAttention(weights, c, i, { rope, bias, outputBias }),

@@ -51,7 +51,7 @@ export const llama4: Family = {
     const isChunked = (source.sessionLength ?? c.contextLength) > chunk;
     const rotation = loadRope(source, c, { layout: "interleaved" });
     const rotates = rotatedLayers(config, c.nLayers);
-    const bias = biasRule(config, "attention_bias", false);
+    const bias = biasRule(config, "attention_bias");
     const nExperts = config.int(["num_local_experts", "expert_count"]);
     const isNormalized = config.isGguf
       ? nExperts !== MAVERICK_EXPERTS

@@ -40,7 +40,7 @@ export const bamba: Family = {
     const c = decoderConfig(config);
     const mamba = mamba2Config(config, c.hiddenSize, BAMBA_NAMES);
     const rope = loadRope(source, c, { layout: "half" });
-    const bias = biasRule(config, "attention_bias", false);
+    const bias = biasRule(config, "attention_bias");
     const isMamba = bambaLayers(config, c.nLayers);
     const indexOf = indexAmongKind(isMamba);
     return preNormDecoder(source, c, {
@@ -53,7 +53,7 @@ export const bamba: Family = {
           ? loadMamba2(weights, c, mamba, { state: 2 * indexOf(i), norm: "row" })
           : loadAttention(weights, c, indexOf(i), { rope, bias, outputBias: bias }),
       mlp: (weights) =>
-        loadGatedMlp(weights, c, { names: MLP, bias: biasRule(config, "mlp_bias", false) }),
+        loadGatedMlp(weights, c, { names: MLP, bias: biasRule(config, "mlp_bias") }),
     });
   },
 };
@@ -147,9 +147,9 @@ function falconLayer(
 ): (weights: WeightLoader, index: number) => Layer {
   const { config } = source;
   const rope = loadRope(source, c, { layout: "half" });
-  const attentionBias = biasRule(config, "attention_bias", false);
+  const attentionBias = biasRule(config, "attention_bias");
   const hasNorm = config.boolean(["mamba_rms_norm", undefined], false);
-  const gatesAfterNorm = hasNorm && config.boolean(["mamba_norm_before_gate", undefined], true);
+  const gatesAfterNorm = hasNorm && config.boolean(["mamba_norm_before_gate", undefined]);
   return (weights, i) => {
     const inputNorm = loadScaledRmsNorm(
       weights,
@@ -172,7 +172,7 @@ function falconLayer(
       outputBias: attentionBias,
       outputScale: m.attentionOutput,
     });
-    const mlp = loadFalconMlp(weights, c, m, biasRule(config, "mlp_bias", false));
+    const mlp = loadFalconMlp(weights, c, m, biasRule(config, "mlp_bias"));
     return (pass, h) => {
       const normed = inputNorm(pass, h);
       h = attention(pass, normed, mixer(pass, normed, h));

@@ -51,7 +51,7 @@ export const nemotronH: Family = {
     });
     // transformers ignores `attention_bias` here.
     const attentionBias = config.isGguf ? "optional" : "none";
-    const mlp = { bias: biasRule(config, "mlp_bias", false) };
+    const mlp = { bias: biasRule(config, "mlp_bias") };
     const experts = types.includes("moe") ? expertLoader(config, c) : undefined;
     const indexOf = (layer: number) =>
       types.slice(0, layer).filter((type) => type === types[layer]).length;
@@ -199,7 +199,7 @@ function expertLoader(config: ConfigReader, c: DecoderConfig): LoadBlock {
   const nExperts = config.int(["n_routed_experts", "expert_count"]);
   const latentKey: Key = ["moe_latent_size", "moe_latent_size"];
   const latent = config.raw(latentKey) === undefined ? undefined : config.int(latentKey);
-  const bias = biasRule(config, "mlp_bias", false);
+  const bias = biasRule(config, "mlp_bias");
   const experts: PlainExpertParts = {
     nExperts,
     topK: config.int(["num_experts_per_tok", "expert_used_count"], { max: nExperts }),

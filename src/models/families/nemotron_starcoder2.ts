@@ -24,8 +24,8 @@ export const nemotron: Family = {
       activation: "relu_squared",
     });
     return loadLayerNormDecoder(source, c, {
-      bias: biasRule(config, "attention_bias", false),
-      mlp: { bias: biasRule(config, "mlp_bias", false) },
+      bias: biasRule(config, "attention_bias"),
+      mlp: { bias: biasRule(config, "mlp_bias") },
       // Weights are stored less 1. llama.cpp's converter adds it when it writes the file.
       norm: { weightOffset: config.isGguf ? 0 : 1 },
     });
@@ -43,7 +43,7 @@ export const starcoder2: Family = {
       normEps: ["norm_epsilon", "attention.layer_norm_epsilon"],
       activation: "gelu_tanh",
     });
-    const bias = biasRule(config, "use_bias", true);
+    const bias = biasRule(config, "use_bias");
     return loadLayerNormDecoder(source, c, {
       bias,
       windows: slidingWindows(config, c.nLayers, undefined),

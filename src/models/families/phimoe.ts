@@ -24,7 +24,7 @@ export const phimoe: Family = {
     if (!SCALING.includes(scaling.type)) throw scaling.unsupported(SCALING);
     const rope = loadRope(source, c, { layout: "half" });
     const windows = slidingWindows(config, c.nLayers, undefined);
-    const bias = biasRule(config, "attention_bias", false);
+    const bias = biasRule(config, "attention_bias");
     const experts = {
       ...readExperts(config),
       intermediateSize: c.intermediateSize,
@@ -35,7 +35,7 @@ export const phimoe: Family = {
     } as const;
     return preNormDecoder(source, c, {
       loadNorm: loadLayerNorm,
-      head: { bias: biasRule(config, "lm_head_bias", false) },
+      head: { bias: biasRule(config, "lm_head_bias") },
       attention: (weights, i) =>
         loadAttention(weights, c, i, { rope, window: windows[i], bias, outputBias: bias }),
       mlp: (weights) => loadMoe(weights, c, experts),

@@ -50,7 +50,7 @@ export const qwen2Moe: Family = {
     const isDense = isDenseLayer(config);
     const normalize = config.boolean(["norm_topk_prob", undefined], false);
     return loadQwen(source, c, {
-      attention: { bias: biasRule(config, "qkv_bias", true) },
+      attention: { bias: biasRule(config, "qkv_bias") },
       windows: alternateWindows(config, c.nLayers),
       mlp: (weights, i) =>
         isDense(i)
@@ -108,7 +108,7 @@ function loadQwen(source: ModelSource, c: DecoderConfig, parts: QwenParts): Caus
 }
 
 function qwen3Attention(config: ConfigReader): QwenParts["attention"] {
-  const bias = biasRule(config, "attention_bias", false);
+  const bias = biasRule(config, "attention_bias");
   return { qkNorm: "head", bias, outputBias: bias };
 }
 

@@ -428,9 +428,9 @@ export function loadPlainMlp(
  * Returns the bias rule that a setting of config.json implies. GGUF has no such setting: its files
  * hold biases or do not.
  */
-export function biasRule(config: ConfigReader, name: string, fallback: boolean): BiasRule {
+export function biasRule(config: ConfigReader, name: string): BiasRule {
   if (config.isGguf) return "optional";
-  return config.boolean([name, undefined], fallback) ? "required" : "none";
+  return config.boolean([name, undefined], false) ? "required" : "none";
 }
 
 /** Loads a bias, or some of its numbers, if the rule and the file provide one. */

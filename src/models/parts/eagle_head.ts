@@ -97,7 +97,7 @@ export function loadEagleHead(source: ModelSource, files: Checkpoint, target: Ta
       layout: config.isGguf ? "interleaved" : "half",
       divisors: { always: weights.optionalNumbers([undefined, "rope_freqs"]) },
     }),
-    bias: biasRule(config, "attention_bias", false),
+    bias: biasRule(config, "attention_bias"),
     inputSize: 2 * hiddenSize,
   });
   const mlpNorm = loadRmsNorm(layer, c, MLP_NORM);

@@ -78,7 +78,7 @@ export function mamba2Config(
     min: 2,
     max: MAX_CONV_WIDTH,
   });
-  const bias = biasRule(config, names.bias, false);
+  const bias = biasRule(config, names.bias);
   return {
     nHeads,
     headDim: headDimension(config, hiddenSize, nHeads, names),
@@ -86,9 +86,9 @@ export function mamba2Config(
     dState: config.int([names.dState, "ssm.state_size"], { max: 4096 }),
     convWidth,
     convActivation: config.isGguf ? "silu" : activationOf(config, names.convActivation),
-    convBias: biasRule(config, names.convBias, true),
+    convBias: biasRule(config, names.convBias),
     bias,
-    outputBias: names.outputBias === undefined ? bias : biasRule(config, names.outputBias, false),
+    outputBias: names.outputBias === undefined ? bias : biasRule(config, names.outputBias),
     dtLimits: names.dtMin === undefined
       ? timeStepLimits(config)
       : [config.number([names.dtMin, undefined], 0), Infinity],

@@ -15,6 +15,7 @@ const JSON_SIZES: JsonObject = {
   mamba_d_state: 128,
   mamba_d_conv: 4,
   mamba_expand: 2,
+  mamba_conv_bias: true,
 };
 const NAMES = { ...BAMBA_NAMES, inner: "mamba_d_ssm" };
 const HIDDEN = 1024;
