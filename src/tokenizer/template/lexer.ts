@@ -93,7 +93,8 @@ class Lexer {
       this.#at = mark;
     } else if (raw !== undefined) {
       this.#at = mark + raw[0].length;
-      this.#startsLine = raw[0].endsWith("\n");
+      // Spaces that follow a line end here are stripped with it.
+      this.#startsLine = false;
       this.#readRaw(mark);
     } else {
       this.#at = mark + 2 + sign.length;

@@ -361,7 +361,6 @@ export function typeName(value: Value): string {
 export function isTrue(value: Value): boolean {
   if (typeof value !== "object") return Boolean(value);
   if (value === null || value instanceof Undefined) return false;
-  if (value instanceof LazyValues) return true;
   return (sizeOf(value) ?? 1) > 0;
 }
 

@@ -280,7 +280,7 @@ const MISTAKES: Record<string, string> = {
   "{{ missing|indent }}": '"missing" is undefined',
   "{{ '%(a)s' % {} }}": 'the dict of % has no key "a"',
   "{{ '%.2001f' % 1 }}": "a format asks for 2001 digits; at most 2000 are valid",
-  "{{ '{:zz}'.format(1) }}": 'format() has no format "zz" for int',
+  "{{ '{:5.}'.format(1) }}": 'format() has no format "5." for int',
   "{{ '{:{:{:{}}}}'.format(1, 2, 3, 4) }}": "nested more than 2 levels deep",
   "{{ range(1.5) }}": "range() needs ints, not float",
   "{{ range(1, 2, 0) }}": "the step of range() cannot be 0",
@@ -360,6 +360,8 @@ Deno.test("templates that treat content as a list read parts, others do not", ()
     "{{ p.type == 'function' }}",
     "{{ p.kind == 'text' }}",
     "{{ m[content] is string }}",
+    "{% filter map('upper') %}a{% endfilter %}",
+    "{% filter upper|map('upper') %}a{% endfilter %}",
   ];
   for (const source of others) {
     assertEquals(new TemplateProgram(source).readsParts, false, source);

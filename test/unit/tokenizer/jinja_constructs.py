@@ -694,6 +694,26 @@ a {%+ if true %} b {%+ endif +%} c
 {{ 'ΑΣ'.title() }}|{{ 'ΑΣ'.capitalize() }}|{{ 'ΑΣ'.casefold() }}|{{ 'ΑΣ'.istitle() }}|{{ 'Ας ªB'.istitle() }}
 {{ (2**53 + 1) / 7 }}|{{ (2**70 + 1) / (2**20) }}|{{ 1 / (2**1060 + 1) }}|{{ (2**1100 + 1) / 3**600 }}|{{ -(10**400) / (10**399 + 7) }}|{{ 1 / 2**1100 }}
 {% autoescape true %}{% set y | e %}<{% endset %}{{ y }}{% filter e %}<{% endfilter %}{% endautoescape %}
+{{ '&nope;&amp;&#0;&#x110000;&#65;'|striptags }}
+{% set j = joiner() %}{{ j(1) }}
+{{ dict({}, {}) }}
+{{ 0.5 % 2 }}|{{ -0.5 % -2 }}|{{ 5 % 0.75 }}|{{ (-1.0) ** 3 }}|{{ (-1) ** 3.0 }}|{{ 1.0 ** 3 }}
+{% include 'x'
+{{ 1 not 2 l }}
+{{ l.index(3, -9) }}|{{ l.index(1, 0, -1) }}|{{ (4, 5).index(4, -1) is defined }}
+{{ l[1, 0:1] }}
+{{ range(*[1], 2) }}
+{{ range(*[1], b=2) }}
+{{ d.'b' }}
+{{ d.1.5 }}
+{{ d.[1] }}
+{{ no and s|nope }}
+{{ yes or n is nope }}
+{% macro m() %}{{ 1|nope }}{% endmacro %}
+{% if 0 %}{% set x %}{{ 1|nope }}{% endset %}{% endif %}
+{{ 3 is eq l.0 }}|{{ {'a': 1, 'b': 2}.keys() == {'a': 1, 'c': 2}.keys() }}|{{ '\uffee' < '😀' }}|{{ '😀' > '\uffee' }}|{{ (10**4300 - 1)|string|length }}|{{ -(10**4300 - 1)|string|length }}
+{{ 10**4300 }}
+{{ -10**4300 }}
 {{ ('word ' * 40)|safe|pprint }}|{{ {'k' * 80: ''}|pprint }}
 {{ ('a'|safe).ljust(3, '<') }}
 {{ ('a'|safe).rjust(3, '<') }}
@@ -796,6 +816,8 @@ def more_products(filters):
     operators = [*OPERATORS, "if", "if 0 else", "is eq", "is not eq", "is in [2] and", "|default", ","]
     yield "precedence", "{{ § § 3 § 2 }}", [operand, operators, operators]
     tokens = "1 a 'x' - ( ) [ ] , : . | is not in if".split()
+    words = "in and or if is not + ~ == | ( ) , . [ = *".split()
+    yield "quoted", "{{ §'§'§ }}", [["", "1 ", "not ", "[1, ", "range("], words, ["", " 1", "]", " defined", " odd", " 1)"]]
     yield "tokens", "{{ § § § }}", [tokens, tokens, tokens]
     heads = ["if 1", "if", "if 0:", "for x in l", "for x in l if x > 1", "for x in tree recursive", "for a, x in [l]", "set x",
              "set x = 1", "set x | upper", "macro m(a)", "macro m(a, b=1)", "call m()", "call(a) s.upper()", "filter upper",
