@@ -1,5 +1,5 @@
 /** A device of another process, and the process that serves it, over a link in memory. */
-import { assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import type {
   Backend,
   Device,
@@ -121,6 +121,26 @@ Deno.test("another process computes what process 0 records, states included", as
     await served;
     assertEquals([lost, aborted], [[], []]);
     for (const backend of [own, reader, remote]) backend.close();
+  }
+});
+
+Deno.test("each device of a process loads its rank and stage of the group", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.path, { contextLength: 128 });
+  const checkpoint = openCheckpoint(folder.path);
+  const devices = [new FakeBackend(), new FakeBackend()];
+  const { host, guest } = serve(devices, checkpoint);
+  const group = { nDevices: 4, nStages: 2, first: 1, stageMemory: [5, 5] };
+  host.send({ op: "group", id: 3, group });
+  await turn();
+  assertEquals(guest.sent, [{ id: 3, value: {} }]);
+  const places = [[1, 0], [0, 1]] as const;
+  for (const [i, [rank, stage]] of places.entries()) {
+    const own = new FakeBackend();
+    const part = { rank: { index: rank, count: 2 }, stage: { index: stage, memory: [5, 5] } };
+    loadModel(own, checkpoint, { sessionLength: 128, part });
+    assert(own.mapped.length > 0);
+    assertEquals(devices[i]!.mapped, own.mapped);
   }
 });
 

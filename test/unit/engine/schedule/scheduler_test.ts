@@ -14,6 +14,8 @@ import { TokenList } from "../../../../src/engine/token_list.ts";
 import { Scheduler } from "../../../../src/engine/schedule/scheduler.ts";
 import { StepPace } from "../../../../src/engine/schedule/ahead.ts";
 import { lastLogits, scoreTokens } from "../../../../src/engine/generation/score.ts";
+import type { ModelDrafter } from "../../../../src/engine/speculation/model_drafter.ts";
+import { Speculator } from "../../../../src/engine/speculation/speculator.ts";
 import { ForgeError } from "../../../../src/errors.ts";
 import {
   fakeAnswer,
@@ -372,6 +374,38 @@ Deno.test("a run is stopped only if all its sequences are cancelled", async () =
   const { end, tokens } = await both[1]!;
   assertEquals([end.finishReason, end.completionTokens, tokens], ["cancelled", 0, []]);
   await bench.end();
+});
+
+Deno.test("a sequence that ends while tokens are drafted is not computed, and is forgotten", async () => {
+  const runner = new FakeRunner({ nPages: 100 });
+  const controllers = [new AbortController(), new AbortController()];
+  const forgotten: number[] = [];
+  const model: ModelDrafter = {
+    rate: () => 0.9,
+    cost: () => 0,
+    lag: () => 0,
+    draft: async () => {
+      await turn();
+      controllers[0]!.abort();
+    },
+    cancel() {},
+    forget: (tokens) => void forgotten.push(tokens.at(0)!),
+  };
+  const speculator = new Speculator({ length: 1, model });
+  const scheduler = new Scheduler(runner, speculator, new StepPace(1));
+  const prompts = [prompt(2, 0), prompt(2, 100)];
+  const [, second] = await Promise.all(prompts.map(async (each, i) => {
+    const tokens: number[] = [];
+    const request = fakeRequest(each, 4, { signal: controllers[i]!.signal });
+    for await (const { token } of new Generation(noTokenizer, request).run(scheduler)) {
+      if (token !== undefined) tokens.push(token);
+    }
+    return tokens;
+  }));
+  assertEquals(second, fakeAnswer(prompts[1]!, 4));
+  await scheduler.idle();
+  assertEquals(runner.runs.map((chunks) => chunks.length), [2, 1, 1, 1]);
+  assertEquals(forgotten.sort(), [0, 100]);
 });
 
 Deno.test("a waiting sequence can be stopped", async () => {
