@@ -46,7 +46,7 @@ function loadBert(source: ModelSource, first: number, classifier: Classifier | u
   const c = decoderConfig(config, { normEps: NORM_EPS, activation: "gelu_erf" });
   return loadEncoder(
     source,
-    { ...c, contextLength: c.contextLength - (config.isGguf ? 0 : first) },
+    { ...c, contextLength: c.contextLength - first },
     {
       firstPosition: first,
       classifier,

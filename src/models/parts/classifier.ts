@@ -97,7 +97,6 @@ const PROJECTION = ["dense_2", "dense_3"];
 
 /** Loads the layers of a GGUF file between pooling and vectors. */
 export function loadProjection(weights: WeightLoader): readonly DenseLayer[] | undefined {
-  if (!weights.isGguf) return undefined;
   const layers = PROJECTION.map((name): TensorName => [undefined, name])
     .filter((name) => weights.has(name))
     .map((name) => {

@@ -37,9 +37,7 @@ export function loadEncoder(source: ModelSource, c: DecoderConfig, parts: Encode
   const nTypes = weights.has(TYPES) ? weights.shape(TYPES)[0] ?? 0 : 0;
   const types = nTypes > 0 ? weights.matrix(TYPES, nTypes, c.hiddenSize) : undefined;
   const { firstPosition } = parts;
-  const positions = firstPosition === "none"
-    ? undefined
-    : loadPositions(weights, c, config.isGguf ? 0 : firstPosition);
+  const positions = firstPosition === "none" ? undefined : loadPositions(weights, c, firstPosition);
   const norm = { bias: parts.normBias };
   const embeddingNorm = loadLayerNorm(weights, c, EMBEDDING_NORM, norm);
   const layers = Array.from(

@@ -102,12 +102,14 @@ Deno.test("models with Mamba-2: unknown layers and invalid factors are rejected"
   refusedModel(nemotron({ hybrid_override_pattern: "M*x" }), 'hybrid_override_pattern is "x"');
   refusedModel(nemotron({ hybrid_override_pattern: "" }), "a list with the type of each layer");
   refusedModel(nemotron({ layers_block_type: ["mamba", 3] }), 'layers_block_type is "3"');
+  refusedModel(nemotron({ layers_block_type: ["constructor"] }), 'is "constructor"');
   refusedModel(nemotron({ hybrid_override_pattern: "ME", mlp_hidden_act: "silu" }), '"relu2"');
   const falcon = (change: JsonObject) => ({
     config: { ...MODEL, model_type: "falcon_h1", mamba_d_ssm: 2048, ...change },
   });
   refusedModel(falcon({ ssm_multipliers: [1, 1] }), "a list of 5 numbers above 0");
   refusedModel(falcon({ mlp_multipliers: [1, 0] }), "a list of 2 numbers above 0");
+  refusedModel(falcon({ mlp_multipliers: "ab" }), "a list of 2 numbers above 0");
   refusedModel(falcon({ key_multiplier: -1 }), "key_multiplier");
   const bamba = { ...MODEL, model_type: "bamba", attn_layer_indices: 1 };
   refusedModel({ config: bamba }, 'attn_layer_indices is "1"; expected a list of layers');
