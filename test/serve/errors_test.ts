@@ -35,6 +35,7 @@ const BAD_CHATS: readonly (readonly [body: unknown, message: string, param: stri
   [{ messages: [{ role: "user" }] }, "messages[0].content is missing", "messages[0].content"],
   [{ messages, temprature: 1 }, "did you mean temperature?", "temprature"],
   [{ messages, system: "x" }, 'unknown key "system"', "system"],
+  [{ messages, raw: true }, 'unknown key "raw"', "raw"],
   [{ messages, functions: [] }, "did you mean tools?", "functions"],
   [{ messages, audio: {} }, 'unknown key "audio"; valid are model, messages', "audio"],
   [{ messages, temperature: "hot" }, 'temperature is "hot"; valid is a number', "temperature"],
@@ -73,6 +74,10 @@ Deno.test("serve: a bad request is rejected by key before anything is generated"
       [{ prompt: [99999] }, "token 0 of the prompt is 99999"],
       [{ prompt: "a", echo: true }, "echo is true; valid is false"],
       [{ prompt: "a", messages }, 'unknown key "messages"'],
+      [{ prompt: "a", system: "x" }, 'unknown key "system"'],
+      [{ prompt: "a", raw: true }, 'unknown key "raw"'],
+      [{ prompt: "a", logprobs: 1, top_logprobs: 1 }, 'unknown key "top_logprobs"'],
+      [{ prompt: "a", chat_template_kwargs: {} }, 'unknown key "chat_template_kwargs"'],
       [{ prompt: Array(65).fill("a"), n: 2 }, "prompt and n ask for 130 answers"],
     ] as const
   ) assertStringIncludes((await client.refusal(TEXT, body)).message, message);

@@ -3,6 +3,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import type { JsonObject } from "../../../src/formats/json.ts";
 import { RequestError } from "../../../src/requests/values.ts";
 import { EnforceableTools } from "../../../src/serve/chat/tools.ts";
+import { ChatChoice } from "../../../src/serve/openai/chat_choice.ts";
 import { OllamaFormat } from "../../../src/serve/ollama/format.ts";
 import type { Service } from "../../../src/serve/service.ts";
 import { Blocks } from "../../../src/serve/chat/blocks.ts";
@@ -125,6 +126,65 @@ Deno.test("blocks: each is opened, extended and closed in this order, and has it
       assert(events.every((event) => event.index !== index || event.block === block));
     }
   }
+});
+
+Deno.test("choices: each piece has its log-probabilities, and the last the reason of the end", () => {
+  const tokenizer = {
+    ...{ vocabSize: 9, isSpecial: () => false },
+    tokenBytes: (id: number) => Uint8Array.of(97 + id),
+  };
+  const newChoice = (hasLogprobs: boolean) =>
+    new ChatChoice(1, newReader(false), tokenizer as unknown as Tokenizer, hasLogprobs);
+  const end = { finishReason: "length" } as unknown as GenerationEnd;
+  const piece = (text: string, token?: number, end?: GenerationEnd) => ({
+    ...{ text, token, end, top: [] },
+    logprob: token === undefined ? undefined : -token,
+  });
+  const logprob = (token: number) => ({
+    ...{ token: "abcdef"[token], bytes: [97 + token], logprob: -token, top_logprobs: [] },
+  });
+  const delta = (delta: object, tokens: number[] = [], finish_reason: string | null = null) => ({
+    ...{ index: 1, delta, finish_reason },
+    logprobs: tokens.length === 0 ? null : { content: tokens.map(logprob) },
+  });
+  const begin = delta({ role: "assistant", content: "" });
+  const choice = newChoice(true);
+  assertEquals<unknown>(choice.deltas(), [begin]);
+  const steps: [Piece[], object[]][] = [
+    // The beginning of a mark, and what it turns out to be.
+    [[piece("<th", 1)], [delta({}, [1])]],
+    [[piece("ink>a</think>b", 2)], [
+      delta({ reasoning_content: "a" }, [2]),
+      delta({ content: "b" }),
+    ]],
+    [[piece("c", 3), piece("", 4)], [delta({ content: "c" }, [3, 4])]],
+    [[], []],
+    [[piece("d", 5), piece("", undefined, end)], [
+      delta({ content: "d" }, [5]),
+      delta({}, [], "length"),
+    ]],
+  ];
+  for (const [pieces, expected] of steps) {
+    for (const one of pieces) choice.take(one);
+    assertEquals<unknown>(choice.deltas(), expected);
+  }
+  assertEquals<unknown>(choice.whole(), {
+    index: 1,
+    message: { role: "assistant", content: "bcd", reasoning_content: "a" },
+    logprobs: { content: [1, 2, 3, 4, 5].map(logprob) },
+    finish_reason: "length",
+  });
+  const plain = newChoice(false);
+  plain.take(piece("<th", 1));
+  assertEquals<unknown>(plain.deltas(), [begin]);
+  plain.take(piece("", 2));
+  assertEquals(plain.deltas(), []);
+  plain.take(piece("e", 3));
+  plain.take(piece("", undefined, end));
+  assertEquals<unknown>(plain.deltas(), [
+    delta({ content: "<the" }),
+    delta({}, [], "length"),
+  ]);
 });
 
 Deno.test("readers: calls of every format, in any pieces", () => {
