@@ -29,9 +29,9 @@ export class MaskTable {
     this.words = this.masks[0]?.length ?? 0;
   }
 
-  /** Returns the index of a mask; -1 for none. */
+  /** Returns the index of a mask of the step; -1 for none. */
   indexOf(mask: Uint32Array | undefined): number {
-    return mask === undefined ? -1 : this.#indices.get(mask) ?? -1;
+    return mask === undefined ? -1 : this.#indices.get(mask)!;
   }
 }
 

@@ -24,7 +24,7 @@ export function isDecoding({ pending, task }: Sequence): boolean {
  * Plans a step. Decoding sequences come first, so that they never wait for a prompt. Prompts share
  * the rest, each as much as it can take.
  *
- * @param sequences sequences of one kind with tokens to compute, in the order in which they are
+ * @param sequences one or more sequences of one kind with tokens to compute, in the order in which they are
  * served
  */
 export function planStep(
@@ -37,7 +37,7 @@ export function planStep(
   const plan: PlannedChunk[] = [];
   let tokensLeft = limits.maxTokens;
   // Each sequence has at most one output, unless it scores all tokens.
-  let outputsLeft = (chosen[0]?.task.kind.maxOutputs(limits) ?? 0) - chosen.length;
+  let outputsLeft = chosen[0]!.task.kind.maxOutputs(limits) - chosen.length;
   const add = (sequence: Sequence) => {
     const { computed, pending, cache, task: { scoresAll, isWhole } } = sequence;
     // Steps of whole texts have an output for every token, and need no check.

@@ -153,6 +153,14 @@ Deno.test("the memory of a stage is what its fullest rank had free at first", ()
   assertEquals(stages([9, 0, 6, 8], 2), [1, 1]);
 });
 
+Deno.test("the weights that a group reads from files are those of all its devices", () => {
+  const reporting = (all: number, perToken: number) =>
+    Object.assign(new FakeDevice(), { streamedBytes: () => ({ all, perToken }) });
+  const devices = [reporting(5, 2), new FakeDevice(), reporting(30, 10)];
+  assertEquals(new DeviceGroup(devices).streamedBytes(), { all: 35, perToken: 12 });
+  assertEquals(new DeviceGroup([new FakeDevice()]).streamedBytes(), { all: 0, perToken: 0 });
+});
+
 Deno.test("recurrent state is on the only device of its stage", () => {
   const devices = [new FakeDevice(), new FakeDevice()];
   const staged = new DeviceGroup(devices, 2), shape = { nSlots: 1, cols: 1 };

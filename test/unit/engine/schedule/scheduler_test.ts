@@ -604,6 +604,7 @@ Deno.test("a step takes decoding sequences first, and no more than its limits", 
   assertEquals(plan([scored, scored], 20, 6), [[0, 5], [1, 1]]);
   assertEquals(plan([scored, { length: 1 }], 20, 6), [[1, 1], [0, 5]]);
   assertEquals(plan([{ ...scored, length: 3 }, scored], 20, 9), [[0, 3], [1, 6]]);
+  assertEquals(plan([{ length: 9 }, scored], 20, 6), [[0, 9], [1, 5]]);
   // A whole text waits for a step that holds all of it.
   const whole = { length: 12, isWhole: true };
   assertEquals(plan([whole, whole, { length: 5 }]), [[2, 5], [0, 12]]);

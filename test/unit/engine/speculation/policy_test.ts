@@ -1,5 +1,5 @@
 /** Tests the number of draft tokens, chosen by their odds and the durations of steps. */
-import { assert, assertAlmostEquals, assertEquals, assertThrows } from "@std/assert";
+import { assert, assertAlmostEquals, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { KvPages, PageTable } from "../../../../src/engine/cache/kv_pages.ts";
 import { UNSAMPLED } from "../../../../src/engine/runner.ts";
 import { chooseDrafts } from "../../../../src/engine/speculation/choose_drafts.ts";
@@ -10,7 +10,11 @@ import {
   type SpeculatorOptions,
 } from "../../../../src/engine/speculation/speculator.ts";
 import { MOST_ROWS, StepCosts } from "../../../../src/engine/speculation/step_costs.ts";
-import { draftsTokens, maxBranches } from "../../../../src/engine/speculation/open_speculator.ts";
+import {
+  draftsTokens,
+  maxBranches,
+  openSpeculator,
+} from "../../../../src/engine/speculation/open_speculator.ts";
 import { TokenMask } from "../../../../src/engine/generation/token_mask.ts";
 import { TokenList } from "../../../../src/engine/token_list.ts";
 import { ForgeError } from "../../../../src/errors.ts";
@@ -144,6 +148,12 @@ Deno.test("costs that were not measured are in proportion, and old ones count ha
   assertAlmostEquals(costs.of(1), 10.8);
   costs.measure(1, 5.8);
   assertAlmostEquals(costs.of(1), 6.8);
+  const large = new StepCosts();
+  large.measure(26, 60);
+  assertAlmostEquals(large.of(32), 60 * 3.48 / 3);
+  large.measure(26, 250);
+  for (let i = 0; i < 64; i++) large.measure(2, 21.6);
+  assertAlmostEquals(large.of(26), 60 + (60 + 0.08 * 190 - 60) / 2);
   const old = new StepCosts();
   old.measure(8, 200);
   for (const share of [0.5, 0.25]) {
@@ -152,7 +162,7 @@ Deno.test("costs that were not measured are in proportion, and old ones count ha
   }
 });
 
-Deno.test("draft tokens are computed on processors, or if asked for; trees without a state", () => {
+Deno.test("draft tokens are computed on processors, or if asked for; trees without a state", async () => {
   const cases = [
     [{}, "cpu", true],
     [{}, "cuda", false],
@@ -165,6 +175,14 @@ Deno.test("draft tokens are computed on processors, or if asked for; trees witho
   for (const [options, kind, expected] of cases) {
     assertEquals(draftsTokens(options, { kind }), expected, JSON.stringify([options, kind]));
   }
+  const target = { backend: { kind: "cpu" } } as Parameters<typeof openSpeculator>[1];
+  const memory = { weights: 0, kvCache: 0, states: 0, activations: 0 };
+  assertEquals(await openSpeculator({ speculate: "off" }, target), {
+    speculator: undefined,
+    memory,
+  });
+  const both = () => openSpeculator({ speculate: "off", draftModel: "m" }, target);
+  await assertRejects(both, ForgeError, "speculate is off, but a draft model is given");
   const stateLayers = [{ rows: 1, cols: 1 }];
   const draft = {} as NonNullable<CausalLm["draft"]>;
   const most = maxBranches({}, { draft, stateLayers: [] });
