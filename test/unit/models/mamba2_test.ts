@@ -51,6 +51,7 @@ Deno.test("Mamba-2: limits of the time steps, which Python writes as it likes", 
       .dtLimits;
   assertEquals(limits([0.5, { __float__: "Infinity" }]), [0.5, Infinity]);
   assertEquals(limits([0.5, 0.75]), [0.5, 0.75]);
+  assertEquals(limits([0.5, 0.5]), [0.5, 0.5]);
   for (const wrong of [[1], [2, 1], [-1, 1], [0, "x"], "0", [0, { __float__: "NaN" }], [0, {}]]) {
     const message = "two numbers from 0 in their order";
     assertThrows(() => limits(wrong), ForgeError, message);
@@ -69,6 +70,8 @@ Deno.test("Mamba-2: invalid sizes are rejected", () => {
   refused({ mamba_n_heads: 1e9 }, "a whole number from 1 to 4096");
   refused({ mamba_d_head: 60 }, 'mamba_d_head is "60"; expected a divisor of the width of 2048');
   refused({ mamba_d_head: "auto", mamba_d_ssm: 31 }, "a divisor of the width of 31 for 32 heads");
+  const wide = { mamba_d_head: "auto", mamba_n_heads: 1, mamba_n_groups: 1, mamba_d_ssm: 8192 };
+  refused(wide, "a divisor of the width of 8192 for 1 heads");
   refused({ mamba_d_state: null }, "mamba_d_state is missing");
   refused({ mamba_d_conv: 65 }, "a whole number from 2 to 64");
 });
