@@ -950,12 +950,16 @@ Deno.test("serve: each API's conversation and options reach the model", async ()
   ]);
 });
 
-Deno.test("messages: the choice of a tool asks the same as that of chat completions", async () => {
+Deno.test("serve: the choice of a tool asks the same in each API", async () => {
   using folder = new TempFolder();
   await using client = await scripted(folder, SCRIPT, { chatTemplate: HERMES });
   const messages = [{ role: "user", content: "a" }];
   const chat = { messages, max_tokens: 4, tools: [DEFINITION] };
   const claude = { ...chat, tools: [{ ...TOOL, input_schema: CITY }] };
+  const responses = {
+    ...{ input: "a", max_output_tokens: 4 },
+    tools: [{ type: "function", ...TOOL, parameters: CITY }],
+  };
   const ask = async (path: string, body: object) => {
     const { signal: _, ...options } = (await askedBy(client, path, body)).options;
     return options;
@@ -964,17 +968,19 @@ Deno.test("messages: the choice of a tool asks the same as that of chat completi
   const choices = [["auto", "auto"], ["none", "none"], ["any", "required"], ["tool", one]] as const;
   for (const [type, tool_choice] of choices) {
     for (const isSerial of [false, true]) {
-      assertEquals(
-        await ask("/v1/messages", {
-          ...claude,
-          tool_choice: { type, name: "weather", disable_parallel_tool_use: isSerial },
-        }),
-        await ask("/v1/chat/completions", {
-          ...chat,
-          tool_choice,
-          parallel_tool_calls: !isSerial,
-        }),
-      );
+      const expected = await ask("/v1/chat/completions", {
+        ...chat,
+        tool_choice,
+        parallel_tool_calls: !isSerial,
+      });
+      const claudes = { type, name: "weather", disable_parallel_tool_use: isSerial };
+      assertEquals(await ask("/v1/messages", { ...claude, tool_choice: claudes }), expected);
+      const own = await ask("/v1/responses", {
+        ...responses,
+        tool_choice: tool_choice === one ? { type: "function", name: "weather" } : tool_choice,
+        parallel_tool_calls: !isSerial,
+      });
+      assertEquals(own, expected);
     }
   }
 });
