@@ -24,8 +24,8 @@ export function isDecoding({ pending, task }: Sequence): boolean {
  * Plans a step. Decoding sequences come first, so that they never wait for a prompt. Prompts share
  * the rest, each as much as it can take.
  *
- * @param sequences one or more sequences of one kind with tokens to compute, in the order in which they are
- * served
+ * @param sequences one or more sequences of one kind with tokens to compute, in the order in which
+ * they are served
  */
 export function planStep(
   sequences: readonly Sequence[],

@@ -2,6 +2,8 @@
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { openBackend } from "../../../src/engine/load/open_backend.ts";
 import { ImportanceMeter } from "../../../src/engine/quantize/importance_meter.ts";
+import { LazyWeights } from "../../../src/engine/quantize/lazy_weights.ts";
+import { openSource } from "../../../src/engine/quantize/source.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import {
   type ImportanceMatrix,
@@ -95,15 +97,19 @@ Deno.test("importances of experts count the tokens that chose each", async () =>
   });
 });
 
+/** Writes a model with a tokenizer that GGUF can express. */
+function writeExpressible(model: string): void {
+  writeRandomLlama(model, SHAPE);
+  const demo = readJson(new URL("../../../models/demo/tokenizer.json", import.meta.url).pathname);
+  const own = readJson<object>(`${model}/tokenizer.json`);
+  const { pre_tokenizer } = demo as { pre_tokenizer: unknown };
+  Deno.writeTextFileSync(`${model}/tokenizer.json`, JSON.stringify({ ...own, pre_tokenizer }));
+}
+
 Deno.test("importances make the errors of important columns smaller", async () => {
   using folder = new TempFolder();
   const model = folder.at("model");
-  writeRandomLlama(model, SHAPE);
-  // A tokenizer that GGUF can express.
-  const demo = readJson(new URL("../../../models/demo/tokenizer.json", import.meta.url).pathname);
-  const own = readJson<object>(folder.at("model", "tokenizer.json"));
-  const { pre_tokenizer } = demo as { pre_tokenizer: unknown };
-  folder.write("model/tokenizer.json", JSON.stringify({ ...own, pre_tokenizer }));
+  writeExpressible(model);
   const matrix = await measure(model, Int32Array.from({ length: 100 }, (_, i) => 2 + (i * 7) % 90));
   writeImportance(folder.at("im.gguf"), matrix, TEXT);
   const name = "blk.1.ffn_down.weight";
@@ -135,6 +141,40 @@ Deno.test("importances make the errors of important columns smaller", async () =
     ForgeError,
     "do not fit its shape [256,512]: they are of another model",
   );
+  const foreign = new Map([["blk.99.x.weight", { sums: new Float32Array(8), counts: [1] }]]);
+  writeImportance(folder.at("foreign.gguf"), foreign as unknown as ImportanceMatrix, TEXT);
+  const none = () => errorOf("Q2_K", { importance: folder.at("foreign.gguf") });
+  await assertRejects(none, ForgeError, "has importances of no tensor of");
+});
+
+Deno.test("a meter's context is the model's at most", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.path, { ...SHAPE, contextLength: 128 });
+  for (const [asked, expected] of [[64, 64], [128, 128], [1000, 128]] as const) {
+    const options = { device: "cpu", contextLength: asked };
+    using meter = await ImportanceMeter.open(folder.path, options);
+    assertEquals(meter.contextLength, expected);
+  }
+});
+
+Deno.test("a tensor to be written reads the same in parts of the rows that belong together", () => {
+  using folder = new TempFolder();
+  writeExpressible(folder.path);
+  const device = openBackend("cpu");
+  try {
+    using weights = new LazyWeights(device);
+    const { tensors } = openSource(weights, openCheckpoint(folder.path));
+    for (const { name, shape, rowsTogether, read } of tensors) {
+      // The halves of the rows of a head alternate.
+      const isRotated = /attn_[qk]\.weight/.test(name);
+      assertEquals(rowsTogether, isRotated ? SHAPE.headDim : 1, name);
+      const rows = shape[0]!, step = rowsTogether;
+      const parts = Array.from({ length: rows / step }, (_, i) => [...read(i * step, step)]);
+      assertEquals(parts.flat(), [...read(0, rows)], name);
+    }
+  } finally {
+    device.close();
+  }
 });
 
 /** Encodes the older form of llama.cpp's files. */
