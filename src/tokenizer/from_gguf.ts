@@ -182,7 +182,6 @@ function unigramTokenizer(fields: GgufTokenizerFields): Tokenizer {
       new UnigramEncoder(vocabulary, scores, isPiece, {
         unknownId: tokens.unknownId,
         lowestScore,
-        fuse: true,
       }),
     ),
     decoder: sentencePieceDecoder(addsSpace || mergesSpaces),

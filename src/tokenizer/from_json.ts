@@ -240,7 +240,6 @@ function readOtherModel(
     unknownId,
     lowestScore,
     byteFallback: model.boolean("byte_fallback", false),
-    fuse: true,
   });
 }
 

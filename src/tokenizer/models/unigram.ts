@@ -31,8 +31,6 @@ interface UnigramOptions {
   readonly lowestScore: number;
   /** True if unknown text becomes the tokens of its bytes, "<0x00>" to "<0xFF>". */
   readonly byteFallback?: boolean;
-  /** True if consecutive unknown characters share one token. */
-  readonly fuse: boolean;
 }
 
 /**
@@ -131,7 +129,8 @@ export class UnigramEncoder implements WordEncoder {
       const id = ids[end]!;
       if (id >= 0) out.push(id);
       else {
-        while (this.#options.fuse && i > 0 && ids[ends[i - 1]!]! < 0) end = ends[--i]!;
+        // Consecutive unknown characters share one token.
+        while (i > 0 && ids[ends[i - 1]!]! < 0) end = ends[--i]!;
         this.#emitUnknown(word.slice(start, end), out);
       }
       start = end;

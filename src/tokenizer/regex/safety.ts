@@ -26,7 +26,7 @@ export function rejectExponential(node: Node): void {
 
 function rejectAmbiguousRepeats(node: Node): void {
   if (node.kind === "repeat" && node.max > 1 && !isRigid(node.body)) {
-    new Determinism().check(node);
+    new Determinism().ends(node, false);
     return;
   }
   for (const child of childrenOf(node)) rejectAmbiguousRepeats(child);
@@ -74,12 +74,8 @@ class Determinism {
   /** All characters, to search for one that two sets share. */
   #allCharacters: string | undefined;
 
-  check(node: Node): void {
-    const ends = this.#ends(node, false);
-    this.#requireDistinct(ends.first);
-  }
-
-  #ends(node: Node, ignoreCase: boolean): Ends {
+  /** Returns the ends of a part. @throws PatternError if a repeat in it is ambiguous */
+  ends(node: Node, ignoreCase: boolean): Ends {
     switch (node.kind) {
       case "set": {
         const position: Position = { set: node.set, ignoreCase, follow: [] };
@@ -90,18 +86,18 @@ class Determinism {
         if (node.kind === "look") rejectAmbiguousRepeats(node.body);
         return { first: [], last: [], nullable: true };
       case "case":
-        return this.#ends(node.body, node.ignore);
+        return this.ends(node.body, node.ignore);
       case "atomic":
-        return this.#ends(node.body, ignoreCase);
+        return this.ends(node.body, ignoreCase);
       case "choice":
-        return node.options.map((option) => this.#ends(option, ignoreCase)).reduce((all, ends) => ({
+        return node.options.map((option) => this.ends(option, ignoreCase)).reduce((all, ends) => ({
           first: [...all.first, ...ends.first],
           last: [...all.last, ...ends.last],
           nullable: all.nullable || ends.nullable,
         }));
       case "sequence": {
         const empty: Ends = { first: [], last: [], nullable: true };
-        return node.items.map((item) => this.#ends(item, ignoreCase)).reduce((before, after) => {
+        return node.items.map((item) => this.ends(item, ignoreCase)).reduce((before, after) => {
           this.#connect(before.last, after.first);
           return {
             first: before.nullable ? [...before.first, ...after.first] : before.first,
@@ -111,7 +107,7 @@ class Determinism {
         }, empty);
       }
       case "repeat": {
-        const ends = this.#ends(node.body, ignoreCase);
+        const ends = this.ends(node.body, ignoreCase);
         // Several required repeats could be empty in different ways.
         if (ends.nullable && node.min > 1) throw new PatternError(AMBIGUOUS);
         if (node.max > 1) this.#connect(ends.last, ends.first);

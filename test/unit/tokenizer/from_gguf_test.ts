@@ -92,6 +92,14 @@ Deno.test("SentencePiece falls back to bytes, and then to the unknown token", ()
   assertEquals([...unmarked.encode("é éa")], [0, 1]);
   // The default id of EOS is 2, which this file lacks.
   assertEquals([unmarked.bosId, unmarked.eosIds], [1, []]);
+  const first = build({
+    model: "llama",
+    tokens: ["ab", "a", "b", "aba"],
+    scores: new Float32Array(4),
+    add_bos_token: false,
+    add_space_prefix: false,
+  });
+  assertEquals([...first.encode("abab")], [3, 2]);
 });
 
 Deno.test("SentencePiece joins characters that are no pieces themselves", () => {

@@ -44,8 +44,28 @@ Deno.test("the template adds tokens around a text unless addSpecial is false", (
   assertEquals([tokenizer.addBos, tokenizer.addEos], [true, true]);
 });
 
+Deno.test("BOS with the id 0 is added to an empty text", () => {
+  const json = { ...template("<s>", "text"), special_tokens: { "<s>": { id: "<s>", ids: [0] } } };
+  const tokenizer = build({ model: bpeModel(["<s>", "a"], []), post_processor: json });
+  assertEquals([...tokenizer.encode("")], [0]);
+  assertEquals([...tokenizer.encode("a")], [0, 1]);
+});
+
+Deno.test("a word of any length has the same ids when it occurs again", () => {
+  const tokenizer = build(byteLevelJson(["aa"], ["a a"]));
+  for (const unit of ["a", "ab", "é", "😀"]) {
+    for (let count = 1; count < 80; count++) {
+      const word = unit.repeat(count);
+      const ids = [...tokenizer.encode(word)];
+      assertEquals([...tokenizer.encode(word)], ids);
+      assertEquals(tokenizer.decode(ids), word);
+    }
+  }
+});
+
 Deno.test("no BOS is added to a text that begins with BOS", () => {
   const tokenizer = build(withTemplate(template("<s>", "text")));
+  assertEquals([...tokenizer.encode("<s>")], [10]);
   assertEquals([...tokenizer.encode("<s>a")], [10, 1]);
   assertEquals([...tokenizer.encode("<s><s>a")], [10, 10, 1]);
   assertEquals([...tokenizer.encode("a<s>")], [10, 1, 10]);
@@ -233,6 +253,13 @@ Deno.test("decoding gives back every text of a byte-level tokenizer", () => {
 
 Deno.test("the bytes of a text are those of UTF-8", () => {
   const bytes = build(byteLevelJson([], [])), fallback = build(byteFallbackJson([], []));
+  const { vocab } = byteLevelJson([], []).model as { vocab: Record<string, number> };
+  const next = Object.entries(vocab).map(([text, id]) => [text, id + 1]);
+  const others = build({
+    ...byteLevelJson([], []),
+    model: bpeModel([], [], { vocab: { x1: 0, ...Object.fromEntries(next) } }),
+  });
+  assertEquals([...others.encode("\0a\xff")], [1, 0x62, 0xc4, 0xc0]);
   const bounds = [0, 0x7f, 0x80, 0x7ff, 0x800, 0xd7ff, 0xe000, 0xffff, 0x10000, 0x3ffff, 0x10ffff];
   for (const code of bounds) {
     const character = String.fromCodePoint(code), expected = new TextEncoder().encode(character);
@@ -341,12 +368,16 @@ Deno.test("inconsistent files are bad models", () => {
     [{ model: { type: "BPE", merges: [] } }, "tokenizer.json: model.vocab is missing"],
     [{ model: { type: "BPE", vocab: {} } }, "tokenizer.json: model.merges is missing"],
     [{ model: bpeModel(["a"], ["a b"]) }, `merges[0] names the token "b"`],
+    [{ model: bpeModel(["a", "ab"], ["a b"]) }, `merges[0] names the token "b"`],
+    [{ model: bpeModel(["b", "ab"], ["a b"]) }, `merges[0] names the token "a"`],
+    [{ model: bpeModel(["a", "b"], ["a b"]) }, `merges[0] names the token "ab"`],
     [{ model: { type: "Unigram", vocab: {} } }, "model.vocab is an object; expected an array"],
     [{ model: { type: "Unigram", vocab: [["a", "x"]] } }, "vocab[0] is not a piece and its score"],
     [{ model: { type: "Unigram", vocab: [["a", 0]], unk_id: 1 } }, "unk_id is 1; expected an id"],
     [{ model: { type: "WordPiece", vocab: { a: 0 } } }, "unk_token is missing"],
     [{ model: bpeModel([], [], { vocab: { a: 0, b: 0 } }) }, `"a" and "b" have the same id 0`],
     [{ model: bpeModel([], [], { vocab: { a: -1 } }) }, `the id of "a" is -1`],
+    [{ model: bpeModel([], [], { vocab: { a: 0.5 } }) }, `the id of "a" is 0.5`],
     [{ model: bpeModel([], [], { vocab: { a: "x" } }) }, `the id of "a" is x`],
     [{ model: bpeModel([], [], { vocab: { a: 1e7 } }) }, `the id of "a" is 10000000`],
     [{ model: bpeModel([], [], { vocab: { a: null } }) }, `the id of "a" is not a number`],

@@ -77,7 +77,9 @@ Deno.test("properties and scripts are found in any spelling", () => {
   assertEquals(matches("\\P{L}+", "a12b"), ["12"]);
   assertEquals(matches("\\pL+", "ab1"), ["ab"]);
   assertEquals(matches("\\p{alpha}", "1a"), ["a"]);
-  assert(refusal("\\p{Klingon}").includes("Klingon"));
+  for (const name of ["Klingon", "Script=Han", "gc=L", "", " "]) {
+    assert(refusal(`\\p{${name}}`).includes(`{${name}}" is not known`));
+  }
   assert(refusal("\\p{L").includes("end of pattern"));
 });
 
@@ -191,6 +193,10 @@ Deno.test("patterns that can take exponential time are rejected", () => {
       "(a*)*",
       "(a|a)*b",
       "(a|ab|b)*c",
+      "(?:[a-c]|b)*d",
+      "(?:[ab]|b)*d",
+      "(?:[^a]|b)*d",
+      "(?:[a-c&&[^a]]|b)*d",
       "(\\w+\\s?)*x",
       "(?:\\p{L}|[a-z])+1",
       "(?i:a|A)*b",
@@ -215,6 +221,10 @@ Deno.test("patterns that can take exponential time are rejected", () => {
   assert(refusal("(?:a?b?c?|d)" + "a?".repeat(9)).includes("13 choices"));
   assert(refusal("a*".repeat(13)).includes("13 choices"));
   assertEquals(matches("a?".repeat(12) + "b", "ab"), ["ab"]);
+  // The choices within a repeat count as one; repeats with one count are no choice.
+  assertEquals(matches("(?:ab?c?d?)*e".repeat(5), "aeabecede").length, 0);
+  assertEquals(matches("(?:ab?c?d?)*e".repeat(5), "aeabeacdeee"), ["aeabeacdeee"]);
+  assertEquals(matches("a{1}".repeat(13), "a".repeat(13)).length, 1);
 });
 
 Deno.test("repeats that can match in only one way are accepted", () => {
