@@ -1,4 +1,4 @@
-/** Settings of mixtures of experts: their numbers, how they are chosen, and the layers with them. */
+/** Settings of mixtures of experts: their numbers, their choice, and the layers with them. */
 import { assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import type { GgufValue } from "../../../src/formats/gguf/types.ts";
