@@ -124,6 +124,10 @@ Deno.test("serve: the cached tokens of several prompts and answers are counted o
   assertEquals(await cached([prompts[0]!], 2), 0);
   assertEquals(await cached(prompts, 2), lengths[0]! - 1 + shared);
   assertEquals(await cached(prompts, 3), lengths[0]! + lengths[1]! - 2);
+  // An answer that waits for the other one finds its prompt in the cache.
+  await using single = await Client.open(DEMO, {}, { parallel: 1 });
+  const { usage } = await single.complete({ prompt: prompts[0], n: 2, ...options });
+  assertEquals(usage!.prompt_tokens_details.cached_tokens, 0);
   // The speed of a single answer is reported.
   const body = { prompt: prompts[0], max_tokens: 3, temperature: 0 };
   const { timings } = await client.complete(body) as { timings?: Record<string, number> };

@@ -354,6 +354,7 @@ Deno.test("serve: invalid options are rejected", async () => {
       [{ apiKey: "a\nb" }, "visible ASCII"],
       [{ names: [""] }, "a name of the model is empty"],
       [{ maxAnswers: 0 }, "maxAnswers is 0"],
+      [{ defaults: { maxTokns: 1 } as object }, "createHandler's defaults"],
     ] as const
   ) {
     const error = assertThrows(() => createHandler(client.model, options), ForgeError);

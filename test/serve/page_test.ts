@@ -406,6 +406,9 @@ Deno.test("page: its files are served with a strict policy, and no others", asyn
   assertEquals((await ask("/", "HEAD")).status, 200);
   assertEquals((await ask("/page/../handler.ts")).status, 404);
   assertEquals((await ask("/page/%2e%2e%2fhandler.ts")).status, 404);
-  const { default_generation_settings, total_slots } = await (await ask("/props")).json();
-  assertEquals([default_generation_settings.n_ctx, total_slots], [model.contextLength, 32]);
+  const props = await (await ask("/props")).json();
+  assertEquals(
+    [props.default_generation_settings.n_ctx, props.total_slots, props.chat_template],
+    [model.contextLength, 32, model.checkpoint.chatTemplate ?? null],
+  );
 });

@@ -8,7 +8,7 @@ import {
   assertStringIncludes,
 } from "@std/assert";
 import OpenAI from "openai";
-import type { GenerateOptions } from "../../src/mod.ts";
+import { type GenerateOptions, load } from "../../src/mod.ts";
 import { RequestError } from "../../src/requests/values.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import type { HttpError } from "../../src/serve/http/http_error.ts";
@@ -238,6 +238,7 @@ Deno.test("responses: structured output, limits, and what is refused", async () 
       [{ input: "x", truncation: "auto" }, 'truncation is "auto"; valid is "disabled"'],
       [{ input: "x", tools: {} }, "tools is an object; valid is a list of functions"],
       [{ input: "x", tools: [5] }, "tools[0] is 5; valid is an object"],
+      [{ input: "x", tools: [null] }, "tools[0] is null; valid is an object"],
       [{ input: "x", text: { format: { type: "xml" } } }, 'text.format.type is "xml"'],
       [{ input: "x", text: { format: { type: "json_schema" } } }, "text.format.schema is missing"],
       [{ input: "x", text: { style: 1 } }, 'unknown key "style"; valid are format, verbosity'],
@@ -982,6 +983,25 @@ Deno.test("serve: the choice of a tool asks the same in each API", async () => {
       });
       assertEquals(own, expected);
     }
+  }
+});
+
+Deno.test("serve: a request without an adapter's name uses none of the model's adapters", async () => {
+  for (const names of [[], ["x"], ["x", "y"]]) {
+    await using model = await load(DEMO, { device: "cpu" });
+    const adapters = names.map((name) => ({ name, scale: 1 }));
+    Object.defineProperty(model, "adapters", { value: adapters });
+    const client = new Client(model, { names: ["demo"] });
+    const lora = async (body: object) =>
+      (await askedBy(client, "/v1/completions", { prompt: "a", ...body })).options.lora;
+    assertEquals(await lora({}), names.length === 0 ? undefined : []);
+    for (const name of names) assertEquals<unknown>(await lora({ model: `demo:${name}` }), name);
+    assertEquals<unknown>(await lora({ lora: "z" }), "z");
+    const preset = new Client(model, { defaults: { lora: "w" } });
+    assertEquals<unknown>(
+      (await askedBy(preset, "/v1/completions", { prompt: "a" })).options.lora,
+      "w",
+    );
   }
 });
 

@@ -319,7 +319,7 @@ function textOf(content: JsonValue | undefined, place: string): string {
   return content.map((part, i) => {
     const { type, text, refusal } = readObject(part, `${place}[${i}]`);
     if (type === "refusal") return readString(refusal, `${place}[${i}].refusal`);
-    if (typeof type === "string" && TEXT_PARTS.includes(type)) {
+    if (TEXT_PARTS.some((known) => known === type)) {
       return readString(text, `${place}[${i}].text`);
     }
     throw invalid(`${place}[${i}].type`, type, '"input_text" or "output_text"');
