@@ -136,6 +136,21 @@ Deno.test("a request after many texts waits for two of their steps, not for all"
   await bench.end();
 });
 
+Deno.test("a model with a classification head embeds with a pooling of choice alone", async () => {
+  const bench = new Bench();
+  const { limits } = bench.runner;
+  const shape = { vocabSize: FAKE_VOCABULARY, hiddenSize: 1, contextLength: 400, limits };
+  const checkpoint = { path: "m", metadata: new Map() } as unknown as Checkpoint;
+  const model = { classifier: { layers: [], pooling: "cls" } } as const;
+  const embedder = new Embedder(bench.scheduler, noTokenizer, checkpoint, shape, model);
+  const texts = [Int32Array.from(numbers(8, 10))];
+  const error = await assertRejects(() => embedder.embed(texts, {}), ForgeError);
+  assertEquals(error.code, "unsupported");
+  const [embedded] = await embedder.embed(texts, { pooling: "last", normalize: false });
+  assertEquals(embedded, { vector: Float32Array.of(stateOf(numbers(8, 10))), tokens: 8 });
+  await bench.end();
+});
+
 Deno.test("a failed embedding step fails only its own texts", async () => {
   const bench = new Bench();
   const prompt = numbers(3, 900);

@@ -48,6 +48,21 @@ Deno.test("a proposal continues the earlier match of the text", () => {
   assertEquals(proposed(drafter, tokens, 2), []);
 });
 
+Deno.test("a proposal is the same however many tokens came since the last one", () => {
+  const random = new Random("tokens between proposals");
+  const tokens = new TokenList([]);
+  const [often, rarely] = [new LookupDrafter(), new LookupDrafter()];
+  let nProposed = 0;
+  for (let i = 0; i < 400; i++) {
+    tokens.push(random.chance(0.8) ? i % 7 : random.int(0, 9));
+    const proposal = often.propose(tokens, 5, 0);
+    nProposed += proposal.tokens.length;
+    if (i > 0 && random.chance(0.7)) continue;
+    assertEquals(rarely.propose(tokens, 5, 0), proposal);
+  }
+  assert(nProposed > 100, `${nProposed}`);
+});
+
 Deno.test("the longest match wins, and the latest of equal length", () => {
   const tokens = [1, 2, 3, 4, 50, 8, 2, 3, 4, 60, 1, 2, 3, 4];
   assertEquals(proposed(new LookupDrafter(), new TokenList(tokens), 1), [50]);
@@ -187,6 +202,15 @@ Deno.test("the rate of a drafter counts each draft token once, when the text has
   assertAlmostEquals(rates.of(other), all);
   rates.made(other, []);
   assertAlmostEquals(rates.of(other), all);
+});
+
+Deno.test("no draft token of a draft that was right counts as rejected", () => {
+  const rates = new DraftRates();
+  const tokens = new TokenList([1]);
+  rates.made(tokens, [2, 3]);
+  for (const token of [2, 3, 9]) tokens.push(token);
+  const prior = (2 + 4 * 0.7) / (2 + 4);
+  assertAlmostEquals(rates.of(tokens), (2 + 4 * prior) / (2 + 4));
 });
 
 Deno.test("odds of one text carry over to the next with less weight", () => {

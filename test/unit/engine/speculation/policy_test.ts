@@ -259,6 +259,22 @@ Deno.test("a draft token that pays only with a branch next to it is drafted", ()
   assertEquals(chooseDrafts([{ ...head, secondRate: 0.02 }], 1, 31, cost), [0]);
 });
 
+Deno.test("a speculator stops and forgets with its model", () => {
+  const calls: unknown[] = [];
+  const { model } = fakeModel(() => Promise.resolve());
+  const speculator = new Speculator({
+    model: {
+      ...model,
+      cancel: () => void calls.push("cancel"),
+      forget: (tokens) => void calls.push(tokens),
+    },
+  });
+  const tokens = new TokenList([1]);
+  speculator.cancel();
+  speculator.forget(tokens);
+  assertEquals(calls, ["cancel", tokens]);
+});
+
 Deno.test("trees grow while a row more pays, or as wide as asked", async () => {
   const taken = async (milliseconds: number, treeWidth?: number) => {
     const rows: number[] = [];
