@@ -338,6 +338,18 @@ Deno.test("step block: results", () => {
   assertEquals(results.unpack(0), []);
 });
 
+Deno.test("step block: steps that did not run have no results", () => {
+  const results = new OutputBlock(1);
+  const block = results.reserve(3);
+  for (const nRun of [0, 1, 2, 3]) {
+    for (let output = 0; output < 3; output++) {
+      writeResult(block, output, 1, { token: output, flags: output < nRun ? 0 : 4, logprob: 0 });
+    }
+    const tokens = results.unpack(3).map((result) => "token" in result ? result.token : undefined);
+    assertEquals(tokens, [0, 1, 2].slice(0, nRun));
+  }
+});
+
 Deno.test("step block: a failure affects only its own output", () => {
   const results = new OutputBlock(0);
   const block = results.reserve(2);
