@@ -411,6 +411,30 @@ Deno.test("tensors that were not requested are listed", () => {
   weights.assertLayersUsed();
 });
 
+Deno.test("a tensor is used if a loader of one of the devices requests it", () => {
+  const tensors = {
+    "model.layers.0.self_attn.q_proj.weight": [8, 4],
+    "model.layers.1.self_attn.q_proj.weight": [8, 4],
+    "model.layers.1.self_attn.other.weight": [8, 4],
+  };
+  const loaders = [0, 1].map((layer) => {
+    const own = loader(tensors);
+    own.layer(layer).matrix(Q, 8, 4);
+    return own;
+  });
+  const surplus = "model.layers.1.self_attn.other.weight";
+  assertEquals(loaders[0]!.unusedTensors(loaders), [surplus]);
+  assertThrows(() => loaders[0]!.assertLayersUsed(loaders), ForgeError, surplus);
+});
+
+Deno.test("the caches of loaded layers are those of all loaders of a device", () => {
+  const weights = loader({});
+  weights.layer(3).useKv(2);
+  weights.layer(4).useKv(5);
+  weights.layer(5).useStates(1, 0);
+  assertEquals([...weights.caches.kv, ...weights.caches.states], [2, 5, 1, 0]);
+});
+
 Deno.test("an unused tensor of a loaded layer is rejected", () => {
   const tensors = {
     "model.layers.1.self_attn.q_proj.weight": [8, 4],
