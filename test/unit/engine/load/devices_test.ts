@@ -17,7 +17,12 @@ import {
   resolveParallel,
 } from "../../../../src/engine/load/options.ts";
 import { ForgeError } from "../../../../src/errors.ts";
-import { fakeCheckpoint } from "../../models/fakes.ts";
+import { openCheckpoint } from "../../../../src/formats/checkpoint.ts";
+import { planModel } from "../../../../src/engine/load/plan_model.ts";
+import { loadModel } from "../../../../src/models/registry.ts";
+import { TempFolder } from "../../../support/temp_folder.ts";
+import { writeForeseeingLlama, writeRandomLlama } from "../../../support/tiny_llama.ts";
+import { FakeBackend, fakeCheckpoint } from "../../models/fakes.ts";
 
 function assertRefused(work: () => unknown, message: string): void {
   const error = assertThrows(work, ForgeError);
@@ -209,4 +214,27 @@ Deno.test("options of loading have defaults and ranges", () => {
   assertEquals(asLoaded(stored, { chatTemplate: "x" }), { ...stored, chatTemplate: "x" });
   const error = assertThrows(() => asLoaded(stored, { quantize: "Q9" as "Q4_0" }), ForgeError);
   assert(error.message.startsWith('quantize is "Q9"; valid is "'), error.message);
+});
+
+Deno.test("a plan has the weights that loading maps, in all and on each device", () => {
+  using folder = new TempFolder();
+  for (const write of [writeRandomLlama, writeForeseeingLlama]) {
+    write(folder.path);
+    const checkpoint = openCheckpoint(folder.path);
+    for (const drafts of [false, true]) {
+      const plan = planModel(checkpoint, drafts);
+      const { lm, loaders } = loadModel(new FakeBackend(), checkpoint, { drafts });
+      const bytes = loaders.map(({ mappedBytes }) => mappedBytes);
+      assertEquals([plan.deviceBytes, plan.weightBytes], [bytes, bytes[0]]);
+      assertEquals(plan.predicts, drafts && write === writeForeseeingLlama);
+      const { vocabSize, hiddenSize, hasHead, contextLength, kvLayers, stateLayers } = lm;
+      const facts = { vocabSize, hiddenSize, hasHead, contextLength, kvLayers, stateLayers };
+      assertEquals({ ...plan, ...facts }, plan);
+    }
+    const halves = planModel(checkpoint, false, { ranks: 2, stages: 1 });
+    const group = new DeviceGroup([new FakeBackend(), new FakeBackend()]);
+    const { loaders } = loadModel(group, checkpoint, {});
+    assertEquals(halves.deviceBytes, loaders.map(({ mappedBytes }) => mappedBytes));
+    assertEquals(halves.weightBytes, halves.deviceBytes[0]! + halves.deviceBytes[1]!);
+  }
 });

@@ -2,7 +2,7 @@
  * Tests the head for multi-token prediction as a drafter: good or bad, it leaves every token
  * unchanged.
  */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { HeadDrafter } from "../../../../src/engine/speculation/head_drafter.ts";
 import { Speculator } from "../../../../src/engine/speculation/speculator.ts";
 import type { OutputRequest, StepResult } from "../../../../src/backend.ts";
@@ -193,6 +193,43 @@ Deno.test("a head names as many candidates as a tree has use for, also with mask
       await new HeadDrafter(runner).draft([prospect], [1], tree);
       assertEquals(asked, [width === undefined ? 0 : Math.max(width, 3)], `${width} ${isMasked}`);
     }
+  }
+});
+
+Deno.test("the likeliest choices that a chain does not take become leaves while rows pay", async () => {
+  const choice = (token: number, probability: number) => ({
+    token,
+    logprob: Math.log(probability),
+  });
+  const runner = {
+    contextLength: 64,
+    vocabSize: 100,
+    draftTokens: undefined,
+    draft: (): Promise<StepResult[][]> =>
+      Promise.resolve([[
+        { ...choice(3, 0.5), top: [choice(3, 0.5), choice(4, 0.3), choice(5, 0.1)] },
+        { ...choice(6, 0.5), top: [choice(7, 0.2)] },
+      ]]),
+    cancel: () => {},
+  };
+  // Odds of a choice are the middle of its tenth before any outcome.
+  const leaves = [[0, 4, 0.35], [0, 5, 0.15], [1, 7, 0.55 * 0.25]] as const;
+  for (const nRows of [0, 1, 2, 9]) {
+    const added: (readonly [from: number, token: number])[] = [], asked: number[] = [];
+    using draft = new Draft(undefined, new Set());
+    draft.limit = 2;
+    const table = { reserve: () => true } as unknown as PageTable;
+    const prospect = {
+      ...{ tokens: new TokenList([7, 8]), draft, room: 2, replayed: 0, table, stored: 1 },
+      next: () => ({ ...UNSAMPLED, row: 0 }),
+      branch: (_path: unknown, from: number, token: number) => void added.push([from, token]),
+    };
+    const takeRow = (odds: number) => asked.push(odds) <= nRows;
+    const tree = { width: 1, takeRow };
+    await new HeadDrafter(runner).draft([prospect as never], [2], tree);
+    assertEquals(draft.tokens, [3, 6]);
+    assertEquals(added, leaves.slice(0, nRows).map(([from, token]) => [from, token] as const));
+    for (const [i, odds] of asked.entries()) assertAlmostEquals(odds, leaves[i]![2]);
   }
 });
 
