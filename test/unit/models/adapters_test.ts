@@ -247,3 +247,49 @@ Deno.test("adapters of matrices that files scale or rearrange are for their own 
     assertThrows(() => load("gguf", type, part), ForgeError, "which forge cannot adapt");
   }
 });
+
+Deno.test("a pair of another shape than its matrix is refused, whichever size differs", () => {
+  const target = `${LAYER}self_attn.k_proj.weight`, embedding = "model.embed_tokens.weight";
+  const tensors = { [target]: [6, 16], [embedding]: [5, 16] };
+  type Shape = readonly [number, number];
+  const load = (name: string, a: Shape, b: Shape, more: Partial<LoraPair> = {}) => {
+    const { weights } = setUp([new Pair(name, a, b, 2, more)], { tensors });
+    if (name === embedding) weights.embedding(["embed_tokens", undefined], 5, 16);
+    else weights.layer(0).matrix(["self_attn.k_proj", undefined], 6, 16);
+  };
+  const experts = `${LAYER}mlp.experts.gate_up_proj`,
+    each = experts.replace("experts", "experts.{}");
+  const ofExperts = (name: string, a: Shape, b: Shape, more: Partial<LoraPair> = {}) => {
+    const isOfOne = name.includes("{}");
+    const pair = new Pair(name.replace("{}", "0"), a, b, 3, {
+      nExperts: isOfOne ? undefined : 2,
+      ...more,
+    });
+    const { adapters, weights } = setUp([pair]);
+    const names = { safetensors: name, gguf: undefined };
+    adapters.ofExperts([{ names, span: [0, 4] }], 2, 5, weights);
+  };
+  const isOfEmbedding = true;
+  load(target, [2, 16], [6, 2]);
+  load(embedding, [2, 5], [16, 2], { isOfEmbedding });
+  ofExperts(experts, [6, 5], [4, 6]);
+  ofExperts(experts, [6, 4], [5, 6]);
+  ofExperts(each, [3, 5], [4, 3]);
+  const refusals: (() => void)[] = [
+    () => load(target, [2, 15], [6, 2]),
+    () => load(target, [2, 16], [5, 2]),
+    () => load(target, [2, 16], [6, 2], { nExperts: 1 }),
+    () => load(embedding, [2, 5], [15, 2], { isOfEmbedding }),
+    () => load(embedding, [3, 5], [16, 2], { isOfEmbedding }),
+    () => load(embedding, [2, 4], [16, 2], { isOfEmbedding }),
+    () => ofExperts(experts, [6, 5], [5, 6]),
+    () => ofExperts(experts, [6, 4], [4, 6]),
+    () => ofExperts(experts, [6, 5], [4, 6], { nExperts: 3 }),
+    () => ofExperts(experts, [6, 5], [4, 6], { isOfEmbedding }),
+    () => ofExperts(each, [3, 4], [5, 3]),
+    () => ofExperts(each, [3, 5], [4, 3], { nExperts: 1 }),
+  ];
+  for (const [i, refused] of refusals.entries()) {
+    assertEquals(assertThrows(refused, ForgeError, "for another model").code, "bad_model", `${i}`);
+  }
+});
