@@ -212,6 +212,10 @@ Deno.test("inspect: describes a model and its memory, as text and as JSON", asyn
   const predicting = JSON.parse(await output("inspect", folder.path, "--json"));
   assertEquals(predicting.unused_tensors, []);
   assertEquals(predicting.memory.weights, predicting.bytes);
+  const config = JSON.parse(Deno.readTextFileSync(folder.at("config.json")));
+  folder.write("config.json", { ...config, model_type: "none", max_position_embeddings: null });
+  assert(!/^(context|total) /m.test(await output("inspect", folder.path)));
+  folder.write("config.json", config);
   Deno.mkdirSync(folder.at("1_Pooling"));
   folder.write("1_Pooling/config.json", { pooling_mode_mean_tokens: true });
   assertMatch(await output("inspect", folder.path), /embeds by +the mean of all tokens\n/);
@@ -247,8 +251,13 @@ Deno.test("tokenize, embed: the model may be an argument, and an empty stdin is 
   const { idOf } = writeRandomLlama(folder.path);
   const ids = await output("tokenize", folder.path, "ab", "--no-special", "--ids");
   assertEquals(ids, `${idOf("a")} ${idOf("b")}\n`);
-  const piped = await forge(["tokenize", folder.path, "--no-special", "--ids"], { stdin: "ba" });
-  assertEquals(piped.stdout, `${idOf("b")} ${idOf("a")}\n`);
+  for (const operands of [[], ["-"]]) {
+    const args = ["tokenize", folder.path, ...operands, "--no-special", "--ids"];
+    const piped = await forge(args, { stdin: "ba" });
+    assertEquals(piped.stdout, `${idOf("b")} ${idOf("a")}\n`);
+  }
+  // A word that cannot be a model is a text for the demo model.
+  assertEquals(JSON.parse(await output("embed", "Once", "--dimensions", "2")).embedding.length, 2);
   assertEquals(JSON.parse(await output("embed", folder.path, "ab")).tokens, 3);
   for (const args of [["embed"], ["embed", folder.path], ["embed", "-"]]) {
     const { code, stdout, stderr } = await forge(args, { stdin: "" });
@@ -300,6 +309,12 @@ Deno.test("perplexity: the result is the mean over windows", async () => {
     Deno.readTextFileSync(folder.at("loss.html")),
     "position in the window</text>",
   );
+  // A window may be longer than the default one.
+  writeRandomLlama(folder.at("long"), { contextLength: 1024 });
+  folder.write("text.txt", "a".repeat(700));
+  const wide = ["perplexity", "-m", folder.at("long"), "-f", file, "--json"];
+  const { window_size, windows } = JSON.parse(await output(...wide, "-c", "600"));
+  assertEquals([window_size, windows], [600, 2]);
   // The error of a single token is unknown: nothing deviates from it.
   folder.write("text.txt", "a");
   const one = JSON.parse(await output(...args));

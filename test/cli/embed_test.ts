@@ -65,6 +65,12 @@ Deno.test("embed: text that cannot be embedded is named, and earlier vectors are
       [["a", "-f", "b"], 2, "give the text once"],
       [["--pooling", "max", "a"], 2, "max"],
       [["--dimensions", "65", "a"], 2, "dimensions is 65; valid is a whole number from 1 to 64"],
+      [
+        ["--dimensions", "65", "--lines", folder.write("line", "a")],
+        2,
+        "error: dimensions is 65; valid is a whole number from 1 to 64",
+      ],
+      [["-f", folder.write("empty", "\n")], 2, `no text: "${folder.at("empty")}" is empty`],
       [["--lines", folder.at("none")], 1, "no such file"],
     ] as const
   ) {

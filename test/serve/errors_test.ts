@@ -96,6 +96,8 @@ Deno.test("serve: a bad request is rejected by key before anything is generated"
       ["/detokenize", { tokens: [99999] }, "token 0 of tokens is 99999"],
     ] as const
   ) assertStringIncludes((await client.refusal(path, wrong)).message, message);
+  const bodiless = await client.get(TEXT, { method: "POST" });
+  assertStringIncludes((await bodiless.json()).error.message, "the body is not valid JSON");
   const { answers } = await (await client.get("/health")).json();
   assertEquals(answers, 0);
 });
@@ -252,7 +254,10 @@ Deno.test("serve: an API key is required, except for /health", async () => {
     const response = await client.get("/v1/models", { headers: { authorization } });
     assertEquals(response.status, 401);
     assertEquals(response.headers.get("www-authenticate"), "Bearer");
-    assertEquals((await response.json()).error.type, "authentication_error");
+    const { error } = await response.json();
+    assertEquals(error.type, "authentication_error");
+    const what = /^Bearer \w/.test(authorization) ? "wrong" : "missing";
+    assertStringIncludes(error.message, `the API key is ${what}; send it as`);
   }
   for (
     const headers of [
