@@ -195,11 +195,10 @@ Deno.test("processes: what is missing or differs is named", async () => {
   );
   unknown.close();
   link.close();
-  await assertRejects(
-    () => join(1, port, { timeout: 1 }),
-    ForgeError,
-    `process 1 has not reached process 0 at "127.0.0.1", port ${port}, for 1 s: `,
-  );
+  const unreached = await assertRejects(() => join(1, port, { timeout: 1 }), ForgeError);
+  const [waited, why = ""] = unreached.message.split(" for 1 s: ");
+  assertEquals(waited, `process 1 has not reached process 0 at "127.0.0.1", port ${port},`);
+  assertStringIncludes(why, "refused");
   const differing = gather(optionsOf(0, port), FACTS);
   const other = await join(1, port, {}, { "tensor parallelism": 4 });
   await assertRejects(
@@ -250,6 +249,21 @@ Deno.test("processes: a message of a wrong length ends the link", async () => {
     assertEquals(await ended.promise, reason);
     outer.close();
   }
+});
+
+Deno.test("processes: one that has nothing to say gives signs of life", async () => {
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const accepting = listener.accept();
+  const { port } = listener.addr;
+  const key = new Uint8Array(32);
+  const silent = new Link(await Deno.connect({ hostname: "127.0.0.1", port }), "guest", key);
+  const host = new Link(await accepting, "host", key);
+  const never = () => {
+    throw new Error("a pulse is no message");
+  };
+  silent.listen({ onMessage: never, onEnd: never }, 1);
+  assertEquals((await host.receive()).body, { op: "pulse" });
+  for (const link of [silent, host]) link.close();
 });
 
 Deno.test("processes: a message that is repeated or sent back ends the link", async () => {
