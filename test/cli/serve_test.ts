@@ -222,6 +222,7 @@ Deno.test("serve: several models, of flags and of a folder", async () => {
     const [args, message] of [
       [["-m", first, "-m", second, "--alias", "x"], "--alias names a single model"],
       [["-m", first, "-m", first], 'two models have the name "one"'],
+      [["-m", first, "-m", second, "--lora", "x"], "--lora changes a single model"],
       [["-m", first, "--keep-alive", "soon"], '--keep-alive is "soon"; valid are seconds'],
       [["--models-dir", `${folder.path}/none`], "cannot read"],
       [["--models-dir", first], "has no models; valid are"],

@@ -21,10 +21,8 @@ export async function run(
   operands: readonly string[],
   context: Context,
 ): Promise<number> {
-  const [model, path] = operands;
-  if (model === undefined || path === undefined) {
-    throw new ForgeError("usage", "give a model and the GGUF file to write: MODEL OUT.gguf");
-  }
+  // The table of commands requires both.
+  const [model, path] = operands as readonly [string, string];
   if (path === "-") throw new ForgeError("usage", "the GGUF file must be a file, not stdout");
   // Either signal removes the unfinished file.
   const signal = AbortSignal.any([context.interruptSignal(), context.terminateSignal()]);
