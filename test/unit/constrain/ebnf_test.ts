@@ -48,6 +48,7 @@ Deno.test("grammar: accepts the texts of its rules", async () => {
     [`root ::= "\\U0010FFFF" | "\\uE000" | "\\uD7FF"`, ["\u{10ffff}", "\ue000", "\ud7ff"], [""]],
     // More groups than may be nested in each other.
     [`root ::= ${'("a" | b) '.repeat(70)}\nb ::= "b"`, ["ab".repeat(35)], ["a".repeat(69)]],
+    [`root ::= a ("" | b)\na ::= "x"\nb ::= "y"`, ["x", "xy"], ["y", "xx", "xyy"]],
     [`root ::= (w ",")* w\nw ::= "a" | "ab"`, ["a", "ab", "a,ab,a"], ["a,", ",a", "b"]],
   ];
   await withConstraints(async (constraints) => {
