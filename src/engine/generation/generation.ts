@@ -195,7 +195,6 @@ export class Generation implements Task<StepResult>, Lookahead {
     if (this.#failure !== undefined || this.#taken.all) return;
     this.#failure = { error };
     this.#end();
-    this.#pieces = [];
   }
 
   /** Ends the generation at the reader's position. No effect once the reader has all of it. */

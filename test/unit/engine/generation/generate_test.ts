@@ -7,7 +7,8 @@ import {
   load,
   type Piece,
 } from "../../../../src/mod.ts";
-import { collectMany } from "../../../../src/engine/generation/completion.ts";
+import type { Tokenizer } from "../../../../src/tokenizer/tokenizer.ts";
+import { collectMany, textOf } from "../../../../src/engine/generation/completion.ts";
 import { noTokenizer } from "../../../support/fake_runner.ts";
 import { TempFolder } from "../../../support/temp_folder.ts";
 import { EOS, type TinyLlamaOptions, writeScriptedLlama } from "../../../support/tiny_llama.ts";
@@ -197,6 +198,19 @@ Deno.test("a token missing from the tokenizer has no text", async () => {
   assertEquals(answer.text, "Once upon");
   assertEquals(answer.tokenIds.at(-1), idOf("pad"));
   assertEquals(answer.logprobs?.at(-1)?.text, "");
+});
+
+Deno.test("the text of a token is its bytes, or the name of a control token", () => {
+  const bytes = [[0x61], [0xef, 0xbb, 0xbf], [0xc3]];
+  const tokenizer = {
+    vocabSize: 4,
+    isSpecial: (id: number) => id === 3,
+    tokenText: () => "<end>",
+    tokenBytes: (id: number) => Uint8Array.from(bytes[id]!),
+  } as unknown as Tokenizer;
+  assertEquals([0, 1, 2, 3, 4].map((id) => textOf(tokenizer, id)), [
+    ...["a", "\ufeff", "\ufffd", "<end>", ""],
+  ]);
 });
 
 Deno.test("an error of one completion ends the others, and is reported after them", async () => {

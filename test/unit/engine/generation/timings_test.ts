@@ -1,8 +1,10 @@
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import type { StepResult } from "../../../../src/backend.ts";
 import { Generation } from "../../../../src/engine/generation/generation.ts";
 import type { GenerationRequest } from "../../../../src/engine/generation/request.ts";
 import { Clock } from "../../../../src/engine/generation/timings.ts";
+import type { ConstraintState } from "../../../../src/engine/request/constraint.ts";
+import { ForgeError } from "../../../../src/errors.ts";
 import type { Progress } from "../../../../src/engine/schedule/sequence.ts";
 import { fakeRequest, noTokenizer } from "../../../support/fake_runner.ts";
 
@@ -148,6 +150,36 @@ Deno.test("draft tokens are accepted up to the first that differs, or the end", 
   assertEquals([...generation.tokens.view(8)], [20, 21, 22]);
   const { timings, finishReason } = await end();
   assertEquals([finishReason, timings.drafted, timings.accepted], ["stop", 4, 3]);
+});
+
+Deno.test("a step with draft tokens is one step, however many of them are accepted", async () => {
+  for (const nDrafted of [0, 1, 2]) {
+    const { generation, report, end } = manual(9, { endTokens: new Set([30]) });
+    generation.begin(0);
+    const start = Math.ceil(performance.now()) + 1;
+    report([20, 21, 30], { drafted: nDrafted, began: start, ended: start + 30 });
+    const { prefillMs, decodeMs } = (await end()).timings;
+    assertEquals([prefillMs, decodeMs], nDrafted === 0 ? [10, 20] : [30, 0], `${nDrafted}`);
+  }
+});
+
+Deno.test("a constraint that fails at its beginning fails the generation", async () => {
+  let open = 0;
+  const start = (): ConstraintState => {
+    open++;
+    return {
+      fillMask() {
+        throw new ForgeError("bad_input", "a contradiction");
+      },
+      accept() {},
+      isTerminated: false,
+      fork: start,
+      dispose: () => void open--,
+    };
+  };
+  const { generation, end } = manual(9, { constraint: { start } });
+  assertEquals([generation.isEnded, open], [true, 0]);
+  await assertRejects(end, ForgeError, "a contradiction");
 });
 
 Deno.test("a forced token takes the place of a choice, and a draft token may agree with it", async () => {
