@@ -3,6 +3,7 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { modelFacts } from "../../../src/cli/model/model_facts.ts";
 import { DEFAULT_CONTEXT } from "../../../src/engine/limits.ts";
 import { openCheckpoint } from "../../../src/formats/checkpoint.ts";
+import { float32Tensor } from "../../../src/formats/tensor_data.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
 import { writeRandomLlama } from "../../support/tiny_llama.ts";
 import { fakeCheckpoint } from "../models/fakes.ts";
@@ -146,4 +147,14 @@ Deno.test("model facts: tokenizer, end tokens and memory of a model that runs", 
     state_per_sequence: 0,
     activations: 4 * 40 * (2 * 64 + 3 * 96 + 97),
   });
+  assertEquals([facts.multi_token_prediction, facts.unused_tensors], [false, []]);
+  // A layer for multi-token prediction is a part of the model; other tensors take no memory.
+  writeRandomLlama(folder.path, {
+    predictor: true,
+    change: (tensors) => [...tensors, float32Tensor("other", [5], new Float32Array(5))],
+  });
+  const predicting = modelFacts(openCheckpoint(folder.path));
+  assertEquals([predicting.problem, predicting.multi_token_prediction], [null, true]);
+  assertEquals(predicting.unused_tensors, ["other"]);
+  assertEquals(predicting.memory.weights, predicting.bytes - 4 * 5);
 });
