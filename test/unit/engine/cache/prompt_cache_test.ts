@@ -7,6 +7,9 @@ import {
   type LoadOptions,
   type Model,
 } from "../../../../src/mod.ts";
+import { writePrompt } from "../../../../src/engine/cache/prompt_cache.ts";
+import type { Runner } from "../../../../src/engine/runner.ts";
+import type { Scheduler } from "../../../../src/engine/schedule/scheduler.ts";
 import { modelIdentity } from "../../../../src/engine/cache/prompt_cache_key.ts";
 import type { Checkpoint } from "../../../../src/formats/checkpoint.ts";
 import type { GgufValue } from "../../../../src/formats/gguf/types.ts";
@@ -269,6 +272,30 @@ Deno.test("a file with a huge token count causes no huge allocation", async () =
     await assertRefused(folder, path, "is damaged");
     await saved(folder);
   }
+});
+
+Deno.test("a prompt that is stopped between two pages leaves no file", async () => {
+  using folder = new TempFolder();
+  const controller = new AbortController();
+  let nRead = 0;
+  const runner = { readPage: () => [new Uint8Array(4)] } as unknown as Runner;
+  const scheduler = {
+    betweenSteps: (action: () => unknown) => {
+      if (++nRead === 2) controller.abort();
+      return Promise.resolve(action());
+    },
+  } as unknown as Scheduler;
+  const key = {
+    ...{ model: "m", device: "cpu", kv_type: "F16", page_tokens: 4, page_bytes: [4] },
+    ...{ state_bytes: [], context_length: null },
+  };
+  const content = { tokens: new Int32Array(12), pages: [0, 1, 2], state: [] };
+  const path = folder.at("prompt.kv");
+  const stopped = () => writePrompt(path, key, content, runner, scheduler, controller.signal);
+  assertEquals((await assertRejects(stopped, ForgeError)).code, "cancelled");
+  assertEquals([nRead, [...Deno.readDirSync(folder.path)]], [2, []]);
+  await writePrompt(path, key, content, runner, scheduler);
+  assertEquals(nRead, 5);
 });
 
 Deno.test("a file larger than the cache is rejected", async () => {

@@ -369,6 +369,9 @@ Deno.test("a saved prompt carries its state, and changes nothing", async () => {
       ]);
     }
     assert(model.memory.states > 0);
+    const short = () => model.savePrompt(folder.at("short.kv"), PROMPT.slice(0, 1));
+    await assertRejects(short, ForgeError, "a prompt of 1 token leaves nothing to save");
+    await model.savePrompt(folder.at("short.kv"), PROMPT.slice(0, 2));
   });
   // The last bytes before the checksum belong to the state.
   const bytes = Deno.readFileSync(path);
