@@ -136,12 +136,19 @@ Deno.test({
       "many\nlines",
       "go on \nhere",
     ]);
+    await terminal.type("/drop\r");
+    await terminal.waitFor("(removed 1 answer; 3 left)");
     await terminal.type("/nope\r");
     await terminal.waitFor("unknown command");
     // It also drops the lines of a message that goes on.
     await terminal.type("begun \\\r");
     await terminal.type("\x03");
     await terminal.type("half a line\x03");
+    await terminal.waitFor("> ");
+    await terminal.type("\x03");
+    await terminal.waitFor("Ctrl-C again");
+    // A line between them makes the next one the first again.
+    await terminal.type("\r");
     await terminal.waitFor("> ");
     await terminal.type("\x03");
     await terminal.waitFor("Ctrl-C again");
