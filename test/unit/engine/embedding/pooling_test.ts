@@ -86,6 +86,17 @@ Deno.test("a dense module needs sizes, and an activation that forge computes", (
   }
 });
 
+Deno.test("a list of modules that are none is refused", () => {
+  for (const module of [null, 5, "Pooling", {}, { type: 5 }, { type: "models.Other" }]) {
+    const [code, message] = refusal(() => folderRecipe({ "modules.json": [module] }));
+    const type = (module as { type?: unknown } | null)?.type;
+    assertEquals([code, message], [
+      "unsupported",
+      `modules.json asks for the module "${type}", ${WAYS}`,
+    ]);
+  }
+});
+
 Deno.test("sentence-transformers modules are read in both spellings", () => {
   assertEquals(folderRecipe({}), { pooling: undefined, normalize: undefined });
   const modules = [module("Transformer"), module("Pooling", "1_Pooling"), module("Normalize")];

@@ -89,6 +89,31 @@ Deno.test("a text that ends while drafting gets no more draft tokens", async () 
   assertEquals(model.runs.map((chunks) => chunks.length), [2, 1, 1, 1]);
 });
 
+Deno.test("a draft model drafts to the end of its context, and stops when asked to", async () => {
+  const drafted = async (contextLength: number) => {
+    const fake = new FakeRunner({ nPages: 20 });
+    let cancels = 0;
+    const cancel = () => void cancels++;
+    const runner = Object.assign(fake, { contextLength, vocabSize: FAKE_VOCABULARY, cancel });
+    const draft = new Draft(undefined, new Set());
+    draft.limit = 9;
+    const tokens = new TokenList([1, 2, 3]), table = runner.newSequence();
+    const prospect = { tokens, draft, room: 9, replayed: 0, table, stored: 0 };
+    const model = new DraftModel(runner);
+    assertEquals(model.lag(tokens), 3);
+    await model.draft([{ ...prospect, next: () => outputRow(0) }], [4]);
+    const lag = model.lag(tokens);
+    model.forget(tokens);
+    model.cancel();
+    assertEquals([cancels, runner.pages.freePages], [1, 20]);
+    return [draft.tokens.length, lag];
+  };
+  assertEquals(await drafted(3), [0, 3]);
+  assertEquals(await drafted(4), [2, -1]);
+  assertEquals(await drafted(5), [3, -2]);
+  assertEquals(await drafted(60), [4, -3]);
+});
+
 const PROMPT = "abcabcabcabc";
 
 Deno.test("load accepts a draft model; tokens, log-probabilities and ends stay", async () => {
