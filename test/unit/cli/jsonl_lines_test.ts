@@ -81,6 +81,17 @@ Deno.test("lines: a bad line does not affect the others", async () => {
   assertEquals(seen[2], "b");
 });
 
+Deno.test("lines: a line may have 16 MiB", async () => {
+  for (const more of [0, 1]) {
+    const line = new Uint8Array(2 ** 24 + more).fill(0x78);
+    const { value } = await readLines(ReadableStream.from([line])).next();
+    assertEquals([value!.error === undefined, value!.text?.length], [
+      more === 0,
+      more === 0 ? 2 ** 24 : undefined,
+    ]);
+  }
+});
+
 Deno.test("lines: an endless line is not buffered", async () => {
   const chunk = new Uint8Array(2 ** 20).fill(0x78);
   const endless = async function* () {
