@@ -5,8 +5,10 @@ import { byteToChar } from "../../../src/tokenizer/byte_level.ts";
 import {
   buildPreTokenizer,
   ggufPreTokenizer,
+  ggufPreTokenizers,
   PATTERNS,
 } from "../../../src/tokenizer/gguf/pre_tokenizers.ts";
+import { translateRegex } from "../../../src/tokenizer/regex/translate.ts";
 import { tokenizerFromGguf } from "../../../src/tokenizer/tokenizer.ts";
 import { pieces, random, randomText } from "./support.ts";
 
@@ -128,13 +130,15 @@ Deno.test("arrays of a GGUF file may have any type of numbers, and more entries 
 });
 
 Deno.test("a file without types of tokens has byte tokens by their names", () => {
-  const { token_type: _, ...file } = sentencePiece(
-    ["▁", "<0", "<0x", "<0x4", "<0x41"].map((piece) => [piece, 0]),
+  const typed = sentencePiece(
+    ["▁", "<", "0", "x", "4", "1", ">", "<0", "<0x", "<0x4", "<0x41"].map((piece) => [piece, 0]),
   );
-  const tokenizer = build(file);
-  const ids = tokenizer.encode("<0x41>é", { addSpecial: false });
-  assertEquals(tokenizer.decode(ids), "<0x41>é");
-  assertEquals(ids.includes(3 + 0x41), false);
+  const { token_type: _, ...file } = typed;
+  for (const tokenizer of [build(file), build(typed)]) {
+    const ids = tokenizer.encode("<0x41>é", { addSpecial: false });
+    assertEquals(tokenizer.decode(ids), "<0x41>é");
+    assertEquals(ids.includes(3 + 0x41), false);
+  }
 });
 
 /** Returns a unigram model: <pad>, </s>, <unk>, "▁", "a", "▁x" (user-defined), "x", "xa". */
@@ -424,6 +428,71 @@ Deno.test("newer pre-tokenizers cut as their models do", () => {
   assertEquals(cut("roberta-bpe", "a 12"), ["a", " 12"]);
   assertEquals(cut("talkie", "ABc1234"), ["ABc", "123", "4"]);
   assertEquals(cut("whitespace", "a  b"), ["a", "  ", "b"]);
+  assertEquals(cut("qwen35", "e\u0301 ए\u0301b1!\n it's"), [
+    "e\u0301",
+    " ए\u0301b",
+    "1",
+    "!\n",
+    " it",
+    "'s",
+  ]);
+  assertEquals(cut("kimi-k2", "中文ABcd's 1234?\n x中"), [
+    "中文",
+    "ABcd's",
+    " ",
+    "123",
+    "4",
+    "?\n",
+    " x",
+    "中",
+  ]);
+  for (const pre of ["qwen2", "qwen35", "kimi-k2", "llama-bpe", "gpt-4o", "tekken"]) {
+    const pieces = ["中", " ??", " \n\n", " ", " b", " "];
+    assertEquals(cut(pre, pieces.join("")), pieces, pre);
+  }
+  assertEquals(cut("deepseek-llm", "ÀÉ Привет中文 12\n\nＡ１"), [
+    "ÀÉ",
+    " Привет",
+    "中文",
+    " ",
+    "1",
+    "2",
+    "\n",
+    "\n",
+    "Ａ",
+    "１",
+  ]);
+});
+
+Deno.test("the words of DeepSeek LLM have 2,729 letters, all of which have case", () => {
+  const word = translateRegex(PATTERNS.deepseekLlm[1]!, "test");
+  let count = 0;
+  for (let code = 0; code < 0x20000; code++) {
+    const character = String.fromCodePoint(code);
+    if (character.search(word) !== 0) continue;
+    assert(/^\p{LC}$/u.test(character), code.toString(16));
+    count++;
+  }
+  assertEquals(count, 2729);
+});
+
+Deno.test("pre-tokenizers ignore merges, add BOS and compose text as those of llama.cpp", () => {
+  const names = (key: "ignoreMerges" | "addBos" | "form", value: unknown) =>
+    Array.from(ggufPreTokenizers()).filter(([, pre]) => pre[key] === value)
+      .map(([name]) => name).join(" ");
+  const llama3 = "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano";
+  assertEquals(
+    names("ignoreMerges", true),
+    `${llama3} youtu tekken granite-embed-multi-97m minicpm5`,
+  );
+  assertEquals(names("addBos", true), `${llama3} tekken chameleon`);
+  assertEquals(names("addBos", "always"), "gemma4 granite-embed-multi-311m");
+  assertEquals(
+    names("form", "NFC"),
+    "command-r mpt olmo modern-bert qwen2 deepseek-r1-qwen f2llmv2 stablelm2 qwen35 exaone-moe " +
+      "tiny_aya cohere2moe",
+  );
+  assertEquals(names("form", "NFKC"), "exaone exaone4");
 });
 
 /** Patterns as the models' authors publish them, by the names of their pre-tokenizers. */

@@ -402,6 +402,16 @@ Deno.test("inconsistent files are bad models", () => {
       "adds the id 12; the vocabulary ends at 11",
     ],
     [withTemplate({ type: "TemplateProcessing", single: [] }), "leaves out the text"],
+    ...[-1, 0.5, "1"].flatMap((id): [Json, string][] => [
+      [
+        withTemplate({ ...template("<s>", "text"), special_tokens: { "<s>": { ids: [id] } } }),
+        `"<s>" has an id that is not a whole number`,
+      ],
+      [
+        withTemplate({ type: "BertProcessing", cls: ["<s>", 10], sep: ["</s>", id] }),
+        "expected a token and its id",
+      ],
+    ]),
     [withTemplate({ ...template("<s>", "text"), special_tokens: {} }), `has no "<s>"`],
   ];
   for (const [json, message] of cases) {

@@ -365,7 +365,19 @@ Deno.test("a damaged charsmap is a bad model or has no effect, and never hangs",
       { type: "Precompiled", precompiled_charsmap: btoa(String.fromCharCode(...bytes)) },
       text,
     );
-  const sizes = [[], [1, 0, 0], [3, 0, 0, 0, 0, 0, 0], [6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], [
+  const sizes = [[], [1, 0, 0], [0, 0, 0, 0], [4, 0, 0, 0], [3, 0, 0, 0, 0, 0, 0], [
+    6,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+  ], [
     8,
     0,
     0,
@@ -446,6 +458,7 @@ Deno.test("malformed steps are bad models and never crash", () => {
     [() => preTokenize({ type: "Split", pattern: { String: " " }, behavior: "x" }, ""), "one of"],
     [() => preTokenize({ type: "Metaspace", replacement: "ab" }, ""), "one character"],
     [() => toText({ type: "Strip", content: "x", start: -1, stop: 0 }, ""), "whole number"],
+    [() => toText({ type: "Strip", content: "x", start: 0.5, stop: 0 }, ""), "whole number"],
     [
       () =>
         toText({

@@ -57,17 +57,38 @@ Deno.test("BPE of characters is written with scores in the order of its merges",
   const scores = fields["scores"] as Float32Array;
   assertEquals(Array.from(scores.slice(-7), (score) => score + 0), [-2, -2, -2, -2, 0, -1, -2]);
   assertEquals(fields["unknown_token_id"], 256);
+  assertEquals("tokenizer.chat_template" in fields, false);
 });
 
 Deno.test("tokenizers that GGUF cannot express are rejected with the reason", () => {
   const { model, ...steps } = byteFallbackJson(["a", "b", "c", "ab", "bc", "abc"], []);
   const merging = (...merges: string[]) => ({ ...steps, model: { ...(model as Json), merges } });
+  const bytes = byteLevelJson([], []);
   const cases: [Json, string][] = [
     [{ model: { type: "Unigram", vocab: [["a", 0]] } }, 'is of the type "Unigram", not BPE'],
     [merging("a b", "ab c", "b c", "a bc"), 'joins "abc" at several ranks'],
     [merging("a b", "b c", "ab c"), 'does not join "a" and "bc"'],
+    // SentencePiece joins all neighbours that are a piece.
+    [byteFallbackJson(["▁", "x", "▁x"], []), "treats spaces or characters differently"],
     [
-      { ...byteLevelJson([], []), pre_tokenizer: { type: "Digits" } },
+      { ...bytes, model: { ...bytes["model"] as Json, ignore_merges: true } },
+      "cuts text in a way that has no name",
+    ],
+    [
+      {
+        ...bytes,
+        pre_tokenizer: {
+          type: "Sequence",
+          pretokenizers: [
+            { type: "Split", pattern: { Regex: "[^\\n]+|\\n+" }, behavior: "Isolated" },
+            { type: "ByteLevel", add_prefix_space: false, use_regex: false },
+          ],
+        },
+      },
+      "cuts text in a way that has no name",
+    ],
+    [
+      { ...bytes, pre_tokenizer: { type: "Digits" } },
       "treats spaces or characters differently",
     ],
   ];
