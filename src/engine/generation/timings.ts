@@ -68,7 +68,7 @@ export class Clock {
 }
 
 function rate(count: number, milliseconds: number): number {
-  return count > 0 && milliseconds > 0 ? rounded(count / milliseconds * 1000) : 0;
+  return milliseconds > 0 ? rounded(count / milliseconds * 1000) : 0;
 }
 
 /** Rounds to three decimals, the resolution of the clock. */

@@ -76,6 +76,16 @@ Deno.test("the context length selects LongRoPE's short or long factors", async (
   assertEquals(await logits(longrope, DEFAULT_CONTEXT + 1), divided);
 });
 
+Deno.test("a broken chat template fails conversations alone", async () => {
+  await withModel(async (model) => {
+    const options = { maxTokens: 1 };
+    await model.complete(Int32Array.of(BOS, 10), options);
+    await model.complete("a", { ...options, raw: true });
+    const chat = () => model.complete("a", options);
+    assertEquals((await assertRejects(chat, ForgeError)).code, "bad_model");
+  }, { chatTemplate: "{% if %}" });
+});
+
 Deno.test("the number of sequences is checked", async () => {
   for (const parallel of [0, -1, 1.5, NaN, 257]) {
     await assertRefused(

@@ -44,8 +44,21 @@ Deno.test("replicas on parts of the processor give the results of one", async ()
   assertEquals(await resultsOf(several, prompts), await resultsOf(single, prompts));
   assertEquals(several.devices.map(({ threads }) => threads), [1, 1]);
   assertEquals([single.parallel, several.parallel], [3, 6]);
-  assertEquals(several.memory.weights, 2 * single.memory.weights);
-  assertEquals(several.kvTokens.total % 2, 0);
+  const { weights, kvCache, states, activations } = single.memory;
+  const { activations: more, ...twice } = several.memory;
+  assertEquals(twice, { weights: 2 * weights, kvCache: 2 * kvCache, states });
+  assert(more > activations, `${more} bytes of activations, ${activations} of one`);
+  assertEquals([states, kvCache], [0, 768 * single.kvBytesPerToken]);
+  // Three sequences of 256 tokens in each; what is cached of ended ones is free.
+  assertEquals(single.kvTokens, { total: 768, free: 768 });
+  assertEquals(several.kvTokens, { total: 1536, free: 1536 });
+  // Parts of a processor share its memory.
+  const total = single.deviceMemory.total;
+  assertEquals([total > 0, several.deviceMemory.total], [true, total]);
+  for (const model of [single, several]) {
+    assertEquals([model.usesGpu, model.workingReplicas], [false, model === single ? 1 : 2]);
+    assertEquals(model.streamedBytes, { all: 0, perToken: 0 });
+  }
 });
 
 Deno.test("prompts in files serve all replicas", async () => {
