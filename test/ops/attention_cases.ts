@@ -93,6 +93,16 @@ export const outlines: readonly Outline[] = [
     pageTokens: 16,
   },
   { sequences: [[250, 30], [9, 1], [0, 20]], headDim: 24, nKvHeads: 2, group: 2, pageTokens: 48 },
+  // Neighbours that share a task on either side of the end of a split.
+  {
+    sequences: [[255, 2]],
+    headDim: 16,
+    nKvHeads: 1,
+    group: 2,
+    pageTokens: 64,
+    window: 3,
+    shuffled: false,
+  },
   { sequences: [[520, 9]], headDim: 32, nKvHeads: 1, group: 6, pageTokens: 100 },
   { sequences: [[20, 5], [3, 40]], headDim: 256, nKvHeads: 1, group: 2, pageTokens: 16 },
   { sequences: [[70, 1], [9, 1], [5, 20]], headDim: 192, nKvHeads: 1, group: 3, pageTokens: 16 },

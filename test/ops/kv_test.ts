@@ -166,6 +166,15 @@ deviceTest("caches of impossible shapes are rejected", (device) => {
     [{ vHeadDim: 5000 }, "heads of 5000"],
     [{ vHeadDim: 17, valuesInKeys: true }, "values of 17 in keys of 16"],
     [{ nPages: 2 ** 24, pageTokens: 4096, nKvHeads: 4096, kHeadDim: 4096, vHeadDim: 4096 }, ""],
+    // One size of many elements too many.
+    ...[
+      { nPages: 2 ** 24, pageTokens: 2048, nKvHeads: 1, kHeadDim: 256, vHeadDim: 257 },
+      { nPages: 2 ** 23, pageTokens: 4096, nKvHeads: 256, kHeadDim: 1, vHeadDim: 2 },
+      { nPages: 2 ** 20, pageTokens: 4096, nKvHeads: 4096, kHeadDim: 1, vHeadDim: 1 },
+    ].map((sizes): [Partial<KvShape>, string] => [
+      sizes,
+      `a KV cache of ${sizes.nPages} pages of ${sizes.pageTokens} tokens is too large`,
+    ]),
   ];
   for (const [change, message] of refused) {
     const error = assertThrows(() => device.createKv({ ...shape, ...change }), ForgeError, message);

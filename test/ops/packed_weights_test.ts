@@ -137,6 +137,21 @@ deviceTest("a NaN of either sign among block scales makes its own block NaN", (d
   }
 });
 
+deviceTest("NVFP4 blocks without a scale have the scale 1", (device) => {
+  using folder = new TempFolder();
+  const vector = matrices.find(({ packing }) => packing === "nvfp4_blocks")!;
+  const read = (name: string, change: Partial<PackedMatrix>) => {
+    const tensor = writeMatrix(folder.at(name), vector, change);
+    return device.readWeight(device.mapWeight([{ tensor }], cols), 0, rows);
+  };
+  const scales = new Float32Array(Uint8Array.fromBase64(vector.scales).buffer);
+  const unscaled = read("unscaled", { scales: undefined });
+  const scaled = unscaled.map((value, i) =>
+    value * scales[Math.floor(i / cols / vector.group_rows)]!
+  );
+  assertEquals(read("scaled", {}), scaled);
+});
+
 deviceTest("inconsistent packed matrices are rejected", (device) => {
   using folder = new TempFolder();
   const find = (name: string) => matrices.find((vector) => vector.name === name)!;
@@ -157,6 +172,7 @@ deviceTest("inconsistent packed matrices are rejected", (device) => {
     [ordered, { groupRows: 2 }, {}, "share scales"],
     [ordered, { zeros: undefined }, {}, "not a live file"],
     [nvfp4[0]!, { groupCols: 32 }, {}, "of NVFP4; expected whole rows"],
+    [find("NVFP4 in blocks of GGUF"), { groupCols: 32 }, {}, "of NVFP4; expected whole rows"],
     [nvfp4[0]!, { blockScales: undefined }, {}, "not a live file"],
     [nvfp4[0]!, { blockScales: far(written.codes) }, {}, "pass its end"],
     [ordered, { groupCols: 64 }, {}, "column 32 is of group 1 of 1"],

@@ -251,6 +251,26 @@ deviceTest("weights that a type represents exactly do not change", (device, rand
     const back = device.readWeight(device.uploadWeight(type, 1, 256, bytes), 0, 1);
     assertEquals(Array.from(back), Array.from(values), type);
   }
+  // Sub-blocks with a minimum: the least and the largest scale and minimum, and none.
+  for (
+    const [type, size, top, most] of [
+      ["Q2_K", 16, 3, 15],
+      ["Q4_K", 32, 15, 63],
+      ["Q5_K", 32, 31, 63],
+    ] as const
+  ) {
+    const fit = (s: number) =>
+      s === 1 ? [most, 0] : s === 2 ? [1, most] : [random.int(1, most), random.int(0, most)];
+    const fits = Array.from({ length: 256 / size }, (_, s) => fit(s));
+    const values = Float32Array.from({ length: 256 }, (_, i) => {
+      const [scale, min] = fits[Math.floor(i / size)]!;
+      const field = i % size === 0 ? 0 : i % size === 1 ? top : random.int(0, top);
+      return (scale! * field - min!) / 64;
+    });
+    const bytes = device.quantize(type, 1, 256, values);
+    const back = device.readWeight(device.uploadWeight(type, 1, 256, bytes), 0, 1);
+    assertEquals(Array.from(back), Array.from(values), type);
+  }
   const zeros = new Float32Array(256);
   for (const type of Object.keys(errorBounds) as TensorType[]) {
     const bytes = device.quantize(type, 1, 256, zeros);
@@ -258,6 +278,52 @@ deviceTest("weights that a type represents exactly do not change", (device, rand
     assert(back.every((value) => value === 0), `${type}: zeros stay zeros`);
   }
 });
+
+deviceTest(
+  "levels and integer scales end at their limits under a rounded scale",
+  (device, random) => {
+    // The scale of a block would be 1.4 of this, the smallest float16.
+    const unit = 2 ** -24;
+    const check = (type: TensorType, values: readonly number[], expected: readonly number[]) => {
+      const bytes = device.quantize(type, 1, 256, Float32Array.from(values));
+      const back = device.readWeight(device.uploadWeight(type, 1, 256, bytes), 0, 1);
+      back.forEach((value, i) => assert(value === expected[i], `${type}: ${value} at ${i}`));
+    };
+    for (
+      const [type, low, high, scale] of [
+        ["Q8_0", -127, 127, 1],
+        ["Q4_0", -8, 7, 1],
+        ["Q5_0", -16, 15, 1],
+        ["Q4_1", 0, 15, 1],
+        ["Q5_1", 0, 31, 1],
+        ["Q3_K", -4, 3, 32],
+        ["Q6_K", -32, 31, 128],
+        ["Q2_K", 0, 3, 15],
+        ["Q4_K", 0, 15, 63],
+        ["Q5_K", 0, 31, 63],
+      ] as const
+    ) {
+      const levels = Array.from(
+        { length: 256 },
+        (_, i) => i % 16 === 0 ? low : i % 16 === 1 ? high : random.int(low, high),
+      );
+      // Signed scales of every other sub-block have the other sign, whose limit is one less.
+      const scaleOf = (i: number) => low < 0 && scale > 1 && (i >> 4) % 2 === 1 ? 1 - scale : scale;
+      const excess = (i: number) => scaleOf(i) < 0 ? -1.35 * scale : 1.4 * scale;
+      const nearest = levels.map((level, i) =>
+        Math.max(low, Math.min(high, Math.round(level * excess(i) / scaleOf(i))))
+      );
+      check(
+        type,
+        levels.map((level, i) => level * excess(i) * unit),
+        nearest.map((level, i) => level * scaleOf(i) * unit),
+      );
+      if (!/[245]_K/.test(type)) continue;
+      const minimum = -scale * unit;
+      check(type, levels.map(() => 1.4 * minimum), levels.map(() => minimum));
+    }
+  },
+);
 
 deviceTest("weights that cannot be quantised are rejected", (device) => {
   const ones = new Float32Array(256).fill(1);

@@ -63,15 +63,18 @@ async function run(device: TestDevice, seed: string, memory?: number): Promise<S
   values.push({ value: recorder.glu(gateUp, 32, "silu"), cols: 32 });
   const logits = recorder.matmul(x, weight("F32", EXPERTS));
   const route = recorder.moeRoute(logits, { topK: TOP_K, normalize: true });
-  const half = EXPERTS / 2 * EXPERT_ROWS;
-  // The later experts of the last weight need more bytes than the first ones.
-  const mixed = (["Q4_0", "Q8_0"] as const).map((type) => {
-    const { bytes } = randomWeight(random, type, half, COLS);
-    weightBytes += bytes.length;
-    const file = folder.write(type, bytes);
-    const shape = [half, COLS];
-    return { tensor: { name: type, type, shape, file, offset: 0, bytes: bytes.length } };
-  });
+  // Each expert of the last weight has rows of two parts; the later experts need more bytes.
+  const mixed = Array.from({ length: EXPERTS }, (_, expert) => {
+    const types = ["Q4_0", expert < EXPERTS / 2 ? "Q5_0" : "Q8_0"] as const;
+    return types.map((type) => {
+      const shape = [EXPERT_ROWS / 2, COLS];
+      const { bytes } = randomWeight(random, type, EXPERT_ROWS / 2, COLS);
+      weightBytes += bytes.length;
+      const name = `${expert} ${type}`;
+      const file = folder.write(name, bytes);
+      return { tensor: { name, type, shape, file, offset: 0, bytes: bytes.length } };
+    });
+  }).flat();
   const ofOneType = (["Q4_K", "F32"] as const)
     .map((type) => weight(type, EXPERTS * EXPERT_ROWS));
   for (const experts of [...ofOneType, backend.mapWeight(mixed, COLS)]) {
@@ -101,7 +104,7 @@ Deno.test({
   async fn() {
     const seed = `streamed ${Deno.env.get("FORGE_TEST_SEED") ?? Date.now()}`;
     const whole = await run(best!, seed);
-    const expertBytes = EXPERTS * EXPERT_ROWS * COLS * (4 + 144 / 256 + (18 + 34) / 64);
+    const expertBytes = EXPERTS * EXPERT_ROWS * COLS * (4 + 144 / 256 + (2 * 18 + 22 + 34) / 128);
     assertEquals(whole.bytes, { all: 0, perToken: 0 });
     // From no memory on, until everything fits.
     const streamed = new Set<number>();

@@ -31,7 +31,8 @@ deviceTest("uploads of the wrong size or shape", (device) => {
 
 deviceTest("rows outside the weight", (device) => {
   const weight = device.uploadWeight("F32", 3, 4, new Uint8Array(48));
-  assertThrows(() => device.readWeight(weight, 0, 4), ForgeError, "of a weight of 3");
+  const past = "rows [0, 0 + 4) of a weight of 3";
+  assertThrows(() => device.readWeight(weight, 0, 4), ForgeError, past);
   assertThrows(() => device.readWeight(weight, 4, 0), ForgeError, "of a weight of 3");
   assertThrows(() => device.readWeight(weight, 2 ** 53, 1), ForgeError, "of a weight of 3");
   assertEquals(device.readWeight(weight, 3, 0).length, 0);
@@ -56,6 +57,36 @@ deviceTest("tensors outside their file", (device) => {
     assertThrows(() => device.mapWeight([part], 5), ForgeError, message);
   }
   assertThrows(() => device.mapWeight([], 5), ForgeError, "a weight of 0 parts");
+});
+
+deviceTest("columns outside a tensor, and parts of blocks", (device) => {
+  using folder = new TempFolder();
+  const floats = Float32Array.from({ length: 64 }, (_, i) => i);
+  const file = folder.write("weights.bin", new Uint8Array(floats.buffer));
+  const place = { name: "t", file, offset: 0 } as const;
+  const matrix: TensorInfo = { ...place, type: "F32", shape: [16, 4], bytes: 256 };
+  const blocks: TensorInfo = { ...place, type: "Q8_0", shape: [3, 64], bytes: 204 };
+  const map = (tensor: TensorInfo, ...columns: [first: number, count: number]) =>
+    device.mapWeight([{ tensor, columns }], columns[1]);
+  assertEquals([...device.readWeight(map(matrix, 0, 1), 0, 3)], [0, 4, 8]);
+  assertEquals([...device.readWeight(map(matrix, 3, 1), 1, 2)], [7, 11]);
+  assertEquals([...device.readWeight(map(matrix, 1, 3), 15, 1)], [61, 62, 63]);
+  assertEquals(map(blocks, 32, 32).cols, 32);
+  const refused: [tensor: TensorInfo, first: number, count: number][] = [
+    [matrix, 1, 0],
+    [matrix, 0, 5],
+    [matrix, 3, 2],
+    [matrix, 5, 1],
+    [matrix, 2 ** 53, 1],
+    [matrix, 1, 2 ** 53],
+    [blocks, 16, 32],
+    [blocks, 0, 16],
+  ];
+  for (const [tensor, ...columns] of refused) {
+    const [first, count] = columns;
+    const message = `columns [${first}, ${first} + ${count}) of ${tensor.shape[1]}`;
+    assertThrows(() => map(tensor, ...columns), ForgeError, message);
+  }
 });
 
 deviceTest("files that cannot be mapped", (device) => {
