@@ -95,7 +95,8 @@ Deno.test({
     ) {
       const terminal = new Terminal(["env", ...env, ...command]);
       assertEquals(await terminal.close(), 0);
-      assertStringIncludes(terminal.shown, expected);
+      // The shell's prompt begins on a new line.
+      assertStringIncludes(terminal.shown, `${expected}\r\n`);
     }
   },
 });
