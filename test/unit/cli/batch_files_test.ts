@@ -90,6 +90,11 @@ Deno.test("batch files: an output continues after its whole answers", async () =
       assertEquals(Deno.readTextFileSync(path), content);
     }
   }
+  if (Deno.build.os !== "windows") {
+    // A device is neither read nor cut.
+    using device = await openBatchOutput("/dev/null", { ...options, resume: false });
+    await device.write({ id: "new" });
+  }
   assertEquals((await openBatchOutput("-", { ...options, resume: false })).name, "stdout");
   for (const name of ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", undefined]) {
     await assertRejects(
