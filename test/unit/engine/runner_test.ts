@@ -247,7 +247,10 @@ Deno.test("a short context limits runs, a large vocabulary limits outputs", asyn
   assertEquals((await open(1000, 5)).runner.limits.maxTop, 5);
   const branches = { maxSequences: 2, maxBranches: 16 };
   assertEquals((await open(5, 100, branches)).runner.limits.maxBranches, 8);
-  assertEquals((await open(50, 100, branches)).runner.limits.maxBranches, 16);
+  const { runner, recorded } = await open(50, 100, branches);
+  assertEquals([runner.limits.maxSequences, runner.limits.maxBranches], [2, 16]);
+  // Each branch is a sequence of the step.
+  assertEquals(recorded[0]!.maxSequences, 18);
 });
 
 Deno.test("a CUDA device with much memory takes long chunks, others 512 tokens", async () => {

@@ -273,6 +273,11 @@ Deno.test("tasks of a failed device come before those that wait, without ended o
   for (const task of [late, waiting]) dispatcher.submit(task);
   dispatcher.close(new ForgeError("device", "closed"));
   assertEquals(failed, [waiting]);
+  // A closed dispatcher moves nothing.
+  const other = recorded([0, 1].map(() => ({ sequences: 0, pending: 0 })));
+  const error = new ForgeError("device", "closed");
+  other.dispatcher.close(error);
+  assertEquals(other.dispatcher.takeOver(other.schedulers[0]!, [moved], error), false);
 });
 
 Deno.test("the last replica keeps its tasks, which fail as without others", async () => {

@@ -105,10 +105,17 @@ Deno.test("step series: the time of a run is divided among the steps that it too
     { measure } as unknown as Speculator,
     pace,
   );
-  const record = (drafted: readonly number[], nSteps: number, nResults: number, took: number) => {
+  const record = (
+    drafted: readonly number[],
+    nSteps: number,
+    nResults: number,
+    took: number,
+    pending = 1,
+  ) => {
     const task = { kind: SAMPLING, scoresAll: false, isWhole: false };
-    const sequence = { task, length: 5, computed: 4, pending: 1 } as unknown as Sequence;
-    const plan = [{ sequence, end: 5, drafted, branches: [] }];
+    const length = 4 + pending;
+    const sequence = { task, length, computed: 4, pending } as unknown as Sequence;
+    const plan = [{ sequence, end: length, drafted, branches: [] }];
     ahead.measure({ plan, options: { nSteps }, saving: 2 }, [Array(nResults).fill(0)], took);
   };
   // An end token ended the run after four of eight steps.
@@ -116,4 +123,8 @@ Deno.test("step series: the time of a run is divided among the steps that it too
   record([7, 7, 7], 1, 4, 8);
   assertEquals([pace.steps(1), pace.steps(4), pace.steps(2)], [4, 2, 1]);
   assertEquals(measured, [[1, 5], [4, 10]]);
+  // Neither a prompt nor a step of which nothing is left is a step that only decodes.
+  record([], 1, 1, 99, 9);
+  ahead.measure({ plan: [], options: { nSteps: 1 }, saving: 0 }, [], 99);
+  assertEquals(measured.length, 2);
 });
