@@ -1092,6 +1092,13 @@ Deno.test("serve: an answer that is cut says where, and what it took", async () 
       return isDone ? [JSON.parse(event.slice(event.indexOf("{"))).item] : [];
     });
     assertEquals(done, last.response.output);
+    // Only texts of the answer have log-probabilities.
+    for (const event of events.split("\n\n").filter((event) => event.includes('"logprobs"'))) {
+      assertMatch(
+        event,
+        /^event: response\.(output_text|content_part|output_item|completed|incomplete)/,
+      );
+    }
     assertEquals<unknown>(done.map((item) => item.status), statuses);
 
     const messages = [{ role: "user", content: "a" }];
