@@ -179,7 +179,7 @@ export function readReplace(json: Fields): RewriteStep {
       done = end;
       checkGrowth(replaced, limit, json.where);
     });
-    return done === 0 && replaced === "" ? text : replaced + text.slice(done);
+    return replaced + text.slice(done);
   };
 }
 

@@ -92,7 +92,6 @@ function readPairPieces(json: Fields | undefined): readonly PairPiece[] | undefi
     case "RobertaProcessing":
       return plainPair(readPostProcessor(json), true);
     case "TemplateProcessing": {
-      if (json!.get("pair") === undefined) return undefined;
       const pieces = json!.objects("pair").map((piece): PairPiece => {
         const text = piece.object("Sequence");
         const kind = text ?? piece.object("SpecialToken");

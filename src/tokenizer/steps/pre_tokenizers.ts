@@ -71,7 +71,7 @@ export const splitBeforeMarkers: PreTokenizer = (text, atStart, emit) => {
     emit(text.slice(start, at), atStart && start === 0);
     start = at;
   }
-  emit(start === 0 ? text : text.slice(start), atStart && start === 0);
+  emit(text.slice(start), atStart && start === 0);
 };
 
 /**

@@ -49,6 +49,7 @@ Deno.test("BOS with the id 0 is added to an empty text", () => {
   const tokenizer = build({ model: bpeModel(["<s>", "a"], []), post_processor: json });
   assertEquals([...tokenizer.encode("")], [0]);
   assertEquals([...tokenizer.encode("a")], [0, 1]);
+  assertEquals(build({ model: bpeModel(["<s>"], []) }, { bos_token: "<s>" }).bosId, 0);
 });
 
 Deno.test("a word of any length has the same ids when it occurs again", () => {

@@ -4,7 +4,10 @@ import { byteToChar, fromByteLevel } from "../../../src/tokenizer/byte_level.ts"
 import { readDecoder } from "../../../src/tokenizer/steps/decoders.ts";
 import { Fields } from "../../../src/tokenizer/steps/fields.ts";
 import { readNormalizer } from "../../../src/tokenizer/steps/normalizers.ts";
-import { readPreTokenizer } from "../../../src/tokenizer/steps/pre_tokenizers.ts";
+import {
+  readPreTokenizer,
+  splitBeforeMarkers,
+} from "../../../src/tokenizer/steps/pre_tokenizers.ts";
 import { Charsmap } from "../../../src/tokenizer/steps/charsmap.ts";
 import { type Json, random, randomText } from "./support.ts";
 
@@ -161,6 +164,7 @@ Deno.test("Digits, Punctuation and the two whitespace splits", () => {
 Deno.test("Split isolates matches unless the file says otherwise", () => {
   const json = { type: "Split", pattern: { String: "-" } };
   assertEquals(preTokenize(json, "a-b"), ["a", "-", "b"]);
+  assertEquals(preTokenize(json, "-a-"), ["-", "a", "-"]);
   assertEquals(preTokenize({ ...json, behavior: "Removed" }, "a-b"), ["a", "b"]);
   assertEquals(preTokenize({ ...json, behavior: "Removed", invert: true }, "a-b"), ["-"]);
 });
@@ -182,6 +186,19 @@ Deno.test("a pre-tokenizer has at most 64 steps, which nest at most 16 levels", 
     depth === 0 ? step : { type: "Sequence", pretokenizers: [nested(depth - 1)] };
   assertEquals(preTokenize(nested(16), "a b"), ["a", "b"]);
   assertThrows(() => preTokenize(nested(17), "a b"), ForgeError, "nested deeper than 16");
+});
+
+Deno.test("a text of SentencePiece is cut before each run of markers", () => {
+  const next = random(23);
+  for (let i = 0; i < 300; i++) {
+    const text = Array.from({ length: 1 + next() * 8 }, () => "▁▁ab"[Math.floor(next() * 4)]).join(
+      "",
+    );
+    const found: [string, boolean][] = [];
+    splitBeforeMarkers(text, i % 2 === 0, (piece, atStart) => found.push([piece, atStart]));
+    const expected = text.split(/(?<=[^▁])(?=▁)/);
+    assertEquals(found, expected.map((piece, at) => [piece, at === 0 && i % 2 === 0]), text);
+  }
 });
 
 Deno.test("Metaspace marks spaces, and the start according to its scheme", () => {
