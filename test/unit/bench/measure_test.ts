@@ -124,8 +124,8 @@ Deno.test("measure: a batch size cuts prompts; too many sequences are rejected",
   assertEquals(spans, [[0, 1], [0, 2], [2, 1]]);
   // A run takes no more than the runner's limit of 4 tokens.
   const small = new FakeRunner();
-  for await (const _ of measure(small, { nPrompt: 6, nGen: 0, nDepth: 0, nBatch: 9 }, 0));
-  assertEquals(small.calls.flat().map(({ length }) => length), [1, 4, 2]);
+  for await (const _ of measure(small, { nPrompt: 8, nGen: 0, nDepth: 0, nBatch: 9 }, 0));
+  assertEquals(small.calls.map((run) => run.map(({ length }) => length)), [[1], [4], [4]]);
   const work = async () => {
     const workload = { nPrompt: 1, nGen: 0, nDepth: 0, nParallel: 2 };
     for await (const _ of measure(runner, workload, 1));

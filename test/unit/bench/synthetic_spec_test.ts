@@ -126,7 +126,7 @@ Deno.test("synthetic models: errors name the valid values", () => {
     assertEquals(assertThrows(() => parseSyntheticSpec(text), ForgeError, part).code, "usage");
   };
   refused("gpt-5", 'unknown shape "gpt-5"; valid are smollm2-135m');
-  for (const name of ["__proto__", "toString"]) refused(name, "unknown shape");
+  for (const name of ["__proto__", "constructor"]) refused(name, "unknown shape");
   refused("llama-3.2-1b:Q9", 'unknown type "Q9"; valid are F32');
   refused("llama-3.2-1b:", 'unknown type ""');
   refused("smollm2-135m:Q4_K", "not whole numbers of blocks of Q4_K; valid are F32, F16, BF16");
