@@ -269,6 +269,7 @@ Deno.test("batch: stdin to stdout, and shards that together cover all lines", as
     "auto",
     "-n",
     "1",
+    "--verbose",
   ], {
     env: {
       SLURM_ARRAY_TASK_ID: "12",
@@ -278,6 +279,10 @@ Deno.test("batch: stdin to stdout, and shards that together cover all lines", as
     },
   });
   assertEquals(parse(automatic.stdout).map(({ id }) => id).sort(), ["p1", "p4", "p7"]);
+  assertMatch(
+    automatic.stderr,
+    /^sampling .*\n3 requests answered, \d+ prompt tokens, 3 tokens in /m,
+  );
 });
 
 Deno.test("batch: an answer is written at once, while the input continues", async () => {

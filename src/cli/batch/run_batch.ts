@@ -89,7 +89,6 @@ export async function runBatchFile(
     system,
     raw,
     logprobs,
-    n,
   };
   if (context.verbose) {
     const sampling = describeSampling(model.resolveSampling(defaults), defaults);
@@ -98,7 +97,9 @@ export async function runBatchFile(
     );
   }
 
-  const reader = new BatchReader(defaults, shard, output.done);
+  // A generation has no option for the number of completions; requests do.
+  const ofRequests = { ...defaults, n };
+  const reader = new BatchReader(ofRequests, shard, output.done);
   const total = Deno.stderr.isTerminal() && input.identity.isFile && !isStdin(path)
     ? await countLines(path, shard)
     : undefined;
