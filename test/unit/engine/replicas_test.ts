@@ -1,13 +1,7 @@
-/** Tests models with several replicas: the same results as one, and options that are refused. */
-import { assert, assertEquals, assertRejects } from "@std/assert";
+/** Tests models with several replicas: the same results as one. */
+import { assert, assertEquals } from "@std/assert";
 import type { Prompt } from "../../../src/engine/request/prompt.ts";
-import {
-  type Completion,
-  ForgeError,
-  load,
-  type LoadOptions,
-  type Model,
-} from "../../../src/mod.ts";
+import { type Completion, load, type Model } from "../../../src/mod.ts";
 import { Random } from "../../support/random.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
 import { writeRandomLlama } from "../../support/tiny_llama.ts";
@@ -98,27 +92,4 @@ Deno.test("replicas share a folder of prompts", async () => {
   const second = await answer();
   assertEquals(second.map(({ tokenIds }) => tokenIds), first.map(({ tokenIds }) => tokenIds));
   for (const { cachedPromptTokens } of second) assert(cachedPromptTokens >= 128);
-});
-
-Deno.test("devices that cannot hold replicas are refused", async () => {
-  using folder = new TempFolder();
-  writeRandomLlama(folder.at("model"));
-  const refused: [LoadOptions, string][] = [
-    [{ device: "cpu", devices: ["cpu"] }, 'give a device ("cpu") or devices, not both'],
-    [{ devices: [] }, "0 devices are given; valid is 1 to 64"],
-    [{ devices: ["cpu", "cpu"], dataParallel: 3 }, "3 replicas need 3 devices, but 2"],
-    [{ devices: ["cuda:0", "cpu"] }, 'devices are "cuda:0", "cpu"; valid are different'],
-    [{ devices: ["cuda:0", "cuda:0"] }, "different GPUs of one kind by their index"],
-    [{ devices: ["cuda", "cuda:0"] }, "different GPUs of one kind by their index"],
-    [{ devices: ["gpu", "cpu"] }, 'unknown device "gpu"; valid are auto, cpu'],
-    [{ device: "cuda:1", dataParallel: 2 }, '"cuda:1" is one device for 2 replicas'],
-    [{ device: "cpu", dataParallel: 0 }, "dataParallel is 0; valid is a whole number from 1"],
-    [
-      { device: "cpu", threads: 2, dataParallel: 3 },
-      "2 threads cannot be divided among 3 devices; valid is at most 2",
-    ],
-  ];
-  for (const [options, message] of refused) {
-    await assertRejects(() => load(folder.at("model"), options), ForgeError, message);
-  }
 });
