@@ -315,6 +315,15 @@ Deno.test("an error of a device that answers afterwards fails its tasks as witho
   assertEquals(replicas.lost, []);
 });
 
+Deno.test("an error other than of a device fails the tasks of its replica alone", async () => {
+  for (const error of [new ForgeError("bad_model", "no number"), new Error("a bug")]) {
+    const replicas = new Replicas(ids(0, 2).map(() => ({ nPages: 40 })));
+    replicas.runners[0]!.onRun = () => Promise.reject(error);
+    await assertRejects(() => replicas.generate([1], 2), Error, error.message);
+    assertEquals([replicas.lost, replicas.runs[1]], [[], 0]);
+  }
+});
+
 Deno.test("texts to embed continue on another replica, too", async () => {
   const replicas = new Replicas(ids(0, 2).map(() => ({ nPages: 40 })));
   replicas.failFrom(0, 1);
