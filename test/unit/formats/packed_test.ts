@@ -201,7 +201,9 @@ Deno.test("4-bit integers become matrices with rows in the usual order", () => {
   assertEquals(shapes(GPTQ, gptqTensors), matrix("Q5_0"));
   assertEquals(shapes(AWQ, awqTensors), matrix("Q5_0"));
   // Settings of matrices that are not packed.
-  assertEquals(shapes({ ...GPTQ, dynamic: { "-:b": {} } }, gptqTensors), matrix("Q5_0"));
+  for (const settings of [{}, null]) {
+    assertEquals(shapes({ ...GPTQ, dynamic: { "-:b": settings } }, gptqTensors), matrix("Q5_0"));
+  }
   // Defaults and other spellings of the same packing.
   const { version: _, bits: w_bit, ...unnamed } = AWQ;
   assertEquals(shapes({ ...unnamed, w_bit }, awqTensors), matrix("Q5_0"));

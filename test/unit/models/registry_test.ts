@@ -162,6 +162,9 @@ Deno.test("a class without an output matrix needs none, but is not written as GG
 });
 
 Deno.test("a config and tensors that contradict each other are rejected", () => {
+  const heads = { num_key_value_heads: 2, head_dim: 4 };
+  const length = { factor: 2, original_max_position_embeddings: 16 };
+  const tempered = { rope_theta: 1e4, rope_type: "yarn", ...length, llama_4_scaling_beta: -1 };
   const bad: [object, Record<string, FakeTensor>, string, string][] = [
     [{ num_hidden_layers: 2 }, {}, "bad_model", `no tensor "model.layers.1.`],
     [{ vocab_size: 11 }, {}, "bad_model", `"model.embed_tokens.weight" has the shape [10,8]`],
@@ -172,6 +175,12 @@ Deno.test("a config and tensors that contradict each other are rejected", () => 
     [{ attention_bias: true }, {}, "bad_model", `no tensor "model.layers.0.self_attn.q_proj.bias"`],
     [{ is_causal: false }, {}, "unsupported", "has is_causal false: in this architecture forge"],
     [{ mlp_bias: true }, {}, "bad_model", `no tensor "model.layers.0.mlp.gate_proj.bias"`],
+    [
+      { ...heads, model_type: "ministral3", rope_parameters: tempered },
+      {},
+      "bad_model",
+      `llama_4_scaling_beta is "-1"; expected a number of at least 0`,
+    ],
     [
       {},
       { "model.layers.0.mlp.up_proj.bias": [12] },
