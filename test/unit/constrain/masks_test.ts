@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { Constraints } from "../../../src/constrain/constraints.ts";
+import { tokenBytes } from "../../../src/constrain/masks/vocabulary.ts";
 import type { ConstraintSpec } from "../../../src/constrain/spec.ts";
 import type { Constraint } from "../../../src/engine/request/constraint.ts";
 import { ForgeError } from "../../../src/errors.ts";
@@ -67,6 +68,13 @@ Deno.test("masks: allowed tokens are the accepted tokens", async () => {
       state.dispose();
     }
   });
+});
+
+Deno.test("masks: the bytes of long tokens stand one after another", () => {
+  const tokens = [0, 3, 90, 1, 200].map((length, id) => new Uint8Array(length).fill(id));
+  const { bytes, starts } = tokenBytes(tokens.length, (id) => tokens[id]!);
+  assertEquals([...starts], [0, 0, 3, 93, 94, 294]);
+  assertEquals([...bytes], tokens.flatMap((token) => [...token]));
 });
 
 Deno.test("masks: the last tokens of a vocabulary of any size are allowed", async () => {

@@ -43,6 +43,13 @@ Deno.test("schema: every character of a string has the spelling of JSON.stringif
       assert(acceptsText(any, text), text);
       assertEquals(acceptsText(one, text), /^.$/u.test(character), text);
     }
+    for (let code = 0; code < 32; code++) {
+      const pattern = `^\\x${code.toString(16).padStart(2, "0")}$`;
+      const own = await constraints.compile(spec.schema({ type: "string", pattern }), false);
+      const accepted = Array.from({ length: 34 }, (_, other) => other)
+        .filter((other) => acceptsText(own, JSON.stringify(String.fromCharCode(other))));
+      assertEquals(accepted, [code]);
+    }
   });
 });
 
@@ -188,6 +195,9 @@ Deno.test("schema: accepts typical texts and rejects invalid ones", async () => 
       ["{}", '{"kind":4}'],
     ],
     [{ minLength: 0, maxLength: 0 }, ['""'], ['"a"']],
+    [{ properties: { a: {}, b: {}, c: {} }, maxProperties: 2 }, ['{"a":1,"c":1}', '{"b":1}'], [
+      '{"a":1,"b":1,"c":1}',
+    ]],
     [{ allOf: [{ enum: [{ a: [1], b: 2 }, 3] }, { enum: [3, { b: 2, a: [1] }] }] }, [
       '{"a":[1],"b":2}',
       "3",
@@ -512,6 +522,15 @@ Deno.test("schema: unsupported keywords are rejected by name and place", async (
     [{ uniqueItems: 1 }, ["uniqueItems", "true or false"]],
     [{ type: "array", uniqueItems: true, maxItems: 2 }, ['"uniqueItems"']],
     [{ toString: 1 }, ['"toString"', "is not known"]],
+    [{ oneOf: [{ type: ["string", "null"] }, { type: ["integer", "null"] }] }, ['"oneOf"']],
+    [
+      {
+        oneOf: ["string", "integer"].map((type) => ({ anyOf: [{ type }, { type: "null" }] })),
+      },
+      ['"oneOf"', "alternatives 0 and 1"],
+    ],
+    [{ oneOf: [{ type: "integer" }, { const: 1 }] }, ['"oneOf"', "alternatives 0 and 1"]],
+    [{ oneOf: [{ const: 1 }, { type: "integer" }] }, ['"oneOf"', "alternatives 0 and 1"]],
     [{ type: ["string", "text"] }, ["type", "valid is"]],
     [{ type: "strin" }, ["type", "strin", "valid is"]],
     [{ type: "string", minLength: -1 }, ["minLength", "-1"]],
