@@ -181,4 +181,11 @@ Deno.test("chat: /save rejects a conversation without an answer, and ~ is the ho
   assertStringIncludes(empty.stderr, "nothing to save");
   assertEquals((await chat("hi\n/save ~/a.json\n/load ~/a.json\n")).code, 0);
   assertEquals([...Deno.readDirSync(folder.path)].map(({ name }) => name), ["a.json"]);
+  // Empty lines are part of a message of several lines.
+  assertEquals((await chat('"""\na\n\nb"""\n/save ~/b.json\n')).code, 0);
+  const [question] = JSON.parse(Deno.readTextFileSync(folder.at("b.json")));
+  assertEquals(question, { role: "user", content: "a\n\nb" });
+  const broken = await forge(["chat"], { stdin: Uint8Array.of(0x61, 0xff, 0x0a), env });
+  assertEquals([broken.code, broken.stdout], [1, ""]);
+  assertStringIncludes(broken.stderr, "line 1 is not valid UTF-8");
 });
