@@ -69,6 +69,7 @@ Deno.test("unknown options and wrong types are rejected by name", async () => {
       "system",
     );
     await assertRefused(() => model.embed(["a"], { pool: "cls" } as Anything), "usage", '"pool"');
+    await assertRefused(() => model.rerank("a", ["b"], { cut: 1 } as Anything), "usage", '"cut"');
     await assertRefused(
       () => model.batch([], { order: true } as Anything).next(),
       "usage",
