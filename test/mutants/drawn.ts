@@ -25,6 +25,9 @@ const PATIENCE_MS = 120_000;
 /** Processes that wait for the next mutant. */
 const MOST_PROCESSES = 6;
 
+/** Test files tried for a mutant in what modules compute while they load. */
+const MOST_LOADING = 5;
+
 /** A test, and the drawn switches that it evaluates. */
 interface RecordedTest {
   readonly test: string;
@@ -195,14 +198,14 @@ class Judge implements Disposable {
     const nearest = this.#files
       .map((one) => ({ ...one, nearness: nearness(one.file, file) }))
       .sort((a, b) => b.nearness - a.nearness);
-    const loading = nearest.filter(({ evaluated }) => evaluated.has(id));
+    const own = nearest.flatMap(({ tests }) => tests.filter(({ evaluated }) => evaluated.has(id)));
+    const loading = nearest.filter(({ evaluated }) => evaluated.has(id)).slice(0, MOST_LOADING);
     if (loading.length > 0) {
-      const tests = withinBudget(loading.slice(0, 5).flatMap(({ tests }) => tests));
-      return await this.#failsFresh(id, tests) ? "caught" : "survived";
+      // What modules compute while they load is there for tests that never evaluate the switch.
+      const tests = new Set([...own, ...loading.flatMap(({ tests }) => tests)]);
+      return await this.#failsFresh(id, withinBudget([...tests])) ? "caught" : "survived";
     }
-    const evaluating = withinBudget(
-      nearest.flatMap(({ tests }) => tests.filter(({ evaluated }) => evaluated.has(id))),
-    );
+    const evaluating = withinBudget(own);
     if (evaluating.length === 0) return "not evaluated";
     const byFolder = Map.groupBy(evaluating, ({ test }) => dirname(test.split(": ")[0]!));
     for (const [folder, tests] of byFolder) {
