@@ -165,6 +165,7 @@ Deno.test("a unigram model adds EOS, and spaces as the file says", () => {
   const ids = (text: string, rest: Metadata = {}) => [...build(unigram(rest)).encode(text)];
   assertEquals(ids("a éß  a"), [4, 3, 2, 3, 3, 4, 1]);
   assertEquals(ids("a", { add_eos_token: false }), [4]);
+  assertEquals(ids("a", { precompiled_charsmap: new Uint8Array(0) }), [4, 1]);
   const adds = { add_space_prefix: true }, merges = { remove_extra_whitespaces: true };
   assertEquals(ids(" a  a", adds), [3, 3, 4, 3, 3, 4, 1]);
   assertEquals(ids("   ", adds), [3, 3, 3, 1]);
