@@ -46,7 +46,9 @@ ScratchPlan plan_scratch(const Program& program, uint64_t alignment) {
     }
     const auto* product = std::get_if<MatmulOp>(&program.ops[at]);
     const auto* experts = std::get_if<MoeMatmulOp>(&program.ops[at]);
-    if (experts && glu && glu->x == experts->out) last_use[experts->x - 1] = i;
+    if (experts && glu && glu->x == experts->out) {
+      last_use[experts->x - 1] = last_use[experts->route - 1] = i;
+    }
     if (!product || (glu && glu->x != product->out)) continue;
     last_use[product->x - 1] = i;
     const auto* norm = at > 0 ? std::get_if<RmsNormOp>(&program.ops[at - 1]) : nullptr;

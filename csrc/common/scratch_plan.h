@@ -15,8 +15,9 @@ struct ScratchPlan {
 };
 
 // Plans by first fit over the operations in order; offsets are multiples of `alignment` elements. A
-// kept value lives to the end, and the input of a norm through the product that follows the norm. A
-// result never shares memory with the inputs of its operation.
+// kept value lives to the end. A result never shares memory with the inputs of its operation, nor
+// with those of the operations before it that a GPU may compute in the same kernel: a norm before a
+// product, a product before a gated unit, and appended rows before attention.
 ScratchPlan plan_scratch(const Program& program, uint64_t alignment);
 
 // True if two values share no memory.

@@ -2,11 +2,18 @@
  * Chains of operations that resemble those which a GPU computes in one kernel, and differ in one
  * respect: the results are the reference's.
  */
-import type { KvShape, MatmulOptions, RopeAppendOptions, Value } from "../../src/backend.ts";
+import type {
+  KvCache,
+  KvShape,
+  MatmulOptions,
+  RopeAppendOptions,
+  Value,
+} from "../../src/backend.ts";
+import type { NativeBackend } from "../../ffi/native_backend.ts";
 import { deviceTest, openDevice, referenceDevice } from "../support/devices.ts";
-import { assertClose, randomMatrix } from "../support/matrix.ts";
+import { assertClose, type Matrix, randomMatrix } from "../support/matrix.ts";
 import { Random } from "../support/random.ts";
-import { type Kept, runStep, type StepGraph, tokenInputs } from "../support/step_graph.ts";
+import { type Kept, limitsOf, runStep, StepGraph, tokenInputs } from "../support/step_graph.ts";
 import { f16Weight, f32Vector, f32Weight } from "../support/weights.ts";
 
 const COLS = 64;
@@ -47,15 +54,24 @@ class Chain {
     return this.graph.recorder.rmsNorm(x, this.vector(width), { eps: 1e-5, residual });
   }
 
-  product(x: Value, rows = COLS, options: MatmulOptions = {}, cols = COLS): Value {
+  matrix(rows: number, cols: number) {
     const { data } = randomMatrix(this.#random, rows, cols);
     const scaled = { rows, cols, data: data.map((value) => value / Math.sqrt(cols)) };
-    const weight = this.type === "F32" ? f32Weight(scaled) : f16Weight(scaled);
-    return this.graph.recorder.matmul(x, this.graph.weight(weight), options);
+    return this.graph.weight(this.type === "F32" ? f32Weight(scaled) : f16Weight(scaled));
+  }
+
+  product(x: Value, rows = COLS, options: MatmulOptions = {}, cols = COLS): Value {
+    return this.graph.recorder.matmul(x, this.matrix(rows, cols), options);
   }
 
   gated(x: Value, width = COLS): Value {
     return this.graph.recorder.glu(x, width, "silu");
+  }
+
+  /** Products with the 2 of 4 experts that `logits` choose. */
+  experts(x: Value, rows: number, logits: Value): Value {
+    const route = this.graph.recorder.moeRoute(logits, { topK: 2, normalize: true });
+    return this.graph.recorder.moeMatmul(x, route, this.matrix(4 * rows, COLS), 4);
   }
 
   /** Attention over `qkv`, and a product of the queries. */
@@ -73,10 +89,31 @@ class Chain {
     const residual = this.product(q, COLS, {}, nHeads * full.kHeadDim);
     return this.product(attended, COLS, { residual }, nHeads * full.vHeadDim);
   }
+
+  /** A cache whose rows attention may append. */
+  cache(): KvCache {
+    const heads = { nKvHeads: N_HEADS, kHeadDim: 32, vHeadDim: 32 };
+    return this.graph.kv({ type: "F16", nPages: 1, pageTokens: 64, ...heads });
+  }
+
+  /** The queries of `x`, whose keys and values are appended to a cache. */
+  queries(x: Value, kv: KvCache, rope?: Value): Value {
+    const options = { nHeads: N_HEADS, eps: 1e-5, ropeLayout: "half", rope } as const;
+    return this.graph.recorder.ropeAppend(this.product(x, 3 * HEADS), kv, options);
+  }
+
+  /** Attention, and after it a product of queries. */
+  attended(q: Value, kv: KvCache, read?: Value): Value {
+    const attended = this.graph.recorder.attention(q, kv, { nHeads: N_HEADS, scale: 0.2 });
+    const residual = read === undefined ? undefined : this.product(read, COLS, {}, HEADS);
+    return this.product(attended, COLS, { residual }, HEADS);
+  }
 }
 
 /** Columns of q, k and v. */
 const QKV = 4 * 16;
+/** Heads of caches whose rows attention may append, and their columns. */
+const N_HEADS = 16, HEADS = 16 * 32;
 
 const chains: Readonly<Record<string, (chain: Chain) => Value>> = {
   "a norm, and a product of another value": (c) => {
@@ -141,6 +178,22 @@ const chains: Readonly<Record<string, (chain: Chain) => Value>> = {
     const own = c.product(c.norm(c.x), QKV);
     return c.product(c.attention(qkv), QKV, { residual: own });
   },
+  "queries in place of the input of their norm": (c) =>
+    c.attention(c.product(c.norm(c.input()), QKV)),
+  "angles in place of the input of a norm": (c) => {
+    const qkv = c.product(c.norm(c.input()), 3 * 64 + 16);
+    // Queries are too wide for the place of the input.
+    const rope = c.graph.recorder.ropeTable(c.vector(32), 1);
+    return c.attention(qkv, { kHeadDim: 64 }, { rope });
+  },
+  "the gated unit of experts in place of their input": (c) => {
+    const gated = c.gated(c.experts(c.input(), 2 * COLS, c.product(c.y, 4)));
+    return c.product(gated, COLS, {}, 2 * COLS);
+  },
+  "the gated unit of experts in place of their route": (c) => {
+    const gated = c.gated(c.experts(c.x, 2 * COLS, c.product(c.y, 4)));
+    return c.product(gated, COLS, {}, 2 * COLS);
+  },
   "two norms": (c) => {
     const sum = c.norm(c.x, c.y);
     return c.product(c.norm(sum), COLS, { residual: sum });
@@ -163,22 +216,77 @@ const chains: Readonly<Record<string, (chain: Chain) => Value>> = {
   },
 };
 
+/** Chains of a token whose row attention may append. */
+const attentions: Readonly<Record<string, (chain: Chain) => Value>> = {
+  "attention with other queries": (c) => {
+    const kv = c.cache();
+    const q = c.queries(c.x, kv);
+    return c.attended(q, kv, c.queries(c.y, kv));
+  },
+  "attention over another cache": (c) => {
+    const kv = c.cache();
+    const q = c.queries(c.x, kv);
+    return c.attended(c.queries(c.y, c.cache()), kv, q);
+  },
+  "attention whose queries are read again": (c) => {
+    const kv = c.cache(), q = c.queries(c.x, kv);
+    return c.attended(q, kv, q);
+  },
+  // Heads are written to the places of others.
+  "attention in place of its queries, keys and values": (c) => {
+    const kv = c.cache();
+    return c.attended(c.queries(c.input(), kv), kv);
+  },
+  "attention in place of its angles": (c) => {
+    const kv = c.cache();
+    const wide = c.product(c.x, HEADS - COLS);
+    const rope = c.graph.recorder.ropeTable(c.vector(16), 1);
+    const x = c.product(wide, COLS, {}, HEADS - COLS);
+    return c.attended(c.queries(x, kv, rope), kv);
+  },
+};
+
 const WIDTHS: Readonly<Record<string, number>> = {
   "a product that is read again after its gated unit": 2 * COLS,
 };
+
+/** The results of runs of one token each, the second of which sees the first. */
+async function runTokens(device: NativeBackend, name: string): Promise<Matrix> {
+  const inputs = tokenInputs(1);
+  const graph = new StepGraph(device, device.record(limitsOf(inputs)));
+  const value = attentions[name]!(new Chain(graph, 2, name, "F16"));
+  graph.recorder.keep(value);
+  const step = await graph.recorder.finish();
+  try {
+    for (const token of [0, 1]) await step.run({ ...inputs, tokens: [token], positions: [token] });
+    return { rows: 1, cols: COLS, data: new Float32Array(step.read(value, COLS, 0, 1)) };
+  } finally {
+    step.release();
+  }
+}
 
 deviceTest("neighbours that are not computed in one kernel", async (device) => {
   using reference = openDevice(referenceDevice);
   for (const [name, record] of Object.entries(chains)) {
     // Devices fuse products with weights of one type that they do not fuse with another.
-    for (const [tokens, type] of [[2, "F32"], [1, "F16"], [2, "F16"], [18, "F16"]] as const) {
-      const chain = (graph: StepGraph): Kept => {
-        const value = record(new Chain(graph, tokens, name, type));
-        return { value, cols: WIDTHS[name] ?? COLS };
-      };
-      const actual = await runStep(device, tokenInputs(tokens), chain);
-      const expected = await runStep(reference, tokenInputs(tokens), chain);
-      assertClose(actual, expected, TOLERANCE, `${name}, ${type}, ${tokens} tokens`);
+    for (const [type, counts] of [["F32", [2, 18]], ["F16", [1, 2, 18]]] as const) {
+      for (const tokens of counts) {
+        const chain = (graph: StepGraph): Kept => {
+          const value = record(new Chain(graph, tokens, name, type));
+          return { value, cols: WIDTHS[name] ?? COLS };
+        };
+        const actual = await runStep(device, tokenInputs(tokens), chain);
+        const expected = await runStep(reference, tokenInputs(tokens), chain);
+        assertClose(actual, expected, TOLERANCE, `${name}, ${type}, ${tokens} tokens`);
+      }
     }
+  }
+});
+
+deviceTest("attention that does not append rows, and attention in their place", async (device) => {
+  using reference = openDevice(referenceDevice);
+  for (const name of Object.keys(attentions)) {
+    const expected = await runTokens(reference, name);
+    assertClose(await runTokens(device, name), expected, TOLERANCE, name);
   }
 });
