@@ -48,12 +48,8 @@ std::string with_mask(std::string instance, bool is_masked) {
 
 void PlanBuilder::emit(const RopeAppendOp& op) {
   const auto* attention = device_.device().fuses_operations() ? next_op<AttentionOp>() : nullptr;
-  const auto is_apart = [&](ValueId in) {
-    return in == 0 || are_apart(program_, values_, attention->out, in);
-  };
   if (!attention || attention->q != op.out || attention->kv != op.kv ||
-      !program_.is_read_once(op.out) || !is_apart(op.qkv) || !is_apart(op.rope) ||
-      !attention_.appends_rows(op, *attention, shape_)) {
+      !program_.is_read_once(op.out) || !attention_.appends_rows(op, *attention, shape_)) {
     return emit_rope_append(op, warp_geometry(rope_append_args(op), shape_.tokens));
   }
   compute_with_next();

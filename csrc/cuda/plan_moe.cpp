@@ -123,8 +123,6 @@ bool PlanBuilder::emit_gated_grouped_product(const MoeMatmulOp& op, const Groupe
   const auto n_cols = static_cast<uint32_t>(p.weight.cols);
   const ProductTile tile = expert_tile(decode.max_rows, n_cols, format);
   if (tile.token_tiles > 0 || p.weight.rows != 2 * uint64_t{glu->width} * p.n_experts) return false;
-  // The result is planned to live after x, so it may have the same memory.
-  if (!are_apart(program_, values_, glu->out, op.x)) return false;
   ProductOperands operands = grouped_operands(p, decode, float_rows(value(p.x)));
   operands.out = value(glu->out);
   const Grid grid{divide_up(glu->width, tile.rows / 2), decode.max_rows * p.top_k};

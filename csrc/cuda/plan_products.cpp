@@ -221,8 +221,6 @@ bool PlanBuilder::emit_norm_with_product(const RmsNormOp& op) {
   if (op.weight->cols != cols(op.x)) return false;
   // No other reader of the norm.
   if (!program_.is_read_once(op.out)) return false;
-  // The result is planned to live after the norm's input, so it may have the same memory.
-  if (!are_apart(program_, values_, product->out, op.x)) return false;
   const auto is_rounded = [](const DevicePart& part) { return part.type != WeightType::F32; };
   if (!std::ranges::all_of(cuda_weight(*product->weight).device_parts(), is_rounded)) return false;
   compute_with_next();
@@ -287,8 +285,6 @@ bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RmsNormOp* norm,
   if (!weight.is_uniform() || format.is_generic || part.type == WeightType::F32) return false;
   const ProductTile tile =
       weight_tile(rows.max_rows, 2 * uint64_t{width}, weight.cols, part.type);
-  // The result is planned to live after x, so it may have the same memory.
-  if (!are_apart(program_, values_, glu->out, norm ? norm->x : op.x)) return false;
   const WeightRows matrix =
       weight_rows(weight.matrix.at(part.offset), part.row_bytes, part.rows, weight.cols);
   begin_half_rows();

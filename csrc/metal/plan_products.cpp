@@ -30,9 +30,6 @@ bool PlanBuilder::emit_norm_with_product(const RmsNormOp& op) {
   if (threadgroups * weight.cols * sizeof(float) > kMostNormBytes) return false;
   // No other reader of the norm.
   if (!program_.is_read_once(op.out)) return false;
-  // Both results are planned to live after the norm's input, so they may share its memory.
-  const auto is_apart = [&](ValueId out) { return are_apart(program_, values_, out, op.x); };
-  if (!is_apart(product->out) || !is_apart(op.out)) return false;
   const auto is_fast = [](const WeightRows& rows) { return !weight_format(rows.type).is_generic; };
   if (!std::ranges::all_of(weight.matrix, is_fast)) return false;
   // All conditions are the same for every run: the kernel of a row must not depend on other rows.
@@ -57,21 +54,13 @@ bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RmsNormOp* norm,
   if (op.bias || op.residual || op.alpha != 1 || op.activation != FORGE_IDENTITY) return false;
   const std::vector<Product> products = products_of(op);
   if (products.size() != 1 || weight_format(products[0].type).is_generic) return false;
-  // The result is planned to live after the inputs, so it may have the same memory. Rounded rows
-  // are a copy, made before the first product.
-  const bool has_prompt = prefill.max_rows > 0, rounds = is_rounded(products[0].type);
-  const auto is_apart = [&](ValueId x) { return are_apart(program_, values_, glu->out, x); };
-  const ValueId x = norm ? norm->x : op.x;
-  if (!is_apart(x) || (has_prompt && !rounds && !is_apart(op.x))) return false;
   Product product = products[0];
   product.out = value(glu->out);
   product.args.out_stride = glu->width;
   product.args.epilogue.opened = glu->width;
   product.args.epilogue.unit = glu->unit;
-  GemmRows prompt{value(op.x), {}};
-  if (has_prompt && rounds) prompt = round_rows(prompt.x, cols(op.x), 1, prefill);
-  if (decode.max_rows > 0) emit_matvec(product, value(x), norm, decode);
-  if (has_prompt) emit_gemm(product, prompt, prefill);
+  if (decode.max_rows > 0) emit_matvec(product, value(norm ? norm->x : op.x), norm, decode);
+  emit_gemms({product}, value(op.x), prefill);
   ++op_index_;
   return true;
 }

@@ -590,6 +590,57 @@ export const CUDA_HOST: readonly Mutant[] = [
     "return {room.total_bytes, room.free_bytes};",
     "return {room.total_bytes, room.total_bytes};",
   ]),
+  ...group(
+    on("neighbours"),
+    [
+      "input-of-a-norm-during-its-product",
+      "common/scratch_plan.cpp",
+      "    if (norm && product->x == norm->out) last_use[norm->x - 1] = i;\n",
+      "    (void)norm;\n",
+    ],
+    [
+      "input-of-a-product-during-its-gated-unit",
+      "common/scratch_plan.cpp",
+      "    last_use[product->x - 1] = i;\n",
+      "",
+    ],
+    [
+      "input-of-experts-during-their-gated-unit",
+      "common/scratch_plan.cpp",
+      "last_use[experts->x - 1] = last_use[experts->route - 1] = i;",
+      "last_use[experts->route - 1] = i;",
+    ],
+    [
+      "route-of-experts-during-their-gated-unit",
+      "common/scratch_plan.cpp",
+      "last_use[experts->x - 1] = last_use[experts->route - 1] = i;",
+      "last_use[experts->x - 1] = i;",
+    ],
+    [
+      "new-rows-during-attention",
+      "common/scratch_plan.cpp",
+      "      last_use[append->qkv - 1] = i;\n",
+      "",
+    ],
+    [
+      "queries-of-another-value",
+      "cuda/plan_attention.cpp",
+      "!attention || attention->q != op.out || attention",
+      "!attention || attention",
+    ],
+    [
+      "rows-of-another-cache",
+      "cuda/plan_attention.cpp",
+      "attention->q != op.out || attention->kv != op.kv ||",
+      "attention->q != op.out ||",
+    ],
+    [
+      "gated-unit-before-floats",
+      "cuda/plan_products.cpp",
+      "  if (!std::ranges::all_of(parts, is_rounded)) return false;\n",
+      "",
+    ],
+  ),
   ...group({ tests: ["test/cuda/failures_test.ts"], filter: "kept on disk" }, [
     "file-of-a-full-disk",
     "cuda/kernel_cache.cpp",

@@ -692,6 +692,18 @@ export const METAL: readonly Mutant[] = [
       "if (kv.k_head_dim",
     ],
     [
+      "heads-over-the-input-of-their-norm",
+      "csrc/metal/plan_products.cpp",
+      "!is_apart(append->out) || (table",
+      "(table",
+    ],
+    [
+      "angles-over-the-input-of-a-norm",
+      "csrc/metal/plan_products.cpp",
+      "!is_apart(append->out) || (table && !is_apart(table->out))",
+      "!is_apart(append->out)",
+    ],
+    [
       "heads-of-odd-values",
       "csrc/metal/plan_products.cpp",
       " || kv.v_head_dim % 2 != 0) return",
