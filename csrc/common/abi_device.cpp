@@ -166,8 +166,8 @@ forge_status forge_devices_join(const uint32_t* devices, uint32_t n_devices,
     require(n_all >= 2 && n_all <= kMostDevices, n_all, " devices; valid is 2 to ", kMostDevices);
     require(n_stages >= 1 && n_all % n_stages == 0, n_all, " devices cannot be ", n_stages,
             " stages of as many ranks");
-    require(n_devices <= n_all && first <= n_all - n_devices, "devices ", first, " to ",
-            uint64_t{first} + n_devices, " of ", n_all);
+    require(n_devices >= 1 && n_devices <= n_all && first <= n_all - n_devices, "devices ", first,
+            " to ", uint64_t{first} + n_devices, " of ", n_all);
     const bool is_whole = keys == nullptr;
     require(is_whole ? n_devices == n_all
                      : key_bytes == (uint64_t{n_stages} + 1) * FORGE_GROUP_KEY_BYTES,

@@ -202,6 +202,7 @@ for (const device of processors) {
       [
         ["a part with keys", 1, [2, 1, 0], 2, unsupported],
         ["the last of two devices", 1, [2, 1, 1], 2, unsupported],
+        ["no device", 0, [2, 1, 0], 2, invalidArgument],
         ["a device after the last", 1, [2, 1, 2], 2, invalidArgument],
         ["the last of 64 devices", 1, [64, 2, 63], 3, unsupported],
         ["65 devices", 1, [65, 1, 0], 2, invalidArgument],
@@ -214,7 +215,8 @@ for (const device of processors) {
       ];
     for (const [what, n, group, keys, expected] of parts) {
       const bytes = new Uint8Array(keys * GROUP_KEY_BYTES);
-      const devices = new Uint32Array(n).fill(border.device);
+      // A buffer without elements would be null.
+      const devices = new Uint32Array(Math.max(1, n)).fill(border.device);
       const result = s.forge_devices_join(
         devices,
         n,
@@ -224,6 +226,10 @@ for (const device of processors) {
       );
       assertEquals(result, expected, what);
     }
+    const one = Uint32Array.of(border.device), half = Uint32Array.of(2, 1, 0);
+    const keys = new Uint8Array(2 * GROUP_KEY_BYTES), keyBytes = BigInt(keys.length);
+    assertEquals(s.forge_devices_join(null, 1, half, keys, keyBytes), invalidArgument);
+    assertEquals(s.forge_devices_join(one, 1, null, keys, keyBytes), invalidArgument);
     for (const [size, isValid] of [[0, false], [1, true], [65, true], [66, false]] as const) {
       const bytes = new Uint8Array(size * GROUP_KEY_BYTES);
       const result = s.forge_group_keys(border.device, bytes, BigInt(bytes.length));
