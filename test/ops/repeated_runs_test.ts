@@ -1,12 +1,19 @@
 /** Repeated runs of a step: with larger inputs, after a failed run, on large weights. */
-import { assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import type { Backend, Step, StepInputs, Value } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
-import { deviceTest } from "../support/devices.ts";
+import { devices, deviceTest } from "../support/devices.ts";
 import { LogitSampler, type SampleRequest } from "../support/logit_sampler.ts";
 import { assertSameBits, type Matrix, matrixOfRows, randomMatrix } from "../support/matrix.ts";
 import type { Random } from "../support/random.ts";
-import { limitsOf, outputRow, runStep, StepGraph, tokenInputs } from "../support/step_graph.ts";
+import {
+  type Kept,
+  limitsOf,
+  outputRow,
+  runStep,
+  StepGraph,
+  tokenInputs,
+} from "../support/step_graph.ts";
 import { f32Weight, randomWeight, type TestWeight } from "../support/weights.ts";
 
 deviceTest("a run gives the same result after one with larger inputs", async (
@@ -206,6 +213,64 @@ deviceTest("a stopped run does not affect the next one", async (device, random) 
   }
   step.release();
 });
+
+deviceTest("a run stopped in its last operation reports no partial results", async (
+  device,
+  random,
+) => {
+  const nTokens = 256, cols = 1024, rows = 4096, headDim = 128, nHeads = 32;
+  const weight = randomWeight(random, "Q8_0", rows, cols);
+  const product = (graph: StepGraph) =>
+    graph.recorder.matmul(graph.input(randomMatrix(random, 2, cols)), graph.weight(weight));
+  const operations: Record<string, (graph: StepGraph) => Kept> = {
+    product: (graph) => ({ value: product(graph), cols: rows }),
+    "gated product": (graph) => ({
+      value: graph.recorder.glu(product(graph), rows / 2, "silu"),
+      cols: rows / 2,
+    }),
+    attention: (graph) => {
+      const dims = { nKvHeads: 1, kHeadDim: headDim, vHeadDim: headDim };
+      const kv = graph.kv({ type: "F16", nPages: 1, pageTokens: nTokens, ...dims });
+      const qkv = graph.input(randomMatrix(random, 2, (nHeads + 2) * headDim));
+      const options = { nHeads, eps: 1e-5, ropeLayout: "half" } as const;
+      const q = graph.recorder.ropeAppend(qkv, kv, options);
+      const value = graph.recorder.attention(q, kv, { nHeads, scale: 0.1 });
+      return { value, cols: nHeads * headDim };
+    },
+  };
+  const inputs = (token: number) => ({
+    ...tokenInputs(nTokens),
+    tokens: new Int32Array(nTokens).fill(token),
+  });
+  for (const [name, record] of Object.entries(operations)) {
+    const recorder = device.record(limitsOf(inputs(0)));
+    const { value, cols } = record(new StepGraph(device, recorder));
+    recorder.keep(value);
+    const step = await recorder.finish();
+    const read = () => {
+      const data = new Float32Array(step.read(value, cols, 0, nTokens));
+      return { rows: nTokens, cols, data };
+    };
+    await step.run(inputs(0));
+    const expected = read();
+    for (let i = 1; i < 6; i++) {
+      await step.run(inputs(1));
+      // The last operation takes most of the time.
+      const delay = step.nativeTime() / 1e6 * i / 6;
+      const run = step.run(inputs(0));
+      await new Promise((resume) => setTimeout(resume, delay));
+      step.cancel();
+      try {
+        await run;
+      } catch (error) {
+        assert(error instanceof ForgeError && error.code === "cancelled", `${error}`);
+        continue;
+      }
+      assertSameBits(read(), expected, name);
+    }
+    step.release();
+  }
+}, devices.filter(({ kind }) => kind === "cpu").slice(0, 1));
 
 /** The rows of a weight selected by tokens. */
 function embed(device: Backend, weight: TestWeight, tokens: readonly number[]): Promise<Matrix> {

@@ -80,8 +80,7 @@ class Products {
   // Allocates memory for gated products.
   void reserve_gated();
 
-  // Writes `width` columns of each token. Throws FORGE_CANCELLED if the flag is raised during the
-  // call.
+  // Writes `width` columns of each token, or some of them if the flag is raised during the call.
   void run_gated(const PackedWeight& weight, const std::vector<MatmulToken>& tokens,
                  const GatedProduct& product, const StopFlag& stop);
 

@@ -267,7 +267,6 @@ int32_t Sampling::draw_from_all(const forge_sampling& s, double largest, Scratch
     cumulative += scratch.terms[i];
     if (cumulative > target) return static_cast<int32_t>(i);
   }
-  while (scratch.terms[last] == 0) --last;
   return static_cast<int32_t>(last);
 }
 
