@@ -8,6 +8,7 @@ import { CONTROL_MASKS_PENDING, CONTROL_WORDS, InputBlock } from "../../../ffi/s
 import { cString, readText } from "../../../ffi/status.ts";
 import { readHeader } from "../../support/header.ts";
 import { greedy, outputRow, tokenInputs } from "../../support/step_graph.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
 
 const ignore = findLibrary("reference") === undefined;
 if (ignore) console.error("skipping: the reference library is missing");
@@ -16,6 +17,7 @@ const statuses = readHeader().enums.find((values) => values.has("FORGE_OK"))!;
 const OK = statuses.get("FORGE_OK");
 const BAD_HANDLE = statuses.get("FORGE_BAD_HANDLE");
 const INVALID_ARGUMENT = statuses.get("FORGE_INVALID_ARGUMENT");
+const UNSUPPORTED = statuses.get("FORGE_UNSUPPORTED");
 
 type Name = keyof typeof symbols;
 type Argument = number | bigint | Uint8Array<ArrayBuffer>;
@@ -108,6 +110,113 @@ function kindName(parameter: string): string {
   if (parameter === "kv") return "KV cache";
   return parameter === "state" ? "state cache" : parameter;
 }
+
+/** Valid arguments of a call. Null buffers are optional. */
+type Call = readonly [
+  name: Name,
+  handle: number,
+  ...others: (number | bigint | ArrayBufferView | null)[],
+];
+
+Deno.test({
+  name: "calls: null buffers, a missing device, and steps that are still recorded are errors",
+  ignore,
+  async fn() {
+    using folder = new TempFolder();
+    using library = Library.open("reference");
+    const { symbols: s } = library;
+    const words = (...values: readonly (number | bigint)[]) =>
+      new Uint8Array(BigUint64Array.from(values, BigInt).buffer);
+    const out = () => new Uint8Array(256);
+    const handles: Uint32Array<ArrayBuffer>[] = [];
+    const made = () => handles[handles.push(new Uint32Array(1)) - 1]!;
+    const make = (call: (handle: Uint32Array<ArrayBuffer>) => number) => {
+      const handle = made();
+      assertEquals(call(handle), OK);
+      return handle[0]!;
+    };
+    const device = openDevice(library);
+    const weight = upload(library, device);
+    const bytes = new BigUint64Array(1);
+    const kv = make((handle) => s.forge_kv_create(device, 0, 1, 1, 1, 4, 4, 0, handle, bytes));
+    const pageBytes = bytes[0]!;
+    const state = make((handle) => s.forge_state_create(device, 1, 1, 8, handle, bytes));
+    const slotBytes = bytes[0]!;
+    const path = cString(folder.write("floats", new Uint8Array(128)));
+    const file = make((handle) => s.forge_file_map(device, path, handle, out()));
+    const begin = () => {
+      const step = beginStep(library, device);
+      const operands = Uint32Array.of(weight, 0);
+      const value = new Uint32Array(1);
+      assertEquals(s.forge_record(step, cString("embed"), operands, 2n, value), OK);
+      assertEquals(s.forge_step_keep(step, value[0]!), OK);
+      return { step, value: value[0]! };
+    };
+    const recorded = begin(), { step, value } = begin();
+    assertEquals(await s.forge_step_end(step, out()), OK);
+    const inputs = new InputBlock().pack(tokenInputs(1));
+    const ofSteps: Call[] = [
+      ["forge_step_run", step, inputs, BigInt(inputs.byteLength), null, 0n, null],
+      ["forge_step_profile", step, 1],
+      ["forge_step_spans", step, out(), 256n, out()],
+      ["forge_step_read", step, value, 0n, 1n, out(), 16n],
+    ];
+    const part = words(file, 0, 1), places = words(file, ...Array<number>(9).fill(0));
+    // 32 floats that become a row of Q8_0.
+    const matrix = words(5n | 8n << 32n, 1, 32, 1, 32);
+    const calls: Call[] = [
+      ["forge_device_info", device, out(), 256n],
+      ["forge_device_memory", device, out(), out()],
+      ["forge_set_memory", device, 0n, out()],
+      ["forge_streamed_bytes", device, out(), out()],
+      ["forge_read_bandwidth", device, out()],
+      ["forge_matrix_rate", device, out()],
+      ["forge_group_keys", device, out(), 128n],
+      ["forge_error_text", device, out(), 256n],
+      ["forge_file_map", device, path, made(), out()],
+      ["forge_rows_create", device, matrix, places, made()],
+      ["forge_columns_create", device, part, 8n, 0n, 4n, made()],
+      ["forge_weight_create", device, part, 1n, 8n, made()],
+      ["forge_weight_upload", device, 0, 1n, 4n, out(), 16n, made()],
+      ["forge_weight_read", weight, 0n, 1n, out(), 16n],
+      ["forge_quantize", device, 0, 1n, 4n, out(), 16n, null, out(), 16n],
+      ["forge_kv_create", device, 0, 1, 1, 1, 4, 4, 0, made(), out()],
+      ["forge_kv_read_page", kv, 0, out(), pageBytes],
+      ["forge_kv_write_page", kv, 0, out(), pageBytes],
+      ["forge_state_create", device, 1, 1, 8, made(), out()],
+      ["forge_state_read_slot", state, 0, out(), slotBytes],
+      ["forge_state_write_slot", state, 0, out(), slotBytes],
+      ["forge_step_begin", device, 1, 1, 1, 1, made()],
+      ["forge_record", recorded.step, cString("embed"), words(weight), 2n, out()],
+      ["forge_step_time", step, out()],
+      ...ofSteps,
+      ["forge_step_end", recorded.step, out()],
+      ["forge_group_abort", device, cString("a test")],
+    ];
+    const named = calls.map(([name]) => name);
+    for (const name of handleFunctions) {
+      assert(named.includes(name) || !symbols[name].parameters.includes("buffer" as never), name);
+    }
+    const run = ([name, ...values]: Call) =>
+      (s[name] as (...values: unknown[]) => number | Promise<number>)(...values);
+    for (const [name, , ...others] of ofSteps) {
+      assertEquals(await run([name, recorded.step, ...others]), INVALID_ARGUMENT, name);
+      assertEquals(errorText(library, recorded.step), "step: recording has not ended", name);
+    }
+    for (const [name, handle, ...others] of calls) {
+      assertEquals(await run([name, 0, ...others]), BAD_HANDLE, name);
+      for (const [i, value] of others.entries()) {
+        if (!ArrayBuffer.isView(value)) continue;
+        const result = await run([name, handle, ...others.with(i, null)]);
+        assertEquals(result, INVALID_ARGUMENT, `${name}, parameter ${i + 1}`);
+      }
+      const result = await run([name, handle, ...others]);
+      assert(result === OK || result === UNSUPPORTED, `${name}: ${result}`);
+    }
+    for (const [handle] of handles.reverse()) assertEquals(s.forge_release(handle!), OK);
+    for (const handle of [step, recorded.step, weight, device]) s.forge_release(handle);
+  },
+});
 
 Deno.test({
   name: "handles: a reused slot has a new number",
@@ -255,6 +364,7 @@ Deno.test({
     const selector = new TextEncoder().encode("turbo\0");
     assertEquals(forge_device_open(selector, 1, device, null, 0n), INVALID_ARGUMENT);
     assertEquals(forge_device_open(null, 1, device, null, 0n), INVALID_ARGUMENT);
-    assertEquals(forge_device_open(selector, 1, null, new Uint8Array(9), 9n), INVALID_ARGUMENT);
+    assertEquals(forge_device_open(cString(""), 1, null, null, 0n), INVALID_ARGUMENT);
+    assertEquals(library.symbols.forge_peak_memory(null), INVALID_ARGUMENT);
   },
 });
