@@ -2,7 +2,7 @@
 import { assertEquals, assertMatch, assertThrows } from "@std/assert";
 import type { Backend, KvCache, KvShape } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
-import { deviceTest } from "../support/devices.ts";
+import { devices, deviceTest, isGpu } from "../support/devices.ts";
 import {
   assertSameBits,
   type Matrix,
@@ -181,6 +181,25 @@ deviceTest("caches of impossible shapes are rejected", (device) => {
     assertEquals(error.message.includes("internal error"), false, error.message);
   }
 });
+
+deviceTest("caches larger than the address space are out of memory", (device) => {
+  // 64 TiB each, which a system may grant to a few.
+  const sizes = { nPages: 2 ** 24, pageTokens: 1024, nKvHeads: 1, kHeadDim: 512, vHeadDim: 512 };
+  const create = () => device.createKv({ ...shape, ...sizes, type: "F32" });
+  assertThrows(() => Array.from({ length: 5 }, create), ForgeError, "out of memory");
+}, devices.filter(({ kind }) => kind === "cpu"));
+
+deviceTest("a NaN in an F16 cache stays a NaN of its sign", async (device, random) => {
+  const kv = device.createKv(shape);
+  const qkv = randomMatrix(random, 1, cols), bits = new Uint32Array(qkv.data.buffer);
+  const nans = [0x7f800001, 0x7fc00000, 0x7fffffff, 0xff800001, 0xffbfe000];
+  bits.set(nans, cols - nans.length);
+  await attend(device, kv, qkv, [0]);
+  const stored = [...new Uint16Array(kv.readPage(0).buffer)];
+  const ofSign = (sign: number) =>
+    stored.filter((half) => (half & 0x7fff) > 0x7c00 && half >> 15 === sign).length;
+  assertEquals([ofSign(0), ofSign(1)], [3, 2]);
+}, devices.filter((device) => !isGpu(device)));
 
 deviceTest("one step attends with heads of several sizes as steps of their own do", async (
   device,

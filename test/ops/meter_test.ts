@@ -3,7 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { readText } from "../../ffi/status.ts";
 import type { TensorType } from "../../src/formats/tensor_info.ts";
 import { borderTest, status } from "../support/raw_border.ts";
-import { devices, deviceTest, isGpu } from "../support/devices.ts";
+import { devices, deviceTest, isGpu, multipliesBf16, openDevice } from "../support/devices.ts";
 import { randomMatrix } from "../support/matrix.ts";
 import { limitsOf, outputRow, StepGraph, tokenInputs } from "../support/step_graph.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -76,6 +76,49 @@ borderTest("the properties of a device name its memory", ({ symbols: s, device }
 });
 
 const processors = devices.filter((device) => !isGpu(device));
+
+for (const device of devices.filter(({ kind }) => kind === "cpu")) {
+  Deno.test({
+    name: `the name of the processor is that of the system (${device.name})`,
+    ignore: Deno.build.os !== "linux",
+    fn() {
+      const values = new Map(
+        Deno.readTextFileSync("/proc/cpuinfo").split("\n")
+          .map((line) => line.split(":").map((part) => part.trim()) as [string, string])
+          .filter(([, value]) => value),
+      );
+      const known = ["model name", "Model", "Hardware"].map((key) => values.get(key));
+      const architecture = Deno.build.arch === "x86_64" ? "x86-64" : Deno.build.arch;
+      using backend = openDevice(device);
+      assertEquals(backend.info.name, known.find((name) => name !== undefined) ?? architecture);
+    },
+  });
+}
+
+deviceTest("the memory of a step has room for values, and for copies of fewer bits", async (
+  device,
+  random,
+) => {
+  const cols = 4096, rows = 32;
+  const bytesOf = async (type: TensorType, maxTokens: number) => {
+    const recorder = device.record({ maxTokens, maxOutputs: 1, maxSequences: 1, maxPages: 1 });
+    const graph = new StepGraph(device, recorder);
+    const x = graph.input(randomMatrix(random, 1, cols));
+    recorder.keep(x);
+    recorder.keep(recorder.matmul(x, graph.weight(randomWeight(random, type, rows, cols))));
+    const step = await recorder.finish();
+    const bytes = step.scratchBytes;
+    step.release();
+    return bytes;
+  };
+  const roundsToBf16 = multipliesBf16({ selector: device.info.kernels });
+  const copies = device.kind === "cpu" ? { Q8_0: cols, BF16: roundsToBf16 ? 2 * cols : 0 } : {};
+  for (const type of ["Q8_0", "BF16"] as const) {
+    const perToken = (await bytesOf(type, 96) - await bytesOf(type, 64)) / 32;
+    const least = 4 * (cols + rows) + (copies[type] ?? 0);
+    assert(perToken >= least && perToken < 1.5 * least, `${type}: ${perToken} bytes a token`);
+  }
+}, processors);
 
 deviceTest("a profile counts the bytes and the arithmetic of each operation", async (
   device,

@@ -99,6 +99,16 @@ Deno.test({
   async fn() {
     using programs = new TempFolder();
     const program = await compile(programs, "numa_program", ["topology"]);
+    const printed = new TextDecoder().decode(await run(program, [])).trim().split("\n");
+    const [, list] = /^Cpus_allowed_list:\s*(.*)$/m.exec(
+      Deno.readTextFileSync("/proc/self/status"),
+    )!;
+    const allowedCpus = list!.split(",").flatMap((range) => {
+      const [first, last = first] = range.split("-").map(Number);
+      return Array.from({ length: last! - first! + 1 }, (_, i) => first! + i);
+    });
+    assertEquals(printed.map(Number), allowedCpus);
+
     const folders = new Map<Machine, string>();
     const divide = async (machine: Machine, threads: number, allowed?: readonly number[]) => {
       let folder = folders.get(machine);
