@@ -1,5 +1,5 @@
 /** KV caches as pages: copies, reads, writes and refusals. */
-import { assertEquals, assertMatch, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
 import type { Backend, KvCache, KvShape } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { devices, deviceTest, isGpu } from "../support/devices.ts";
@@ -162,7 +162,9 @@ deviceTest("caches of impossible shapes are rejected", (device) => {
     [{ pageTokens: 0 }, "pages of 0 tokens"],
     [{ pageTokens: 4097 }, "pages of 4097 tokens"],
     [{ nKvHeads: 0 }, "0 heads"],
+    [{ nKvHeads: 4097 }, "4097 heads"],
     [{ kHeadDim: 0 }, "heads of 0"],
+    [{ kHeadDim: 4097 }, "heads of 4097"],
     [{ vHeadDim: 5000 }, "heads of 5000"],
     [{ vHeadDim: 17, valuesInKeys: true }, "values of 17 in keys of 16"],
     [{ nPages: 2 ** 24, pageTokens: 4096, nKvHeads: 4096, kHeadDim: 4096, vHeadDim: 4096 }, ""],
@@ -180,6 +182,15 @@ deviceTest("caches of impossible shapes are rejected", (device) => {
     const error = assertThrows(() => device.createKv({ ...shape, ...change }), ForgeError, message);
     assertEquals(error.message.includes("internal error"), false, error.message);
   }
+  const small = { ...shape, nPages: 1, pageTokens: 1, nKvHeads: 1 };
+  const limits: readonly Partial<KvShape>[] = [
+    { kHeadDim: 1, vHeadDim: 1 },
+    { pageTokens: 4096 },
+    { nKvHeads: 4096 },
+    { kHeadDim: 4096, vHeadDim: 4096 },
+    { kHeadDim: 16, vHeadDim: 16, valuesInKeys: true },
+  ];
+  for (const change of limits) assert(device.createKv({ ...small, ...change }).pageBytes > 0);
 });
 
 deviceTest("caches larger than the address space are out of memory", (device) => {

@@ -34,11 +34,17 @@ deviceTest("unknown slots and buffers of the wrong size are rejected", (device) 
   refused(() => state.copySlot(7, 1), "state slot 7 of 5");
   refused(() => state.writeSlot(0, data.subarray(1)), "the buffer has");
   refused(() => device.createState({ ...shape, nSlots: 0 }), "0 slots; valid is 1 to 65536");
+  refused(() => device.createState({ ...shape, nSlots: 2 ** 16 + 1 }), "65537 slots; valid is");
+  for (const nSlots of [1, 2 ** 16]) device.createState({ nSlots, rows: 1, cols: 1 });
   refused(() => device.createState({ ...shape, rows: 0 }), "matrices of [0, 20]");
   refused(() => device.createState({ ...shape, cols: 2 ** 25 }), "matrices of [3, 33554432]");
   refused(
     () => device.createState({ nSlots: 2 ** 16, rows: 2 ** 24, cols: 2 ** 24 }),
     "is too large",
+  );
+  refused(
+    () => device.createState({ nSlots: 2 ** 10, rows: 2 ** 24, cols: 2 ** 11 }),
+    "a state cache of 1024 slots of [16777216, 2048] is too large",
   );
 });
 

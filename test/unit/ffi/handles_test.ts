@@ -213,6 +213,8 @@ Deno.test({
       const result = await run([name, handle, ...others]);
       assert(result === OK || result === UNSUPPORTED, `${name}: ${result}`);
     }
+    const neither = s.forge_kv_create(device, 0, 1, 1, 1, 4, 4, 2, out(), out());
+    assertEquals(neither, INVALID_ARGUMENT, "values_in_keys");
     for (const [handle] of handles.reverse()) assertEquals(s.forge_release(handle!), OK);
     for (const handle of [step, recorded.step, weight, device]) s.forge_release(handle);
   },
