@@ -125,6 +125,9 @@ Deno.test({
     assert(fitting !== undefined, stderr);
     const { code: second, stderr: said } = await forge([...args, "-c", fitting], { env });
     assertEquals([second, said], [0, ""]);
+    const more = await forge([...args, "-c", `${2 * Number(fitting)}`], { env });
+    assertEquals(more.code, 1);
+    assertStringIncludes(more.stderr, `a context of ${fitting} tokens would fit`);
   },
 });
 
@@ -218,5 +221,10 @@ Deno.test({
     assertEquals(await run(), first);
     assertEquals(kept().sort(), files);
     assertEquals(Deno.readTextFileSync(files[0]!), whole);
+    // A kernel that is compiled again has a new file.
+    const numbers = () => files.map((path) => Deno.statSync(path).ino);
+    const before = numbers();
+    assertEquals(await run(), first);
+    assertEquals(numbers(), before);
   },
 });

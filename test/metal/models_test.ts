@@ -38,6 +38,26 @@ Deno.test({
 });
 
 Deno.test({
+  name: "the list of devices names the GPU and its memory",
+  ignore: unavailable,
+  fn: async () => {
+    const program = `
+      import { findLibrary, Library } from "./ffi/library.ts";
+      using library = Library.open("metal", findLibrary("metal"));
+      console.log(JSON.stringify(library.devices()));`;
+    const list = async (options: FakeOptions) => {
+      const env = await emulatedMetal(options);
+      const output = await runOnEmulatedMetal(["eval", "--no-check", program], env);
+      return JSON.parse(/^\[.*$/m.exec(output)![0]);
+    };
+    const memory_bytes = 512 * 2 ** 20;
+    const device = { selector: "", name: "Emulated Apple GPU", memory_bytes };
+    assertEquals(await list({ memory_mib: 512 }), [device]);
+    assertEquals(await list({ devices: 0 }), []);
+  },
+});
+
+Deno.test({
   name: "a decoded token takes one launch for a norm, the product after it and its gated unit",
   ignore: withoutStories,
   fn: async () => {

@@ -366,10 +366,22 @@ export const CUDA_HOST: readonly Mutant[] = [
       "const uint64_t others = needs.total() - needs.kv_cache;",
       "const uint64_t others = needs.weights;",
     ],
+    [
+      "tokens-of-a-page",
+      "gpu/device_memory.cpp",
+      "/ needs.page_bytes * needs.page_tokens;",
+      "/ needs.page_bytes + needs.page_tokens;",
+    ],
   ),
   ...group(
     { tests: ["test/cuda/failures_test.ts"], filter: "leaves unusable" },
     ["result-that-ends-a-context", "cuda/driver.cpp", "    case kMisalignedAddress:\n", ""],
+    [
+      "text-of-a-failure",
+      "cuda/device.cpp",
+      "if (failure_.empty()) failure_ = text;",
+      "if (failure_.empty()) failure_ = what;",
+    ],
   ),
   ...group(
     { tests: ["test/cuda/failures_test.ts"], filter: "PTX" },
@@ -646,5 +658,10 @@ export const CUDA_HOST: readonly Mutant[] = [
     "cuda/kernel_cache.cpp",
     "if (!file || error) std::filesystem::remove(temporary, error);",
     "",
+  ], [
+    "kernel-that-is-kept",
+    "cuda/kernels.cpp",
+    "if (line != std::string::npos) return",
+    "if (line == std::string::npos) return",
   ]),
 ];

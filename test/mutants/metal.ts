@@ -566,6 +566,12 @@ export const METAL: readonly Mutant[] = [
     ".threshold = op.threshold,",
     ".threshold = 0.0f,",
   ]),
+  ...group({ tests: ["test/metal/models_test.ts"], filter: "list of devices" }, [
+    "memory-of-a-listed-device",
+    "csrc/metal/metal_backend.cpp",
+    '  entry.add("memory_bytes", device->memory_bytes);\n',
+    "",
+  ]),
   ...group({ tests: ["test/metal/models_test.ts"], filter: "after a long pause" }, [
     "residency-after-a-pause",
     "csrc/metal/residency.mm",
