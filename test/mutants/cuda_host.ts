@@ -653,6 +653,12 @@ export const CUDA_HOST: readonly Mutant[] = [
       "",
     ],
   ),
+  ...group({ tests: ["test/cuda/tensor_parallel_test.ts"], filter: "stages give" }, [
+    "communicators-of-a-group-that-ends",
+    "cuda/nccl.cpp",
+    "      if (comm) nccl_.api().destroy(comm);\n",
+    "      (void)comm;\n",
+  ]),
   ...group({ tests: ["test/cuda/failures_test.ts"], filter: "kept on disk" }, [
     "file-of-a-full-disk",
     "cuda/kernel_cache.cpp",

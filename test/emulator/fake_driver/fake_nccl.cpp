@@ -138,6 +138,15 @@ struct Comm {
   size_t rank;
 };
 
+std::atomic<int> n_comms{0};  // neither destroyed nor aborted
+
+// Runs when the process ends: with the driver's option strict_exit, no communicator is left.
+__attribute__((destructor)) void check_comms() {
+  const char* options = std::getenv("FORGE_FAKE_CUDA");
+  const bool is_strict = options && std::strstr(options, "strict_exit=1");
+  if (is_strict && n_comms != 0) misuse("the process ends with %d communicators", n_comms.load());
+}
+
 Comm& the(NcclComm comm) {
   if (!comm) misuse("a null communicator");
   return *reinterpret_cast<Comm*>(comm);
@@ -361,6 +370,7 @@ NcclResult ncclCommInitAll(NcclComm* comms, int n_devices, const int* devices) {
   group->n_sums.resize(static_cast<size_t>(n_devices));
   for (size_t rank = 0; rank < group->devices.size(); ++rank) {
     comms[rank] = reinterpret_cast<NcclComm>(new Comm{group, rank});
+    ++n_comms;
   }
   return kOk;
 }
@@ -392,6 +402,7 @@ NcclResult ncclCommInitRank(NcclComm* comm, int n_ranks, NcclUniqueId id, int ra
   group->devices.resize(all, -1);
   group->devices[own] = current_device();
   *comm = reinterpret_cast<NcclComm>(new Comm{group, own});
+  ++n_comms;
   joining.push_back({group, id.internal});
   return kOk;
 }
@@ -420,11 +431,13 @@ NcclResult ncclCommDestroy(NcclComm comm) {
     if (!channel.sent.empty()) misuse("a communicator is destroyed before a message is received");
   }
   delete &own;
+  --n_comms;
   return kOk;
 }
 
 NcclResult ncclCommAbort(NcclComm comm) {
   the(comm).group->is_aborted = true;
+  --n_comms;
   return kOk;
 }
 
