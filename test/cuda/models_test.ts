@@ -1,6 +1,7 @@
 /** Whole models on an emulated GPU: the unmodified program, from prompt to text. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
+import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { forge } from "../cli/forge.ts";
 import { installNvrtc } from "../emulator/nvrtc.ts";
 import { assertEndsCleanly } from "../support/careless_program.ts";
@@ -143,6 +144,29 @@ Deno.test({
     for (const run of runs) {
       assertEquals(/\d+xstep_kernel\b/.test(run), run.startsWith("1\n"), run);
       assertStringIncludes(run, "steps a graph");
+    }
+  },
+});
+
+Deno.test({
+  name: "a resident kernel needs a compiler that passes its table, from CUDA 12.1 on",
+  ignore: unavailable,
+  fn: async () => {
+    using folder = new TempFolder();
+    const options = ["--device", "cuda", "-m", bundledModel(), "-p", "Once", "-n", "2"];
+    const versions = { "11.8": false, "12.0": false, "12.1": true, "13.0": true };
+    for (const [version, isResident] of Object.entries(versions)) {
+      const { code, stderr } = await forge(["run", ...options], {
+        env: {
+          ...await emulatedGpu(),
+          FORGE_CACHE: folder.path,
+          FORGE_CUDA_PERSISTENT: "1",
+          FORGE_CUDA_TRACE: "1",
+          FORGE_FAKE_NVRTC_VERSION: version,
+        },
+      });
+      assertEquals(code, 0, stderr);
+      assertEquals(/\d+xstep_kernel\b/.test(stderr), isResident, `${version}: ${stderr}`);
     }
   },
 });
