@@ -201,7 +201,7 @@ class Judge implements Disposable {
     const own = nearest.flatMap(({ tests }) => tests.filter(({ evaluated }) => evaluated.has(id)));
     const loading = nearest.filter(({ evaluated }) => evaluated.has(id)).slice(0, MOST_LOADING);
     if (loading.length > 0) {
-      // What modules compute while they load is there for tests that never evaluate the switch.
+      // Tests that never evaluate the switch use values that loading modules computed with it.
       const tests = new Set([...own, ...loading.flatMap(({ tests }) => tests)]);
       return await this.#failsFresh(id, withinBudget([...tests])) ? "caught" : "survived";
     }
