@@ -165,6 +165,7 @@ deviceTest("inconsistent packed matrices are rejected", (device) => {
     [blocks, { groupCols: 48 }, {}, "groups of 48 columns are no multiple of 32"],
     [blocks, {}, { shape: [rows, cols + 16] }, "80 columns of a packed matrix are no multiple of"],
     [blocks, { groupRows: 0 }, {}, "a packed matrix with a size of 0"],
+    [blocks, { groupRows: 2 ** 28 + 1 }, {}, "a packed matrix with a size of 268435457"],
     [blocks, { groupRows: 1 }, {}, "pass its end"],
     [blocks, { codes: far(written.codes) }, {}, "pass its end"],
     [blocks, { scales: { ...written.scales!, type: "Q8_0" } }, {}, "floats of type 8"],
