@@ -25,8 +25,8 @@ const PATIENCE_MS = 120_000;
 /** Processes that wait for the next mutant. */
 const MOST_PROCESSES = 6;
 
-/** Test files tried for a mutant in what modules compute while they load. */
-const MOST_LOADING = 5;
+/** Files of which all tests meet a survivor, not only those that evaluate its switch. */
+const MOST_WHOLE_FILES = 4;
 
 /** A test, and the drawn switches that it evaluates. */
 interface RecordedTest {
@@ -199,11 +199,14 @@ class Judge implements Disposable {
       .map((one) => ({ ...one, nearness: nearness(one.file, file) }))
       .sort((a, b) => b.nearness - a.nearness);
     const own = nearest.flatMap(({ tests }) => tests.filter(({ evaluated }) => evaluated.has(id)));
-    const loading = nearest.filter(({ evaluated }) => evaluated.has(id)).slice(0, MOST_LOADING);
-    if (loading.length > 0) {
-      // Tests that never evaluate the switch use values that loading modules computed with it.
-      const tests = new Set([...own, ...loading.flatMap(({ tests }) => tests)]);
-      return await this.#failsFresh(id, [...tests]) ? "caught" : "survived";
+    const files = nearest.filter(({ evaluated, tests }) =>
+      evaluated.has(id) || tests.some(({ evaluated }) => evaluated.has(id))
+    );
+    // A test may use what a module computed with the mutant earlier, and kept.
+    const near = files.slice(0, MOST_WHOLE_FILES).flatMap(({ tests }) => tests);
+    const all = [...new Set([...own, ...near])];
+    if (files.some(({ evaluated }) => evaluated.has(id))) {
+      return await this.#failsFresh(id, all) ? "caught" : "survived";
     }
     const evaluating = withinBudget(own);
     if (evaluating.length === 0) return "not evaluated";
@@ -219,8 +222,7 @@ class Judge implements Disposable {
       const failed = tests.filter(({ test }) => (verdict?.failed ?? test) === test);
       if (await this.#failsFresh(id, failed)) return "caught";
     }
-    // The slower tests may catch it; and a module may keep what it computed without the mutant.
-    return await this.#failsFresh(id, own) ? "caught" : "survived";
+    return await this.#failsFresh(id, all) ? "caught" : "survived";
   }
 
   [Symbol.dispose](): void {
