@@ -56,6 +56,9 @@ Deno.test("operands stand anywhere: a dash, negative numbers, and all after --",
 Deno.test("help and version win over mistakes before them", () => {
   const help = text("run", "--help");
   assertStringIncludes(help, "Usage: forge run");
+  // Long flags are aligned, whether they have a short one or not.
+  assertStringIncludes(help, "\n  -p, --prompt ");
+  assertStringIncludes(help, "\n      --system ");
   for (const args of [["-h", "run"], ["help", "run"], ["run", "--no-such", "-h"]]) {
     assertEquals(text(...args), help);
   }

@@ -949,9 +949,14 @@ Deno.test("a large file that nothing identifies is fetched by one connection, fr
   }
 });
 
-Deno.test("a part that is the whole file is not fetched again, and one that is longer is", async () => {
+Deno.test("a part that is the whole file is fetched again if it is too long or unverified", async () => {
   const data = bytes(900);
-  for (const length of [900, 1000]) {
+  const cases: readonly (readonly [number, boolean, (string | null)[]])[] = [
+    [900, true, []],
+    [900, false, [null]],
+    [1000, true, ["bytes=1000-", null]],
+  ];
+  for (const [length, isVerified, expected] of cases) {
     const hub = new FakeHub({ "a.gguf": data });
     hub.sendsEtags = false;
     await withHub(hub, async (store) => {
@@ -963,11 +968,10 @@ Deno.test("a part that is the whole file is not fetched again, and one that is l
         path,
         headers: {},
         bytes: length > data.length ? undefined : data.length,
-        checksum: { kind: "SHA-256", value },
+        checksum: isVerified ? { kind: "SHA-256", value } : undefined,
       });
       assertEquals(await Deno.readFile(path), data);
-      const ranges = hub.requests.map(({ range }) => range);
-      assertEquals(ranges, length > data.length ? ["bytes=1000-", null] : []);
+      assertEquals(hub.requests.map(({ range }) => range), expected);
     });
   }
 });
