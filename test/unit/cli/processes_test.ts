@@ -83,17 +83,22 @@ Deno.test("processes: each launcher's variables, the most specific first", () =>
   assertEquals(processOptions({}), undefined);
 });
 
-Deno.test("processes: a server of several models is rejected", async () => {
+Deno.test("processes: a server of one model is accepted, and one of several is not", async () => {
   const command = COMMANDS.find(({ name }) => name === "serve")!;
   const context = { verbose: false, interruptSignal, terminateSignal: interruptSignal };
-  for (const more of [["-m", "b"], ["--keep-alive", "5m"], ["--models-dir", "c"]]) {
+  const several = "--distributed serves a single model";
+  for (
+    const [more, message] of [
+      [[], "--distributed: "],
+      [["-m", "b"], several],
+      [["--keep-alive", "5m"], several],
+      [["--models-dir", "c"], several],
+    ] as const
+  ) {
     const parsed = parseCommandLine(["serve", "--distributed", "-m", "a", ...more]);
     assert(parsed.kind === "command");
-    await assertRejects(
-      () => runDistributed(command, parsed.options, parsed.operands, context),
-      ForgeError,
-      "--distributed serves a single model",
-    );
+    const run = () => runDistributed(command, parsed.options, parsed.operands, context);
+    await assertRejects(run, ForgeError, message);
   }
 });
 
