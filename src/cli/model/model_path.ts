@@ -18,7 +18,7 @@ export async function resolveModel(
   if (name === undefined) return bundledModel();
   const configured = configuredModel(name);
   if (configured !== undefined) name = configured.model;
-  if (exists(name)) return name;
+  if (name !== "" && exists(name)) return name;
   const onHub = hubName(name);
   if (onHub === name && looksLikePath(name)) {
     throw new ForgeError("not_found", `no such file or folder: ${quote(name)}${advice(name)}`);
