@@ -109,7 +109,7 @@ export class CallReader implements PartReader {
     this.#nCalls += read.filter(({ kind }) => kind === "call").length;
     if (body.state === "open") return false;
     this.#isClosing = body.state === "ended" && this.#format.close !== undefined;
-    this.#content(parts, body.unreported);
+    this.#content(parts, body.state === "broken" ? body.unreported : "");
     this.#held = body.rest;
     this.#body = undefined;
     return true;

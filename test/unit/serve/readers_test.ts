@@ -539,6 +539,15 @@ Deno.test("readers: a list of calls ends at the limit", () => {
   }
 });
 
+Deno.test("readers: an empty list of calls is not content", () => {
+  for (const list of ["[]", "[ ]", "[,]"]) {
+    assertEquals(
+      read(new CallReader(MISTRAL, TOOLS, Infinity, false), [`[TOOL_CALLS]${list}`]),
+      [],
+    );
+  }
+});
+
 Deno.test("readers: calls in channels above the limit are dropped, unknown ones are content", () => {
   const message = (name: string) =>
     `<|start|>assistant<|channel|>commentary to=functions.${name}<|message|>{"a": "${name}"}<|end|>`;
