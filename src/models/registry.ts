@@ -94,7 +94,7 @@ export function knownArchitectures(kind: Checkpoint["kind"]): string[] {
 export function findFamily(checkpoint: Checkpoint): Family {
   const { kind, modelType } = checkpoint;
   // GGUF stores Mixtral as "llama".
-  if (isMixtral(checkpoint)) return mixtral;
+  if (kind === "gguf" && modelType === "llama" && hasExperts(checkpoint)) return mixtral;
   const family = FAMILIES.find((candidate) =>
     (kind === "gguf" ? candidate.gguf : candidate.huggingFace).includes(modelType)
   );
@@ -166,8 +166,8 @@ export function loadModel(
   return { ...loaded, weights };
 }
 
-function isMixtral({ metadata }: Checkpoint): boolean {
-  const count = metadata?.get("llama.expert_count");
+function hasExperts(checkpoint: Checkpoint): boolean {
+  const count = checkpoint.metadata?.get("llama.expert_count");
   return typeof count === "number" && count > 0;
 }
 
