@@ -1,6 +1,7 @@
 /** Runs the program that tests kernels, built by `buildTests`. */
 import { assert } from "@std/assert";
 import { emulatorSeed } from "../support/random.ts";
+import { drawn, isThorough } from "../support/thorough.ts";
 
 const environment = {
   // Stacks of fibers are not where the sanitizer expects them.
@@ -74,6 +75,43 @@ export async function runSteps(
   }
   // One that fails only after others, or at the end of the process.
   assert(together.ok, together.output);
+}
+
+/**
+ * Tests that search for races only in `deno task thorough`: they take the most time, and launch
+ * kernels that other tests of sampling launch, too.
+ */
+const thoroughRaces = /^sampling_(adjusts|reports|flags)/;
+
+/**
+ * Defines tests of kernels under sanitizers. A run draws one of the two sanitizers.
+ *
+ * @param unavailable why kernels cannot be emulated here, or undefined
+ * @param sanitized names of the kernels' tests that run
+ * @param build builds the program that tests kernels with a sanitizer
+ * @param checks what each shows, its sanitizer, and variables that change how the program runs
+ */
+export function testSanitized(
+  device: "CUDA" | "Metal",
+  unavailable: string | undefined,
+  sanitized: readonly RegExp[],
+  build: (mode: "asan" | "tsan") => Promise<{ readonly tests: string }>,
+  checks: readonly (readonly [what: string, "asan" | "tsan", Readonly<Record<string, string>>])[],
+): void {
+  const modes = drawn(`sanitizers of ${device} kernels`, ["asan", "tsan"], 1 / 2);
+  for (const [what, mode, variables] of checks.filter(([, mode]) => modes.includes(mode))) {
+    const isSanitized = (name: string) =>
+      (mode === "asan" || isThorough || !thoroughRaces.test(name)) &&
+      sanitized.some((pattern) => pattern.test(name));
+    Deno.test({
+      name: `${device} kernels ${what}`,
+      ignore: unavailable !== undefined,
+      fn: async (t) => {
+        const { tests } = await build(mode);
+        await runSteps(t, tests, (await listTests(tests)).filter(isSanitized), variables);
+      },
+    });
+  }
 }
 
 /** Returns the kernels' names with their symbols. */

@@ -1,7 +1,6 @@
 /** Every CUDA kernel against plain loops, in the emulator. */
 import { buildEmulator, emulatorUnavailable } from "./build.ts";
-import { listTests, runSteps } from "./kernel_program.ts";
-import { drawn, isThorough } from "../support/thorough.ts";
+import { listTests, runSteps, testSanitized } from "./kernel_program.ts";
 
 const unavailable = emulatorUnavailable();
 if (unavailable) console.error(`skipping: ${unavailable}`);
@@ -54,27 +53,7 @@ const sanitized = [
   /^sampling_(adjusts|reports|flags)/,
 ];
 
-/**
- * Tests that search for races only in `deno task thorough`: they take the most time, and launch
- * kernels that other tests of sampling launch, too.
- */
-const thoroughRaces = /^sampling_(adjusts|reports|flags)/;
-
-/** True for a test that a sanitizer checks in this run. */
-function isSanitized(name: string, mode: string): boolean {
-  if (mode === "tsan" && !isThorough && thoroughRaces.test(name)) return false;
-  return sanitized.some((pattern) => pattern.test(name));
-}
-
-const checks = [["asan", "stay inside their buffers"], ["tsan", "have no races"]] as const;
-for (const [mode, what] of drawn("sanitizers of CUDA kernels", checks, 1 / 2)) {
-  Deno.test({
-    name: `CUDA kernels ${what}`,
-    ignore: unavailable !== undefined,
-    fn: async (t) => {
-      const { tests } = await buildEmulator({ mode, instances });
-      const names = await listTests(tests);
-      await runSteps(t, tests, names.filter((name) => isSanitized(name, mode)));
-    },
-  });
-}
+testSanitized("CUDA", unavailable, sanitized, (mode) => buildEmulator({ mode, instances }), [
+  ["stay inside their buffers", "asan", {}],
+  ["have no races", "tsan", {}],
+]);

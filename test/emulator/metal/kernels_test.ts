@@ -1,8 +1,7 @@
 /** Every Metal kernel against the plain loops of the CUDA kernels' tests, in the emulator. */
 import { emulatorUnavailable } from "../build.ts";
-import { listTests, runSteps } from "../kernel_program.ts";
+import { listTests, runSteps, testSanitized } from "../kernel_program.ts";
 import { buildMetalEmulator } from "./build.ts";
-import { drawn, isThorough } from "../../support/thorough.ts";
 
 const unavailable = emulatorUnavailable();
 if (unavailable) console.error(`skipping: ${unavailable}`);
@@ -47,39 +46,9 @@ const sanitized = [
   /^matrix_places_/,
 ];
 
-/**
- * Tests that search for races only in `deno task thorough`: they take the most time, and launch
- * kernels that other tests of sampling launch, too.
- */
-const thoroughRaces = /^sampling_(adjusts|reports|flags)/;
-
-/** True for a test that a sanitizer checks in this run. */
-function isSanitized(name: string, mode: string): boolean {
-  if (mode === "tsan" && !isThorough && thoroughRaces.test(name)) return false;
-  return sanitized.some((pattern) => pattern.test(name));
-}
-
-const sanitizers = [
-  { mode: "asan", checks: [{ what: "stay inside their buffers", env: {} }] },
-  {
-    mode: "tsan",
-    // Barriers order the memory in their flags only, so races are searched in one kind at a time.
-    checks: ["threadgroup", "device"].map((memory) => ({
-      what: `have no races in ${memory} memory`,
-      env: { FORGE_EMULATOR_RACES: memory === "device" ? "device" : "shared" },
-    })),
-  },
-] as const;
-for (const { mode, checks } of drawn("sanitizers of Metal kernels", sanitizers, 1 / 2)) {
-  for (const { what, env } of checks) {
-    Deno.test({
-      name: `Metal kernels ${what}`,
-      ignore: unavailable !== undefined,
-      fn: async (t) => {
-        const { tests } = await buildMetalEmulator({ mode, instances });
-        const names = await listTests(tests);
-        await runSteps(t, tests, names.filter((name) => isSanitized(name, mode)), env);
-      },
-    });
-  }
-}
+// Barriers order the memory in their flags only, so races are searched in one kind at a time.
+testSanitized("Metal", unavailable, sanitized, (mode) => buildMetalEmulator({ mode, instances }), [
+  ["stay inside their buffers", "asan", {}],
+  ["have no races in threadgroup memory", "tsan", { FORGE_EMULATOR_RACES: "shared" }],
+  ["have no races in device memory", "tsan", { FORGE_EMULATOR_RACES: "device" }],
+]);
