@@ -15,7 +15,7 @@ import {
   type Recorded,
   type RecordRequest,
   type Verdict,
-} from "./test_protocol.ts";
+} from "./test_process.ts";
 import { Tree } from "./tree.ts";
 
 /** Time for the tests that judge a mutant first. Few mutants survive them, and meet all others. */

@@ -3,35 +3,52 @@
  * the switch that is on while modules load, or -1. Requests come on stdin, answers go to stdout.
  */
 import { resolve } from "@std/path";
-import {
-  ANSWER_MARK,
-  type JudgeRequest,
-  type Loaded,
-  type Recorded,
-  type RecordRequest,
-  type Verdict,
-} from "./test_protocol.ts";
+
+/** Precedes every answer, to tell it from what tests print. */
+export const ANSWER_MARK = "\u0001";
+
+/** The first line of a process: its tests, and the switches evaluated while modules loaded. */
+export interface Loaded {
+  readonly tests: readonly string[];
+  readonly evaluated: readonly number[];
+}
+
+/** Asks for the switches that a test evaluates. */
+export interface RecordRequest {
+  readonly record: string;
+}
+
+/** The answer to a {@linkcode RecordRequest}. */
+export interface Recorded {
+  readonly passed: boolean;
+  readonly ms: number;
+  readonly evaluated: readonly number[];
+}
+
+/** Asks for the first of some tests that fails with a switch on. */
+export interface JudgeRequest {
+  readonly id: number;
+  readonly tests: readonly string[];
+}
+
+/** The answer to a {@linkcode JudgeRequest}. */
+export interface Verdict {
+  readonly failed?: string;
+  /** False if that test also fails with the switch off again. */
+  readonly recovers: boolean;
+}
 
 type Body = (context: unknown) => unknown;
 type Definition = Readonly<{ name: string; ignore?: boolean; fn: Body }>;
 
-const [active = "-1", ...files] = Deno.args;
-let on = Number(active);
+/** The switch that is on; -1 for none. */
+let on = -1;
 const evaluated = new Set<number>();
-Object.assign(globalThis, {
-  __on: (id: number) => {
-    evaluated.add(id);
-    return id === on;
-  },
-});
-
+/** The last rejection that no test handled. */
 let stray: unknown;
-addEventListener("unhandledrejection", (event) => {
-  event.preventDefault();
-  stray = event.reason;
-});
-
 const tests = new Map<string, Body>();
+
+/** Registers the tests of a file. */
 async function load(file: string): Promise<void> {
   const define = (first: string | Definition, second?: Body | Partial<Definition>) => {
     const { name, ignore, fn } = typeof first === "object"
@@ -99,16 +116,31 @@ async function say(value: Loaded | Recorded | Verdict): Promise<void> {
   for (let at = 0; at < bytes.length;) at += await Deno.stdout.write(bytes.subarray(at));
 }
 
-for (const file of files) await load(file);
-await say({ tests: [...tests.keys()], evaluated: takeEvaluated() });
-let pending = "";
-for await (const chunk of Deno.stdin.readable.pipeThrough(new TextDecoderStream())) {
-  pending += chunk;
-  for (let end = pending.indexOf("\n"); end >= 0; end = pending.indexOf("\n")) {
-    const request = JSON.parse(pending.slice(0, end)) as RecordRequest | JudgeRequest;
-    pending = pending.slice(end + 1);
-    await say(
-      "id" in request ? await judge(request.id, request.tests) : await record(request.record),
-    );
+async function main([active = "-1", ...files]: readonly string[]): Promise<void> {
+  on = Number(active);
+  Object.assign(globalThis, {
+    __on: (id: number) => {
+      evaluated.add(id);
+      return id === on;
+    },
+  });
+  addEventListener("unhandledrejection", (event) => {
+    event.preventDefault();
+    stray = event.reason;
+  });
+  for (const file of files) await load(file);
+  await say({ tests: [...tests.keys()], evaluated: takeEvaluated() });
+  let pending = "";
+  for await (const chunk of Deno.stdin.readable.pipeThrough(new TextDecoderStream())) {
+    pending += chunk;
+    for (let end = pending.indexOf("\n"); end >= 0; end = pending.indexOf("\n")) {
+      const request = JSON.parse(pending.slice(0, end)) as RecordRequest | JudgeRequest;
+      pending = pending.slice(end + 1);
+      await say(
+        "id" in request ? await judge(request.id, request.tests) : await record(request.record),
+      );
+    }
   }
 }
+
+if (import.meta.main) await main(Deno.args);

@@ -2,7 +2,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { basename, join } from "@std/path";
 import { areaOf, MUTANTS } from "../mutants/mutant.ts";
-import ts from "typescript";
 import { withSwitches } from "../mutants/switches.ts";
 import { filesBelow, ROOT } from "../support/checkout.ts";
 
@@ -73,7 +72,7 @@ Deno.test("mutants: the tests that must catch them exist", () => {
 
 Deno.test("mutants: a switch changes what a program computes, and none does while it is off", async () => {
   const source = `/** Sums the numbers of a list up to a limit. */
-export function sum(numbers: readonly number[], limit: number): number {
+export function sum(numbers, limit) {
   let total = 0;
   for (const number of numbers) {
     if (number < 0 || number === 13) continue;
@@ -83,12 +82,9 @@ export function sum(numbers: readonly number[], limit: number): number {
 }
 `;
   const { source: switched, switches } = withSwitches("sum.ts", source, 7);
-  const { outputText } = ts.transpileModule(switched, {
-    compilerOptions: { target: ts.ScriptTarget.ESNext, module: ts.ModuleKind.ESNext },
-  });
   const on = { id: -1 };
   Object.assign(globalThis, { __on: (id: number) => id === on.id });
-  const { sum } = await import(`data:text/javascript,${encodeURIComponent(outputText)}`);
+  const { sum } = await import(`data:text/javascript,${encodeURIComponent(switched)}`);
   const results = (id: number) => {
     on.id = id;
     return [[[5, -2, 0], 9], [[13, 4, 14], 90], [[], 3], [[70, 70], 500], [[6], 6], [[8], 6]]
