@@ -297,6 +297,7 @@ function moduleExpression(pattern: string): RegExp | undefined {
   const isRead = own.replace(/^\^/, "").replace(EXPRESSION_PART, "") === "";
   const repetitions = own.match(/[*+?]/g)?.length ?? 0;
   if (!isRead || repetitions > MAX_REPETITIONS) return undefined;
+  // If the expression begins with "^", the prefix before it can only be empty.
   return new RegExp(`^(?:.*\\.)?${own}$`);
 }
 

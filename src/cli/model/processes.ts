@@ -86,8 +86,8 @@ export function processOptions(
     );
   }
   const whole = (name: string, fallback?: number) => {
-    const text = variable(name) ?? String(fallback);
-    if (/^\d{1,9}$/.test(text)) return Number(text);
+    const text = variable(name) ?? fallback?.toString();
+    if (/^\d{1,9}$/.test(text ?? "")) return Number(text);
     throw new ForgeError("usage", `--distributed: ${name} is ${show(text)}; expected a number`);
   };
   const count = whole(launcher.count.find((name) => variable(name) !== undefined)!);

@@ -190,7 +190,7 @@ export class Generation implements Task<StepResult>, Lookahead {
     this.draft.limit = this.isEnded ? 0 : this.#request.maxTokens - this.#nTokens - 1;
   }
 
-  /** Fails the generation and drops pieces not taken yet. */
+  /** Fails the generation. The reader gets the error instead of the pieces not taken yet. */
   fail(error: unknown): void {
     if (this.#failure !== undefined || this.#taken.all) return;
     this.#failure = { error };

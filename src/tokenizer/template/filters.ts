@@ -105,6 +105,7 @@ const title: Filter = (value, args, { budget }) => {
   args.bind("title");
   const text = plain(softText(value, budget));
   budget.payText(3 * text.length);
+  // As in Jinja, a digraph at the start becomes uppercase, not title case as in `capitalize`.
   return text.replace(/[^-\s({[<]+/gu, (word) => {
     const [first = ""] = word;
     return first.toUpperCase() + word.slice(first.length).toLowerCase();

@@ -40,7 +40,7 @@ Deno.test("a shared prefix is published with its last page, or at a snapshot", (
   assertEquals([single.publishedAt(11), single.maxChunk], [undefined, Infinity]);
 });
 
-Deno.test("a sequence is cached as far as it was computed, and enters again from there", () => {
+Deno.test("the computed tokens of a sequence are cached, and it enters again after them", () => {
   for (const hasStates of [false, true]) {
     const newSequence = sequences(hasStates);
     const first = newSequence(11);
@@ -68,7 +68,7 @@ Deno.test("a sequence is cached as far as it was computed, and enters again from
   }
 });
 
-Deno.test("tokens ahead count as far as they are those of the task", () => {
+Deno.test("tokens ahead count up to the first that differs from the task", () => {
   const sequence = sequences(false)(11);
   assert(sequence.enter(20));
   sequence.advance(6, [6, 7, 90], false);
