@@ -2,9 +2,7 @@
  * Puts switches into TypeScript: a switch turns an expression or a statement into a mutant at run
  * time, so that one process judges thousands.
  */
-// Not in deno.json, of which every `deno task` downloads the packages.
-// deno-lint-ignore no-import-prefix
-import ts from "npm:typescript@5.9.3";
+import ts from "typescript";
 
 /** A switch in a file. */
 export interface Switch {
