@@ -149,9 +149,11 @@ Deno.test({
     const run = (device: string) =>
       forge(["run", "--device", device, "-m", bundledModel(), "-p", "Once", "-n", "2"], { env });
     assertEquals((await run("cuda:1")).code, 0);
-    const { code, stderr } = await run("cuda:2");
-    assertEquals(code, 1);
-    assertStringIncludes(stderr, `there is no CUDA device "2"; valid are 0 to 1`);
+    for (const index of ["2", "-1", "1x", "x"]) {
+      const { code, stderr } = await run(`cuda:${index}`);
+      assertEquals(code, 1);
+      assertStringIncludes(stderr, `there is no CUDA device "${index}"; valid are 0 to 1`);
+    }
   },
 });
 

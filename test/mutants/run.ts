@@ -3,16 +3,14 @@
  * Runs all mutants by default; `--list` prints their names. Prints the share of caught mutants and
  * the names of the survivors, and fails if any mutant is not caught.
  *
- * Two ways to a fresh set, which knowledge of the tests does not choose: `--drawn N [FOLDER...]`
- * draws changes of TypeScript and judges them (`drawn.ts`), `--places N` draws lines of all code.
+ * `--drawn N [FOLDER...]` judges a fresh set, which knowledge of the tests does not choose
+ * (`drawn.ts`).
  */
-import { extname, join } from "@std/path";
 import { parseArgs } from "node:util";
 import { Random } from "../support/random.ts";
 import { judgeDrawn } from "./drawn.ts";
 import { areaOf, type Mutant, MUTANTS } from "./mutant.ts";
-import { ROOT } from "../support/checkout.ts";
-import { sourceFiles, Tree } from "./tree.ts";
+import { Tree } from "./tree.ts";
 
 /** `broken`: the mutant does not compile, or its tests fail without it. */
 type Fate = "caught" | "survived" | "broken";
@@ -69,19 +67,6 @@ function choose(names: readonly string[], count: string | undefined): readonly M
   return order.flatMap((i) => named[i] ?? []);
 }
 
-/** Prints lines of code drawn at random, as many of a file as its length has a share of all. */
-async function printPlaces(count: number): Promise<void> {
-  const isCode = (path: string) =>
-    /^(csrc|kernels|src|ffi)\//.test(path) && /^\.(cpp|mm|h|cuh?|metal|ts)$/.test(extname(path));
-  const places = (await sourceFiles()).filter(isCode).flatMap((path) =>
-    Deno.readTextFileSync(join(ROOT, path)).split("\n").map((line, i) => ({ path, line, i }))
-  ).filter(({ line }) => /^\s*(?!\/\/|\/?\*|import |export |#)\S.*[;({,]$/.test(line));
-  for (const at of new Random("places").permutation(places.length).slice(0, count)) {
-    const { path, line, i } = places[at]!;
-    console.log(`${path}:${i + 1}: ${line.trim()}`);
-  }
-}
-
 function summary(verdicts: readonly Verdict[]): string {
   const lines = [...new Set(verdicts.map(({ mutant }) => areaOf(mutant)))].map((area) => {
     const own = verdicts.filter(({ mutant }) => areaOf(mutant) === area);
@@ -114,16 +99,11 @@ const { values, positionals } = parseArgs({
     jobs: { type: "string" },
     limit: { type: "string", default: "900" },
     list: { type: "boolean", default: false },
-    places: { type: "string" },
     drawn: { type: "string" },
   },
 });
 if (values.drawn !== undefined) {
   await judgeDrawn(Number(values.drawn), positionals);
-  Deno.exit(0);
-}
-if (values.places !== undefined) {
-  await printPlaces(Number(values.places));
   Deno.exit(0);
 }
 const chosen = choose(positionals, values.random);

@@ -15,8 +15,12 @@ export interface Switch {
   readonly after: string;
 }
 
-/** Finds the function that says if a switch is on. Only `test_process.ts` defines it. */
-const PRELUDE = "const __on = globalThis.__on ?? (() => false);";
+/** A source with switches. */
+export interface Placed {
+  readonly source: string;
+  /** All switches that it may contain. */
+  readonly switches: readonly Switch[];
+}
 
 const { SyntaxKind } = ts;
 const SWAPPED_OPERATORS: Readonly<Partial<Record<ts.SyntaxKind, string>>> = {
@@ -133,15 +137,19 @@ function isName(node: ts.Node): boolean {
 }
 
 /**
- * Returns the source with switches, on the same lines, and the switches.
+ * Returns the source with switches, on the same lines, and all switches.
  *
  * @param firstId id of the first switch; the others follow
+ * @param isPlaced true for the id of a switch that the source shall contain
+ * @param prelude a statement that defines `__on(id)`, which says if a switch is on
  */
 export function withSwitches(
   file: string,
   source: string,
   firstId: number,
-): { readonly source: string; readonly switches: readonly Switch[] } {
+  isPlaced: (id: number) => boolean,
+  prelude: string,
+): Placed {
   const tree = ts.createSourceFile(file, source, ts.ScriptTarget.Latest, true);
   const switches: Switch[] = [];
   const text = (node: ts.Node) => source.slice(node.getStart(tree), node.end);
@@ -162,11 +170,16 @@ export function withSwitches(
   };
   const switched = (node: ts.Node): string => {
     if (isLeftAlone(node) || isName(node)) return text(node);
-    if (isRemovable(node)) return `{if(!__on(${add(node, "")})){${children(node)}}}`;
-    return mistakes(node, text).reduce(
-      (result, after) => `(__on(${add(node, after)})?(${after}):${result})`,
-      children(node),
-    );
+    if (isRemovable(node)) {
+      const id = add(node, "");
+      return isPlaced(id) ? `{if(!__on(${id})){${children(node)}}}` : children(node);
+    }
+    return mistakes(node, text).reduce((result, after) => {
+      const id = add(node, after);
+      return isPlaced(id) ? `(__on(${id})?(${after}):${result})` : result;
+    }, children(node));
   };
-  return { source: source.slice(0, tree.getStart(tree)) + PRELUDE + children(tree), switches };
+  const [begin, body] = [source.slice(0, tree.getStart(tree)), children(tree)];
+  const isChanged = switches.some(({ id }) => isPlaced(id));
+  return { source: isChanged ? begin + prelude + body : source, switches };
 }

@@ -1,8 +1,12 @@
 /**
- * Runs tests of files as often as asked, in one process: `test_process.ts ID FILE...`, where ID is
- * the switch that is on while modules load, or -1. Requests come on stdin, answers go to stdout.
+ * Runs tests of files as often as asked, in one process: `test_process.ts GPU FILE...`. GPU is the
+ * emulated device on which all tests run, with the options of its driver, such as `cuda
+ * architecture=90`, or empty. Requests come on stdin, answers go to stdout.
  */
 import { resolve } from "@std/path";
+import { emulatedGpu } from "../cuda/emulated_gpu.ts";
+import { emulatedMetal } from "../metal/emulated_metal.ts";
+import { switchOn, takeEvaluated } from "./switch_memory.ts";
 
 /** Precedes every answer, to tell it from what tests print. */
 export const ANSWER_MARK = "\u0001";
@@ -41,9 +45,6 @@ export interface Verdict {
 type Body = (context: unknown) => unknown;
 type Definition = Readonly<{ name: string; ignore?: boolean; fn: Body }>;
 
-/** The switch that is on; -1 for none. */
-let on = -1;
-const evaluated = new Set<number>();
 /** The last rejection that no test handled. */
 let stray: unknown;
 const tests = new Map<string, Body>();
@@ -86,13 +87,6 @@ async function failureOf(test: string): Promise<unknown> {
   return failure ?? stray;
 }
 
-/** Returns the ids of the switches evaluated since the last call. */
-function takeEvaluated(): number[] {
-  const ids = [...evaluated];
-  evaluated.clear();
-  return ids;
-}
-
 async function record(test: string): Promise<Recorded> {
   takeEvaluated();
   const start = performance.now();
@@ -101,13 +95,13 @@ async function record(test: string): Promise<Recorded> {
 }
 
 async function judge(id: number, chosen: readonly string[]): Promise<Verdict> {
-  on = id;
+  switchOn(id);
   for (const test of chosen) {
     if (await failureOf(test) === undefined) continue;
-    on = -1;
+    switchOn(-1);
     return { failed: test, recovers: await failureOf(test) === undefined };
   }
-  on = -1;
+  switchOn(-1);
   return { recovers: true };
 }
 
@@ -116,14 +110,21 @@ async function say(value: Loaded | Recorded | Verdict): Promise<void> {
   for (let at = 0; at < bytes.length;) at += await Deno.stdout.write(bytes.subarray(at));
 }
 
-async function main([active = "-1", ...files]: readonly string[]): Promise<void> {
-  on = Number(active);
-  Object.assign(globalThis, {
-    __on: (id: number) => {
-      evaluated.add(id);
-      return id === on;
-    },
-  });
+/** Makes an emulated GPU the device of all tests. */
+async function useGpu(gpu: string): Promise<void> {
+  const [kind = "", options = ""] = gpu.split(" ");
+  const pairs = options.split(",").filter((pair) => pair !== "").map((pair) => pair.split("="));
+  const values = Object.fromEntries(pairs.map(([key = "", value]) => [key, Number(value)]));
+  const variables = {
+    FORGE_TEST_DEVICES: kind,
+    FORGE_TEST_EMULATED: "1",
+    ...await (kind === "metal" ? emulatedMetal(values) : emulatedGpu(values)),
+  };
+  for (const [name, value] of Object.entries(variables)) Deno.env.set(name, value);
+}
+
+async function main([gpu = "", ...files]: readonly string[]): Promise<void> {
+  if (gpu !== "") await useGpu(gpu);
   addEventListener("unhandledrejection", (event) => {
     event.preventDefault();
     stray = event.reason;

@@ -45,7 +45,7 @@ function copyFolder(from: string, to: string): void {
 }
 
 /** Returns the files of the tree that git does not ignore, tracked or not. */
-export async function sourceFiles(): Promise<string[]> {
+async function sourceFiles(): Promise<string[]> {
   const args = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
   const { success, stdout, stderr } = await new Deno.Command("git", { args, cwd: ROOT }).output();
   if (!success) throw new Error(new TextDecoder().decode(stderr));

@@ -2,8 +2,11 @@
 import { assert, assertEquals } from "@std/assert";
 import { basename, join } from "@std/path";
 import { areaOf, MUTANTS } from "../mutants/mutant.ts";
+import { withNativeSwitches } from "../mutants/native_switches.ts";
+import { memoryOf } from "../mutants/switch_memory.ts";
 import { withSwitches } from "../mutants/switches.ts";
 import { filesBelow, ROOT } from "../support/checkout.ts";
+import { TempFolder } from "../support/temp_folder.ts";
 
 Deno.test("mutants: each changes one place of one file, which is there exactly once", () => {
   for (const { name, file, find, replace } of MUTANTS) {
@@ -81,7 +84,8 @@ export function sum(numbers, limit) {
   return total > limit ? limit : Math.max(total % 100, 1);
 }
 `;
-  const { source: switched, switches } = withSwitches("sum.ts", source, 7);
+  const prelude = "const __on = globalThis.__on;";
+  const { source: switched, switches } = withSwitches("sum.ts", source, 7, () => true, prelude);
   const on = { id: -1 };
   Object.assign(globalThis, { __on: (id: number) => id === on.id });
   const { sum } = await import(`data:text/javascript,${encodeURIComponent(switched)}`);
@@ -106,4 +110,62 @@ export function sum(numbers, limit) {
   }
   assertEquals(switched.split("\n").length, lines.length);
   Reflect.deleteProperty(globalThis, "__on");
+});
+
+Deno.test("mutants: a switch changes what a native program computes, and none does while it is off", async () => {
+  const source = `#include <algorithm>
+#include <cstdio>
+#include <vector>
+// Sums the numbers of a list up to a limit, as long as a < b.
+constexpr int kUnlucky = 13;
+static_assert(kUnlucky > 12);
+template <int most = 100>
+int sum(const std::vector<int>& numbers, int limit) {
+  int total = 0;
+  for (int number : numbers) {
+    if (number < 0 || number == kUnlucky) continue;
+    total += number;
+  }
+  return total > limit ? limit : std::max(total % most, 1);
+}
+int main() {
+  std::printf("%d %d ", sum({5, -2, 0}, 9), sum({13, 4, 14}, 90));
+  std::printf("%d %d ", sum({}, 3), sum({70, 70}, 500));
+  std::printf("%d %d\\n", sum({6}, 6), sum({8}, 6));
+}
+`;
+  const first = 3;
+  const { source: switched, switches } = withNativeSwitches("sum.cpp", source, first, () => true);
+  assertEquals(switched.split("\n").length, source.split("\n").length);
+  using folder = new TempFolder();
+  const at = (name: string) => join(folder.path, name);
+  const mutants = join(ROOT, "test", "mutants");
+  Deno.writeTextFileSync(at("sum.cpp"), switched);
+  const { success, stderr } = await new Deno.Command("c++", {
+    args: [
+      ...["-std=c++20", "-include", join(mutants, "switches.h"), at("sum.cpp")],
+      ...[join(mutants, "switch_memory.cpp"), "-o", at("sum")],
+    ],
+  }).output();
+  assert(success, new TextDecoder().decode(stderr));
+  const result = (on: number) => {
+    Deno.writeFileSync(at("switches"), memoryOf(first + switches.length, on));
+    const env = { FORGE_SWITCHES: at("switches") };
+    const { stdout } = new Deno.Command(at("sum"), { env }).outputSync();
+    return new TextDecoder().decode(stdout).trim();
+  };
+  const plain = "5 18 1 40 6 6";
+  assertEquals(result(-1), plain);
+  // Every switch in `sum` is evaluated.
+  const evaluated = [...Deno.readFileSync(at("switches")).subarray(4)];
+  const own = switches.filter(({ line }) => line < 16);
+  assertEquals(own.filter(({ id }) => evaluated[id] !== 1), []);
+  const same = own.filter(({ id }) => result(id) === plain);
+  assertEquals(same.map(({ before, after }) => [before, after]), [
+    ["number < 0", "number <= 0"],
+    ["0", "0 + 1"],
+    ["total > limit", "total >= limit"],
+  ]);
+  const removed = own.filter(({ after }) => after === "").map(({ before }) => before);
+  assertEquals(removed, ["total += number;"]);
 });

@@ -233,6 +233,7 @@ Deno.test("repeats that can match in only one way are accepted", () => {
   assertEquals(matches("(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+", "ab c1"), ["ab c"]);
   assertEquals(matches("(?:[a-c]+,)*d", "ab,c,d"), ["ab,c,d"]);
   assertEquals(matches("(?:a+b?)?c", "aabc c"), ["aabc", "c"]);
+  assertEquals(matches("(?:(?:aa?)?b)+", "aabb aab"), ["aabb", "aab"]);
   assertEquals(matches("a{2,}|(?:bc){1,}", "a aaa bcbc"), ["aaa", "bcbc"]);
 });
 

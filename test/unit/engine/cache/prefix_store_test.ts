@@ -426,9 +426,11 @@ Deno.test("the oldest files go when those of all models exceed the limit, but ne
 Deno.test("prompts are written by themselves, until the folder is lost or the model closed", async () => {
   using folder = new TempFolder();
   const process = new Process(folder, { delayMs: 0 });
+  const deadline = Date.now() + 30_000;
   for (const [i, first] of [10, 20].entries()) {
     process.offer(range(first, first + 9));
     while (namesIn(folder).filter((name) => name.endsWith("kv")).length === i) {
+      assert(Date.now() < deadline, "nothing is written");
       await new Promise((resolve) => setTimeout(resolve, 1));
     }
   }
