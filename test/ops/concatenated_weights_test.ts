@@ -1,6 +1,6 @@
 /** Weights whose rows come from several tensors of different types, mapped from files. */
 import { assertThrows } from "@std/assert";
-import type { WeightSlice } from "../../src/backend.ts";
+import type { Backend, WeightSlice } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { TENSOR_TYPES, type TensorInfo, type TensorType } from "../../src/formats/tensor_info.ts";
 import { deviceTest, isGpu, openDevice, referenceDevice } from "../support/devices.ts";
@@ -128,6 +128,36 @@ deviceTest("experts that straddle the parts of a weight", async (device, random)
       return Array.from(products(rowOf(x, t), rowsOf(values, first, first + rows)));
     }));
   assertClose(actual, expected, { absolute: 1e-6, relative: 4e-6 }, "products");
+});
+
+deviceTest("products of concatenated weights in place of their input", async (device, random) => {
+  using folder = new TempFolder();
+  using reference = openDevice(referenceDevice);
+  const rows = 128;
+  const first = randomWeight(random, "F16", rows, rows);
+  const scales = f32Vector(random.normals(rows));
+  for (const [input, cols] of [["gated unit", rows / 2], ["norm", rows]] as const) {
+    // GPUs convert rows for both types, and the second after the products of the first.
+    const types: TensorType[] = ["F16", "BF16"];
+    const tensors = types.map((type) => randomWeight(random, type, rows, cols));
+    const parts = writeTensors(folder.at(input), random, tensors).map((tensor) => ({ tensor }));
+    for (const tokens of [1, 2, 18]) {
+      const x = randomMatrix(random, tokens, rows);
+      const run = (backend: Backend) =>
+        runStep(backend, tokenInputs(tokens), (graph) => {
+          const { recorder } = graph;
+          const product = recorder.matmul(graph.input(x), graph.weight(first));
+          const fused = input === "norm"
+            ? recorder.rmsNorm(product, graph.weight(scales), { eps: 1e-5 })
+            : recorder.glu(product, cols, "silu");
+          return { value: recorder.matmul(fused, backend.mapWeight(parts, cols)), cols: 2 * rows };
+        });
+      const expected = await run(reference);
+      const largest = expected.data.reduce((most, value) => Math.max(most, Math.abs(value)));
+      const tolerance = { absolute: 0.02 * largest, relative: 0 };
+      assertClose(await run(device), expected, tolerance, `a ${input}, ${tokens} tokens`);
+    }
+  }
 });
 
 deviceTest("concatenated embeddings", async (device, random) => {
