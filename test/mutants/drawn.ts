@@ -65,11 +65,12 @@ const SUITES: readonly Suite[] = [
   },
 ];
 
-/** Tests of the sources' texts and of builds, and those of suites in another process. */
+/** Tests of texts, builds and machine code, and those that a suite runs on a GPU of its own. */
 const LEFT_OUT = [
   /^test\/unit\/(build\/|\w+_test\.ts)/,
   /^test\/cli\/(npm|slurm)_test/,
-  /^test\/cuda\/(speed_gates|headers|address_trace|gpu_model)_test/,
+  /^test\/cuda\/(speed_gates|headers|address_trace)_test/,
+  /^test\/cuda\/gpu_model_test.ts: .*(expected|the model)/,
   /^test\/flash_attn\/nvcc_test/,
   /^test\/cuda\/operations_test.ts: operations agree with the reference on an emulated GPU$/,
   /^test\/metal\/operations_test.ts: operations agree/,
