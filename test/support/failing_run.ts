@@ -40,5 +40,9 @@ export const outOfMemory = (mebibytes: number): readonly InjectedFailure[] => [
     "a context of ",
     "tokens would fit",
   ]],
+  ["a first allocation that is refused", { fail_allocation: 1 }, [
+    // No memory is held yet, and advice follows.
+    "do not fit: 8.0 GiB of 8.0 GiB are free; a s",
+  ]],
   ["an allocation that is refused", { fail_allocation: 9 }, ["do not fit", "forge holds"]],
 ];
