@@ -266,6 +266,10 @@ opTest<LoraCase>("lora", {
       }),
     ],
     [
+      "many ranks of heads",
+      blockCase(random, 4, [12, 9], [whole(0, 250, 9), whole(1, 60, 9)], { nBlocks: 2 }),
+    ],
+    [
       "heads that share b",
       blockCase(random, 5, [10, 40], [whole(0, 3, 40), whole(1, 2, 40)], {
         nBlocks: 6,

@@ -11,6 +11,12 @@ typedef _Float16 half;
 template <class T, int n>
 struct Vector;
 
+// The index of a component of a vector of n.
+inline uint component(uint i, uint n) {
+  if (i >= n) emulator::fail("component %u of a vector of %u", i, n);
+  return i;
+}
+
 template <class T>
 struct alignas(2 * sizeof(T)) Vector<T, 2> {
   T x, y;
@@ -19,8 +25,8 @@ struct alignas(2 * sizeof(T)) Vector<T, 2> {
   Vector(T a, T b) : x(a), y(b) {}
   template <class U>
   explicit Vector(const Vector<U, 2>& v) : x(T(v.x)), y(T(v.y)) {}
-  T& operator[](uint i) { return i == 0 ? x : y; }
-  const T& operator[](uint i) const { return i == 0 ? x : y; }
+  T& operator[](uint i) { return component(i, 2) == 0 ? x : y; }
+  const T& operator[](uint i) const { return component(i, 2) == 0 ? x : y; }
 };
 
 template <class T>
@@ -38,8 +44,10 @@ struct alignas(4 * sizeof(T)) Vector<T, 4> {
   Vector(T a, T b, T c, T d) : x(a), y(b), z(c), w(d) {}
   template <class U>
   explicit Vector(const Vector<U, 4>& v) : x(T(v.x)), y(T(v.y)), z(T(v.z)), w(T(v.w)) {}
-  T& operator[](uint i) { return i == 0 ? x : i == 1 ? y : i == 2 ? z : w; }
-  const T& operator[](uint i) const { return i == 0 ? x : i == 1 ? y : i == 2 ? z : w; }
+  T& operator[](uint i) { return component(i, 4) == 0 ? x : i == 1 ? y : i == 2 ? z : w; }
+  const T& operator[](uint i) const {
+    return component(i, 4) == 0 ? x : i == 1 ? y : i == 2 ? z : w;
+  }
   Vector& operator*=(T by) { return *this = *this * by; }
 };
 
