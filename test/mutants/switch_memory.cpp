@@ -1,4 +1,5 @@
-// Maps the file of switches (switch_memory.ts) when a process starts, before its libraries load.
+// The switch that is on, and those that were evaluated, in a file that all processes of a test map
+// into memory when they start, before their other libraries load. Its layout: switch_memory.ts.
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -6,26 +7,50 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 
-extern "C" {
+namespace {
 
-unsigned char* forge_switches = nullptr;
-static size_t n_bytes = 0;
+volatile int32_t* on = nullptr;
+uint8_t* evaluated = nullptr;
+size_t n_switches = 0;
 
-unsigned char* forge_switch_memory() { return forge_switches; }
-size_t forge_switch_bytes() { return n_bytes; }
-
-}  // extern "C"
-
-__attribute__((constructor)) static void map_switches() {
+__attribute__((constructor)) void map_switches() {
   const char* path = getenv("FORGE_SWITCHES");
   const int file = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
   struct stat status;
   if (file < 0 || fstat(file, &status) != 0) return;
-  void* memory = mmap(nullptr, status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  const auto bytes = static_cast<size_t>(status.st_size);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   close(file);
   if (memory == MAP_FAILED) return;
-  n_bytes = status.st_size;
-  forge_switches = static_cast<unsigned char*>(memory);
+  on = static_cast<int32_t*>(memory);
+  evaluated = static_cast<uint8_t*>(memory) + sizeof(int32_t);
+  n_switches = bytes - sizeof(int32_t);
 }
+
+}  // namespace
+
+extern "C" {
+
+// True if a switch is on; keeps that it was evaluated.
+bool forge_evaluate_switch(int32_t id) {
+  if (!on) return false;
+  evaluated[id] = 1;
+  return *on == id;
+}
+
+// Switches a mutant on, in all processes; -1 for none.
+void forge_switch_on(int32_t id) { *on = id; }
+
+size_t forge_switch_count() { return n_switches; }
+
+// Copies the bytes of the switches, and clears them.
+void forge_take_switches(uint8_t* bytes) {
+  std::memcpy(bytes, evaluated, n_switches);
+  std::memset(evaluated, 0, n_switches);
+}
+
+}  // extern "C"
