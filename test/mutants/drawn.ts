@@ -5,6 +5,7 @@
  */
 import { dirname, extname, join, normalize } from "@std/path";
 import { inParallel } from "../emulator/build.ts";
+import { fakeMetalUnavailable } from "../emulator/fake_metal/build.ts";
 import { filesBelow } from "../support/checkout.ts";
 import { Random } from "../support/random.ts";
 import { sharedPath } from "../support/shared.ts";
@@ -460,8 +461,11 @@ export async function judgeDrawn(count: number, folders: readonly string[]): Pro
     a - b
   );
   const chosen = order.map((at) => all[at]!);
-  const suites = SUITES.filter(({ sources }) =>
-    chosen.some(({ file }) => sources.some((prefix) => file.startsWith(prefix)))
+  const withoutMetal = fakeMetalUnavailable();
+  if (withoutMetal !== undefined) console.log(`no test evaluates Metal: ${withoutMetal}`);
+  const suites = SUITES.filter(({ sources, builds }) =>
+    chosen.some(({ file }) => sources.some((prefix) => file.startsWith(prefix))) &&
+    (withoutMetal === undefined || builds !== METAL_BUILDS)
   );
   await tree.prepare();
   console.log(`${chosen.length} of ${all.length} mutants; building`);
