@@ -18,8 +18,8 @@ interface WorkloadLists {
   readonly generations: readonly number[];
   readonly pairs: readonly (readonly [nPrompt: number, nGen: number])[];
   readonly depths: readonly number[];
-  /** @default `[undefined]`: the runner's maximum */
-  readonly batches?: readonly (number | undefined)[];
+  /** Prompt tokens computed at once; undefined for the runner's maximum. */
+  readonly batches: readonly (number | undefined)[];
 }
 
 /**
@@ -52,7 +52,7 @@ export function parallelWorkloads(lists: WorkloadLists, parallel: readonly numbe
 
 function combinations(
   pairs: readonly (readonly [number, number])[],
-  { depths, batches = [undefined] }: WorkloadLists,
+  { depths, batches }: WorkloadLists,
 ): Workload[] {
   return depths.flatMap((nDepth) =>
     pairs.filter(([nPrompt, nGen]) => nPrompt + nGen > 0).flatMap(([nPrompt, nGen]) =>

@@ -22,6 +22,7 @@ async function output(...args: string[]): Promise<string> {
 }
 
 Deno.test("help: every command has a help text within 100 columns", async () => {
+  assertStringIncludes(await output("run", "--help"), " --profile[=FILE] ");
   const overview = await output("--help");
   const commands = [...overview.matchAll(/^ {2}([a-z]+) {2,}\S/gm)].map((match) => match[1]!);
   assert(commands.includes("run") && commands.includes("doctor"), overview);
@@ -365,6 +366,17 @@ Deno.test("completions: the script of every shell names the commands", async () 
   for (const shell of ["bash", "zsh", "fish"]) {
     const script = await output("completions", shell);
     for (const word of ["perplexity", "top-p"]) assertStringIncludes(script, word);
+  }
+  const zsh = await output("completions", "zsh");
+  for (
+    const option of [
+      "'*--seed=[seed of the random choices, to repeat them]:N: '",
+      "'*--kv-type=[type of the KV cache]:TYPE:(F16 BF16 F32 Q8_0 Q4_0)'",
+      "'*--plot=[also draw the results to FILE.svg or FILE.html]:FILE:_files'",
+      "'*--ctx=[context length\\: tokens of prompt and answer together]:N: '",
+    ]
+  ) {
+    assertStringIncludes(zsh, option);
   }
   assertEquals((await forge(["completions", "tcsh"])).code, 2);
 });

@@ -135,9 +135,9 @@ function zshOption(spec: OptionSpec, flag: string): string {
   return `'*${written}[${zshText(spec.help)}]${value}'`;
 }
 
-/** Removes characters that would end a quoted description. */
+/** Escapes characters that would end a quoted description. */
 function zshText(text: string): string {
-  return text.replaceAll("'", "’").replace(/[[\]:]/g, "");
+  return text.replaceAll("'", "’").replace(/[[\]:\\]/g, "\\$&");
 }
 
 /** Escapes a command substitution, so that it runs at completion. */

@@ -13,6 +13,7 @@ Deno.test("workloads: every combination at every depth, without empty tests", ()
     generations: [0, 128],
     pairs: [[16, 4], [0, 0]],
     depths: [0, 1],
+    batches: [undefined],
   });
   assertEquals(tests.map(workloadName), [
     "pp512",
