@@ -37,9 +37,12 @@ Deno.test("embed: lines keep their order, with the given dimensions and pooling"
   const file = folder.write("lines.txt", lines.join("\n"));
   const args = ["-m", folder.at("model"), "--device", "cpu", "--dimensions", "5"];
   const more = ["--pooling", "mean", "--normalize", "no", "-o", "json"];
-  const replicas = ["-t", "2", "--data-parallel", "2"];
-  const { code, stdout } = await forge(["embed", ...args, ...more, ...replicas, "--lines", file]);
-  assertEquals(code, 0);
+  const embed = (replicas: number) => {
+    const division = ["-t", "2", "--data-parallel", `${replicas}`];
+    return forge(["embed", ...args, ...more, ...division, "--lines", file]);
+  };
+  const { code, stdout } = await embed(2);
+  assertEquals([code, (await embed(1)).stdout], [0, stdout]);
   const objects: { line: number; tokens: number; embedding: number[] }[] = JSON.parse(stdout);
   assertEquals(objects.map(({ line }) => line), lines.map((_, i) => i + 1));
   await using model = await load(folder.at("model"), { device: "cpu" });

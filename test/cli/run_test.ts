@@ -56,6 +56,10 @@ Deno.test("run: the bundled model answers without other options", async () => {
   const { code, stdout, stderr } = await forge(["run", "-p", "Hello!", "-n", "30", "-s", "1"]);
   assertEquals([code, stderr], [0, ""]);
   assertMatch(stdout, /[A-Za-z]{3,}/);
+  // The least values of options that divide a model.
+  const one = ["--tensor-parallel", "1", "--pipeline-parallel", "1"];
+  const same = await forge(["run", "-p", "Hello!", "-n", "30", "-s", "1", "-t", "1", ...one]);
+  assertEquals(same, { code, stdout, stderr });
 });
 
 Deno.test("run: -p, -f, - and a pipe give the same prompt", async () => {
