@@ -190,8 +190,8 @@ class TestProcess implements Disposable {
 /** A copy of the sources with switches, built. */
 class SwitchedTree implements Disposable {
   readonly root: string;
-  /** The sources of mutants with their ids. */
-  readonly #sources: readonly { file: string; text: string; firstId: number; count: number }[];
+  /** The sources, and the ids of their first switches. */
+  readonly #sources: readonly { file: string; text: string; firstId: number }[];
   readonly all: readonly Switch[];
   readonly #tree: Tree;
 
@@ -203,7 +203,7 @@ class SwitchedTree implements Disposable {
     for (const file of files.filter((file) => /^\.(ts|cpp|h|cuh?|metal)$/.test(extname(file)))) {
       const text = Deno.readTextFileSync(join(this.root, file));
       const { switches } = put(file, text, all.length, () => false, "");
-      sources.push({ file, text, firstId: all.length, count: switches.length });
+      sources.push({ file, text, firstId: all.length });
       all.push(...switches);
     }
     this.#sources = sources;

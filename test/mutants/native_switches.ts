@@ -60,7 +60,7 @@ const BEFORE_EXPRESSIONS: ReadonlySet<string> = new Set(["return", "else", "case
 const NO_CALLS: ReadonlySet<string> = new Set(
   "return throw using goto if for while switch do else delete static_assert asm case".split(" "),
 );
-const CLOSERS: Readonly<Record<string, string>> = { "(": ")", "[": "]", "{": "}", "<": ">" };
+const OPENERS: Readonly<Record<string, string>> = { ")": "(", "]": "[", "}": "{", ">": "<" };
 
 /** The tokens of a source, and which of them mistakes leave alone. */
 class Source {
@@ -119,7 +119,7 @@ class Source {
       if (kind !== "operator") return;
       if ("([{".includes(text)) open.push(at);
       else if (text === "<" && (!this.isSpaced(at) || this.is(at - 1, "template"))) open.push(at);
-      else if (")]}".includes(text)) close({ ")": "(", "]": "[", "}": "{" }[text]!, at);
+      else if (")]}".includes(text)) close(OPENERS[text]!, at);
       else if (text === ">" || text === ">>") {
         for (let i = 0; i < text.length; i++) if (this.is(open.at(-1) ?? -1, "<")) close("<", at);
       }
@@ -134,7 +134,7 @@ class Source {
   /** The first token from `at` on that is one of `texts` outside of brackets. */
   find(at: number, ...texts: readonly string[]): number {
     for (; at < this.tokens.length && !this.is(at, ...texts); at++) {
-      if (this.is(at, ...Object.keys(CLOSERS))) at = Math.max(at, this.partner(at) ?? at);
+      if (this.is(at, ...Object.values(OPENERS))) at = Math.max(at, this.partner(at) ?? at);
     }
     return at;
   }
@@ -334,10 +334,6 @@ export function withNativeSwitches(
 ): Placed {
   const source = new Source(text);
   const switches: Switch[] = [];
-  /** Texts before and after tokens. */
-  const before = new Map<number, string[]>(), behind = new Map<number, string[]>();
-  const add = (map: Map<number, string[]>, at: number, part: string) =>
-    map.set(at, [...map.get(at) ?? [], part]);
   const wraps: { first: number; last: number; begin: string; end: string }[] = [];
   for (let at = 0; at < source.tokens.length; at++) {
     for (const { first, last, after, isCondition = false } of mistakesAt(source, at)) {
@@ -353,16 +349,16 @@ export function withNativeSwitches(
       );
     }
   }
-  // Of wraps that begin or end together the outer one is longer.
+  // Those that enclose others come first.
   wraps.sort((a, b) => b.last - b.first - (a.last - a.first));
+  const prefixes = source.tokens.map(() => ""), suffixes = source.tokens.map(() => "");
   for (const { first, last, begin, end } of wraps) {
-    add(before, first, begin);
-    add(behind, last, end);
+    prefixes[first] += begin;
+    suffixes[last] = end + suffixes[last];
   }
   let result = "", end = 0;
   source.tokens.forEach((token, at) => {
-    result += text.slice(end, token.start) + (before.get(at) ?? []).join("") + token.text +
-      (behind.get(at) ?? []).toReversed().join("");
+    result += text.slice(end, token.start) + prefixes[at] + token.text + suffixes[at];
     end = token.end;
   });
   return { source: result + text.slice(end), switches };

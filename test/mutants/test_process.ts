@@ -113,12 +113,11 @@ async function say(value: Loaded | Recorded | Verdict): Promise<void> {
 /** Makes an emulated GPU the device of all tests. */
 async function useGpu(gpu: string): Promise<void> {
   const [kind = "", options = ""] = gpu.split(" ");
-  const pairs = options.split(",").filter((pair) => pair !== "").map((pair) => pair.split("="));
-  const values = Object.fromEntries(pairs.map(([key = "", value]) => [key, Number(value)]));
   const variables = {
     FORGE_TEST_DEVICES: kind,
     FORGE_TEST_EMULATED: "1",
-    ...await (kind === "metal" ? emulatedMetal(values) : emulatedGpu(values)),
+    ...await (kind === "metal" ? emulatedMetal() : emulatedGpu()),
+    [`FORGE_FAKE_${kind.toUpperCase()}`]: options,
   };
   for (const [name, value] of Object.entries(variables)) Deno.env.set(name, value);
 }

@@ -136,7 +136,7 @@ deviceTest("experts that straddle the parts of a weight", async (device, random)
         const first = choice % nExperts * rows;
         return Array.from(products(rowOf(x, t), rowsOf(values, first, first + rows)));
       }));
-    const tolerance = { absolute: 1e-5, relative: 4e-6 };
+    const tolerance = { absolute: 1e-6, relative: 4e-6 };
     assertClose(actual, expected, tolerance, `products of ${cols} columns`);
   }
 });
