@@ -24,11 +24,13 @@ interface RunDenoOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** True to print its output in one piece at its end. @default false */
   readonly isHeldBack?: boolean;
+  /** Minutes after which it is stopped and has failed. @default no limit */
+  readonly limit?: number;
 }
 
 /** Runs deno in the root and forwards its output; returns true if it succeeded. */
 async function runDeno(args: readonly string[], options: RunDenoOptions = {}): Promise<boolean> {
-  const { env = {}, isHeldBack = false } = options;
+  const { env = {}, isHeldBack = false, limit } = options;
   const place = isHeldBack ? "piped" : "inherit";
   const child = new Deno.Command(Deno.execPath(), {
     args: [...args],
@@ -42,9 +44,19 @@ async function runDeno(args: readonly string[], options: RunDenoOptions = {}): P
   const hold = async (stream: ReadableStream<Uint8Array>) => {
     for await (const chunk of stream) output.push(chunk);
   };
-  if (isHeldBack) await Promise.all([hold(child.stdout), hold(child.stderr)]);
+  const held = isHeldBack ? Promise.all([hold(child.stdout), hold(child.stderr)]) : undefined;
+  let isStopped = false;
+  const timer = limit === undefined ? undefined : setTimeout(() => {
+    isStopped = true;
+    child.kill("SIGKILL");
+  }, limit * 60_000);
+  const { success } = await child.status;
+  clearTimeout(timer);
+  // A process that a test has left running may hold the pipes open for ever.
+  await Promise.race([held, new Promise((resolve) => setTimeout(resolve, 5_000))]);
   for (const chunk of output) await writeAll(chunk);
-  return (await child.status).success;
+  if (isStopped) console.log(`\nstopped after ${limit} minutes`);
+  return success;
 }
 
 async function writeAll(bytes: Uint8Array): Promise<void> {
@@ -94,6 +106,9 @@ const LONGEST: readonly string[] = [
   "windows",
 ];
 
+/** Minutes that a folder may take, three times what the slowest takes on two processors. */
+const LIMIT = 20;
+
 /**
  * Runs all tests, one process per folder and one folder per processor at a time. The files of a
  * process run one after the other, because tests may set environment variables.
@@ -105,7 +120,7 @@ async function runAllTests(args: readonly string[]): Promise<Counts> {
     .sort();
   const counts = await inParallel([...LONGEST, ...others], async (name) => {
     console.log(`\n== tests in test/${name}`);
-    const result = await runTests([...args, `test/${name}`], { isHeldBack: true });
+    const result = await runTests([...args, `test/${name}`], { isHeldBack: true, limit: LIMIT });
     console.log(`== test/${name}: ${summaryLine(result)}`);
     return result;
   });

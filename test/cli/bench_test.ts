@@ -92,16 +92,21 @@ Deno.test("bench: a synthetic model needs no file and leaves none", async () => 
   assertEquals([...Deno.readDirSync(folder.path)], []);
 });
 
-Deno.test("bench: Ctrl-C prints the finished measurements and removes the model", async () => {
-  using folder = new TempFolder();
+/** Starts a long measurement of a synthetic model, whose files are in a folder. */
+function startBench(folder: TempFolder): Deno.ChildProcess {
   const sizes = ["-p", "1", "-n", "64", "-r", "20", "-o", "json"];
-  const child = new Deno.Command(Deno.execPath(), {
+  return new Deno.Command(Deno.execPath(), {
     args: denoArgs(["bench", "--synthetic", "smollm2-135m:Q4_0", ...sizes]),
     env: { TMPDIR: folder.path },
     stdin: "null",
     stdout: "piped",
     stderr: "null",
   }).spawn();
+}
+
+Deno.test("bench: Ctrl-C prints the finished measurements and removes the model", async () => {
+  using folder = new TempFolder();
+  const child = startBench(folder);
   let text = "";
   for await (const part of child.stdout.pipeThrough(new TextDecoderStream())) {
     // The first record is written: the second test, of about 20 × 64 tokens, is running.
@@ -115,6 +120,22 @@ Deno.test("bench: Ctrl-C prints the finished measurements and removes the model"
     assertEquals(n_gen, 64);
     assert(samples_ns.length < 20);
   }
+  assertEquals([...Deno.readDirSync(folder.path)], []);
+});
+
+Deno.test("bench: Ctrl-C before the first measurement prints an empty list", async () => {
+  using folder = new TempFolder();
+  const child = startBench(folder);
+  const output = child.output();
+  // The signal is handled once the model is being written.
+  const deadline = Date.now() + 60_000;
+  while ([...Deno.readDirSync(folder.path)].length === 0) {
+    assert(Date.now() < deadline, "no model is written");
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  child.kill("SIGINT");
+  const { code, stdout } = await output;
+  assertEquals([code, JSON.parse(new TextDecoder().decode(stdout))], [130, []]);
   assertEquals([...Deno.readDirSync(folder.path)], []);
 });
 

@@ -9,7 +9,7 @@ import { join } from "@std/path";
 import { SYNTHETIC_NAMES } from "../../src/bench/synthetic/shapes.ts";
 import { float32Tensor } from "../../src/formats/tensor_data.ts";
 import { load } from "../../src/mod.ts";
-import { ROOT } from "../support/checkout.ts";
+import { filesBelow, ROOT } from "../support/checkout.ts";
 import { writeModelFolder } from "../support/safetensors_writer.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { BOS, writeLlamaAdapter, writeRandomLlama } from "../support/tiny_llama.ts";
@@ -360,6 +360,34 @@ Deno.test("doctor: names every permission that is not granted, and says what it 
   for (const line of files.missing) {
     assertMatch(line, /^ffi: the native library \/.*libforge_\w+\.\w+$/);
   }
+});
+
+Deno.test("doctor: a tree without libraries is ready if they can be built", async () => {
+  using folder = new TempFolder();
+  const files = ["main.ts", "deno.json", "deno.lock", "csrc/forge.h"];
+  for (const path of [...files, ...filesBelow("src", ""), ...filesBelow("ffi", "")]) {
+    folder.write(path, Deno.readFileSync(join(ROOT, path)));
+  }
+  const doctor = async (CXX = "") => {
+    const options = { root: folder.path, env: { CXX, FORGE_LIBRARY_PATH: folder.path } };
+    const { code, stdout } = await forge(["doctor"], options);
+    return { code, stdout };
+  };
+  const ready = await doctor();
+  assertEquals(ready.code, 0);
+  assertMatch(ready.stdout, /^cpu library +not built; searched \S+, \S+, \S+$/m);
+  assertMatch(ready.stdout, /^Models can run; the next run builds the library\.$/m);
+  const withoutCompiler = await doctor("no-such-compiler");
+  assertEquals(withoutCompiler.code, 1);
+  assertMatch(withoutCompiler.stdout, /^No model can run, for the reasons above\.$/m);
+  // A file that is no library is neither used nor replaced.
+  for (const [path] of ready.stdout.matchAll(/(?<=searched )[^,]+/g)) {
+    Deno.writeTextFileSync(path, "?");
+  }
+  const broken = await doctor();
+  assertEquals(broken.code, 1);
+  assertMatch(broken.stdout, /^cpu library .*libforge_cpu/m);
+  assertMatch(broken.stdout, /^No model can run, for the reasons above\.$/m);
 });
 
 Deno.test("completions: the script of every shell names the commands", async () => {

@@ -33,8 +33,8 @@ const MOST_WHOLE_FILES = 4;
 
 /** Tests that judge the mutants of some sources. */
 interface Suite {
-  /** Prefixes of the sources' paths. */
-  readonly sources: readonly string[];
+  /** Matches the sources' paths. */
+  readonly sources: RegExp;
   /** Prefixes of the tests' paths. */
   readonly tests: readonly string[];
   /** Emulated device for all tests, with options: see `test_process.ts`. */
@@ -43,24 +43,26 @@ interface Suite {
   readonly builds: readonly string[];
 }
 
-const CUDA = ["csrc/cuda/", "csrc/gpu/", "kernels/cuda/", "kernels/arguments/"];
-const METAL = ["csrc/metal/", "csrc/gpu/", "kernels/metal/", "kernels/arguments/"];
+const CUDA = /^(csrc\/(cuda|gpu)|kernels\/(cuda|arguments))\//;
+const METAL = /^(csrc\/(metal|gpu)|kernels\/(metal|arguments))\//;
+const BUILDS = ["build.ts --only cpu,reference"];
 const CUDA_BUILDS = ["build.ts --only cpu,reference,cuda", "test/emulator/fake_driver/build.ts"];
 const METAL_BUILDS = ["build.ts --only cpu,reference", "test/emulator/fake_metal/build.ts"];
 
 const SUITES: readonly Suite[] = [
   {
-    sources: ["src/", "ffi/", "csrc/cpu/", "csrc/common/", "csrc/reference/"],
+    sources: /^(src\/(?!cli\/)|ffi\/|csrc\/(cpu|common|reference)\/)/,
     tests: ["test/unit/", "test/serve/", "test/models/", "test/ops/", "test/cli/"],
-    builds: ["build.ts --only cpu,reference"],
+    builds: BUILDS,
   },
+  { sources: /^src\/cli\//, tests: ["test/unit/cli/", "test/cli/"], builds: BUILDS },
   { sources: CUDA, tests: ["test/ops/"], gpu: "cuda", builds: CUDA_BUILDS },
   { sources: CUDA, tests: ["test/ops/"], gpu: "cuda architecture=90", builds: CUDA_BUILDS },
   { sources: CUDA, tests: ["test/cuda/", "test/emulator/kernels_test.ts"], builds: CUDA_BUILDS },
   { sources: METAL, tests: ["test/ops/"], gpu: "metal", builds: METAL_BUILDS },
   { sources: METAL, tests: ["test/metal/", "test/emulator/metal/kernels_"], builds: METAL_BUILDS },
   {
-    sources: ["csrc/flash_attn/"],
+    sources: /^csrc\/flash_attn\//,
     tests: ["test/flash_attn/"],
     builds: ["test/flash_attn/build.ts"],
   },
@@ -464,7 +466,7 @@ export async function judgeDrawn(count: number, folders: readonly string[]): Pro
   const withoutMetal = fakeMetalUnavailable();
   if (withoutMetal !== undefined) console.log(`no test evaluates Metal: ${withoutMetal}`);
   const suites = SUITES.filter(({ sources, builds }) =>
-    chosen.some(({ file }) => sources.some((prefix) => file.startsWith(prefix))) &&
+    chosen.some(({ file }) => sources.test(file)) &&
     (withoutMetal === undefined || builds !== METAL_BUILDS)
   );
   await tree.prepare();

@@ -1,4 +1,4 @@
-import { join } from "@std/path";
+import { dirname, join } from "@std/path";
 
 /**
  * A temporary folder that is removed at the end of the scope: `using folder = new TempFolder()`.
@@ -14,6 +14,7 @@ export class TempFolder implements Disposable {
   /** Writes a file (text, bytes, or anything else as JSON) and returns its path. */
   write(name: string, content: unknown): string {
     const path = this.at(name);
+    Deno.mkdirSync(dirname(path), { recursive: true });
     // Replace the file: overwriting one waits for the disk on some file systems.
     try {
       Deno.removeSync(path);
