@@ -3,6 +3,7 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { Random } from "../support/random.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama, writeScriptedLlama } from "../support/tiny_llama.ts";
+import { until } from "../support/wait.ts";
 import { denoArgs, forge, type Outcome } from "./forge.ts";
 
 interface OutputLine {
@@ -343,7 +344,7 @@ Deno.test({
       const part = text.slice(0, (i + 1) * linesEach).map((line) => `${line}\n`).join("");
       await writer.write(new TextEncoder().encode(part));
       // Kills it a moment after its first output.
-      while (size() <= before) await new Promise((resolve) => setTimeout(resolve, 2));
+      await until(() => size() > before);
       await new Promise((resolve) => setTimeout(resolve, random.int(0, 40)));
       child.kill(i % 2 === 0 ? "SIGKILL" : "SIGINT");
       assertEquals((await child.status).code, i % 2 === 0 ? 137 : 130);
@@ -372,9 +373,7 @@ Deno.test("batch: an output has only one writing process", async () => {
   }).spawn();
   const writer = child.stdin.getWriter();
   await writer.write(new TextEncoder().encode('{"prompt":"x"}\n'));
-  while (!await Deno.stat(output).then(({ size }) => size > 0, () => false)) {
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
+  await until(() => Deno.stat(output).then(({ size }) => size > 0, () => false));
   const input = desk.lines("in.jsonl", prompts(1));
   const { code, stderr } = await desk.run(input, "-o", output, "--resume");
   assertEquals(code, 1);

@@ -2,6 +2,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { BenchRecord } from "../../src/bench/bench_record.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
+import { until } from "../support/wait.ts";
 import { denoArgs, forge } from "./forge.ts";
 
 Deno.test("bench: measures the given tests at every depth and number of threads", async () => {
@@ -128,11 +129,7 @@ Deno.test("bench: Ctrl-C before the first measurement prints an empty list", asy
   const child = startBench(folder);
   const output = child.output();
   // The signal is handled once the model is being written.
-  const deadline = Date.now() + 60_000;
-  while ([...Deno.readDirSync(folder.path)].length === 0) {
-    assert(Date.now() < deadline, "no model is written");
-    await new Promise((resolve) => setTimeout(resolve, 1));
-  }
+  await until(() => [...Deno.readDirSync(folder.path)].length > 0);
   child.kill("SIGINT");
   const { code, stdout } = await output;
   assertEquals([code, JSON.parse(new TextDecoder().decode(stdout))], [130, []]);

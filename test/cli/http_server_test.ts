@@ -5,6 +5,7 @@ import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/
 import { type ConnectionLimits, HttpServer } from "../../src/cli/http_server.ts";
 import { ForgeError } from "../../src/errors.ts";
 import type { Handler } from "../../src/serve/mod.ts";
+import { until } from "../support/wait.ts";
 
 function listen(handler: Handler, limits: Partial<ConnectionLimits> = {}): Promise<HttpServer> {
   return HttpServer.listen("127.0.0.1", 0, handler, limits);
@@ -212,7 +213,7 @@ Deno.test("http server: a client that leaves aborts its request, an answered one
   const connection = await connect(server);
   const text = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\ntext";
   await connection.write(new TextEncoder().encode(text));
-  while (signals.length < 2) await new Promise((resolve) => setTimeout(resolve, 5));
+  await until(() => signals.length === 2);
   connection.close();
   await aborted.promise;
   assertEquals(signals.map(({ aborted }) => aborted), [false, true]);

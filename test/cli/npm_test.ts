@@ -24,6 +24,7 @@ import { hostPlatform, platformName } from "../../ffi/build/targets.ts";
 import config from "../../deno.json" with { type: "json" };
 import { filesBelow, ROOT } from "../support/checkout.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { within } from "../support/wait.ts";
 import { programPath, toolAvailable } from "../unit/build/fake_tree.ts";
 import { forge } from "./forge.ts";
 
@@ -277,7 +278,7 @@ Deno.test({
       let address: string | undefined;
       const lines = server.stderr.pipeThrough(new TextDecoderStream()).getReader();
       while (address === undefined) {
-        const { value, done } = await lines.read();
+        const { value, done } = await within(lines.read(), () => `address in ${log}`);
         assert(!done, log);
         log += value;
         address = /listening on (http:\S+) /.exec(log)?.[1];
@@ -295,7 +296,7 @@ Deno.test({
         assert(page.ok && (await page.text()).length > 1000, path);
       }
       server.kill("SIGTERM");
-      while (!(await lines.read()).done);
+      while (!(await within(lines.read(), () => "end of the server")).done);
       await server.stdout.cancel();
       assertEquals((await server.status).code, 0);
     });

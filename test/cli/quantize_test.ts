@@ -7,6 +7,7 @@ import { quantize } from "../../src/mod.ts";
 import { ROOT } from "../support/checkout.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
+import { until } from "../support/wait.ts";
 import { denoArgs, forge } from "./forge.ts";
 
 const DEMO = join(ROOT, "models", "demo");
@@ -70,7 +71,7 @@ Deno.test({
     let isRunning = true;
     child.status.finally(() => isRunning = false);
     const files = () => Array.from(Deno.readDirSync(folder.path), ({ name }) => name);
-    while (isRunning && files().length === 0) await new Promise((wake) => setTimeout(wake, 1));
+    await until(() => !isRunning || files().length > 0);
     child.kill("SIGTERM");
     assertEquals((await child.status).code, 130);
     assertEquals(files(), []);

@@ -4,6 +4,7 @@ import { basename } from "node:path";
 import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeEndlessLlama } from "../support/tiny_llama.ts";
+import { until, within } from "../support/wait.ts";
 import { denoArgs, forge } from "./forge.ts";
 
 /** A server on a free port. */
@@ -43,7 +44,8 @@ class Server implements AsyncDisposable {
   }
 
   async #read(): Promise<boolean> {
-    const { value = "", done } = await this.#errors.read();
+    const next = this.#errors.read();
+    const { value = "", done } = await within(next, () => `further output than ${this.shown}`);
     this.shown += value;
     return !done;
   }
@@ -155,10 +157,10 @@ Deno.test("serve: Ctrl-C lets answers finish, a second Ctrl-C cancels them", asy
   const answers = async () => (await (await fetch(`${server.url}/health`)).json()).answers;
   const controller = new AbortController();
   const left = ask({}, controller.signal).catch((error) => error.name);
-  while (await answers() === 0);
+  await until(async () => await answers() > 0);
   controller.abort();
   assertEquals(await left, "AbortError");
-  while (await answers() > 0);
+  await until(async () => await answers() === 0);
 
   const whole = await ask({ max_tokens: 1500, stream: true });
   const endless = await ask({ stream: true });

@@ -71,7 +71,9 @@ export class SlurmCluster implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     for (const daemon of this.#daemons.reverse()) {
       daemon.kill("SIGTERM");
+      const timer = setTimeout(() => daemon.kill("SIGKILL"), 30_000);
       await daemon.status;
+      clearTimeout(timer);
     }
     this.#folder[Symbol.dispose]();
   }

@@ -2,6 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeEndlessLlama, writeRandomLlama } from "../support/tiny_llama.ts";
+import { within } from "../support/wait.ts";
 import { denoArgs } from "./forge.ts";
 
 const noShell = Deno.build.os === "windows";
@@ -89,7 +90,8 @@ class Pipe {
   /** Reads until the text matches or the output ends. */
   async readUntil(pattern?: RegExp): Promise<void> {
     while (pattern === undefined || !pattern.test(this.text)) {
-      const { value, done } = await this.#reader.read();
+      const next = this.#reader.read();
+      const { value, done } = await within(next, () => `further output than ${this.text}`);
       if (done) return;
       this.text += value;
     }

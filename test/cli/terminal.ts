@@ -1,4 +1,5 @@
 /** Runs programs on pseudo-terminals. */
+import { within } from "../support/wait.ts";
 
 /** True if Python can open a pseudo-terminal. */
 export async function hasTerminals(): Promise<boolean> {
@@ -52,18 +53,25 @@ export class Terminal {
   }
 
   async #read(): Promise<void> {
-    const { value, done } = await this.#screen.read();
-    if (done) throw new Error(`the program has ended: ${JSON.stringify(this.shown)}`);
+    if (await this.#isOver()) {
+      throw new Error(`the program has ended: ${JSON.stringify(this.shown)}`);
+    }
+  }
+
+  /** Reads the next output; true if there is none any more. */
+  async #isOver(): Promise<boolean> {
+    const next = this.#screen.read();
+    const { value = "", done } = await within(
+      next,
+      () => `further output than ${JSON.stringify(this.shown)}`,
+    );
     this.shown += value;
+    return done;
   }
 
   /** Waits until the program exits; returns its exit code. */
   async close(): Promise<number> {
-    for (;;) {
-      const { value, done } = await this.#screen.read();
-      if (done) break;
-      this.shown += value;
-    }
+    while (!await this.#isOver());
     await this.#keys.close().catch(() => {});
     return (await this.#child.status).code;
   }

@@ -13,6 +13,7 @@ import {
 import { parseDuration } from "../../src/serve/model_pool.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeEndlessLlama } from "../support/tiny_llama.ts";
+import { until } from "../support/wait.ts";
 
 /** A server with the models `a`, `b` and `c`, and `broken`, which cannot be loaded. */
 class Models implements AsyncDisposable {
@@ -100,11 +101,6 @@ class Models implements AsyncDisposable {
     await this.#pool[Symbol.asyncDispose]();
     this.#folder[Symbol.dispose]();
   }
-}
-
-/** Waits until a condition holds. */
-async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  while (!await condition()) await new Promise((resolve) => setTimeout(resolve, 5));
 }
 
 Deno.test("models: requests choose one, which is loaded once and listed", async () => {

@@ -1,5 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { EVENTS, textStream } from "../../../src/serve/http/text_stream.ts";
+import { until } from "../../support/wait.ts";
 
 /** Returns an endless stream of messages and a promise that resolves when it is closed. */
 function endless() {
@@ -27,7 +28,7 @@ Deno.test("text stream: a stream that is no longer read ends", async () => {
 Deno.test("text stream: a stream that is never read ends", async () => {
   const { texts, stop, stops } = endless();
   const { body } = textStream(texts, EVENTS, stop, 10);
-  while (stops() === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  await until(() => stops() > 0);
   await assertRejects(() => body!.getReader().read(), Error, "the client read nothing");
 });
 

@@ -12,6 +12,7 @@ import { ForgeError, load, type LoadOptions, type Model } from "../../../../src/
 import { TempFolder } from "../../../support/temp_folder.ts";
 import { writeRandomLlama } from "../../../support/tiny_llama.ts";
 import { writeRandomHybrid } from "../../../support/tiny_hybrid.ts";
+import { until } from "../../../support/wait.ts";
 
 const PROMPT = Int32Array.from({ length: 200 }, (_, i) => 2 + (i * i + 3 * i) % 90);
 const OPTIONS = { seed: 3, maxTokens: 20, logprobs: 2 };
@@ -426,13 +427,9 @@ Deno.test("the oldest files go when those of all models exceed the limit, but ne
 Deno.test("prompts are written by themselves, until the folder is lost or the model closed", async () => {
   using folder = new TempFolder();
   const process = new Process(folder, { delayMs: 0 });
-  const deadline = Date.now() + 30_000;
   for (const [i, first] of [10, 20].entries()) {
     process.offer(range(first, first + 9));
-    while (namesIn(folder).filter((name) => name.endsWith("kv")).length === i) {
-      assert(Date.now() < deadline, "nothing is written");
-      await new Promise((resolve) => setTimeout(resolve, 1));
-    }
+    await until(() => namesIn(folder).filter((name) => name.endsWith("kv")).length > i);
   }
   Deno.removeSync(folder.at("prompts"), { recursive: true });
   await process.keep(range(30, 39), range(40, 49));
