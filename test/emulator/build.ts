@@ -11,11 +11,14 @@ import { makeOnce, writeWhole } from "../support/make_once.ts";
 export type EmulatorMode = "plain" | "asan" | "tsan" | "traced";
 
 /**
- * Compiler and linker flags of each mode. CPUs allow misaligned accesses, GPUs do not, so the plain
- * build checks alignment.
+ * Compiler and linker flags of each mode. CPUs allow misaligned accesses and shift by the lowest
+ * bits of a number, GPUs do neither, so the plain build checks both.
  */
 export const modeFlags: Readonly<Record<EmulatorMode, readonly string[]>> = {
-  plain: ["-fsanitize=alignment", "-fno-sanitize-recover=alignment"],
+  plain: [
+    "-fsanitize=alignment,shift-exponent",
+    "-fno-sanitize-recover=alignment,shift-exponent",
+  ],
   // Reports name lines. AddressSanitizer finds null pointers and accesses past objects too, and the
   // plain build checks alignment: without these checks, and with calls for those of accesses,
   // compiling takes half the time.

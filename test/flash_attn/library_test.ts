@@ -54,10 +54,16 @@ const unavailable = emulatorUnavailable();
 if (unavailable) console.error(`skipping: ${unavailable}`);
 const ignore = unavailable !== undefined;
 
+function addressOf(memory: Uint16Array<ArrayBuffer> | Float32Array<ArrayBuffer>): bigint {
+  return BigInt(Deno.UnsafePointer.value(Deno.UnsafePointer.of(memory)));
+}
+
+/** Queries, keys, values and output of every valid call. */
+const MEMORY = new Uint16Array(64 * 64 * 4);
+
 /** A valid call; on the emulated device, host memory is device memory. */
 function validParams(): FlashAttentionParams {
-  const memory = new Uint16Array(64 * 64 * 4);
-  const address = BigInt(Deno.UnsafePointer.value(Deno.UnsafePointer.of(memory)));
+  const address = addressOf(MEMORY);
   return {
     dtype: 1,
     head_dim: 64,
@@ -96,6 +102,31 @@ const strideRefusals = ["q", "k", "v", "out"].flatMap((tensor) =>
   )
 );
 
+/** Strides of dimensions that only pages and packed sequences have. */
+const layoutRefusals: readonly Refusal[] = [
+  ...["q_row_stride", "out_row_stride"].flatMap((name): Refusal[] => {
+    const packed = { seqlen_q: 1, total_q: 4, [name]: 0 };
+    return [
+      [
+        "varlen_fwd",
+        { ...packed, total_k: 8, cu_seqlens_k: 0x1000n, cu_seqlens_q: 0x1000n },
+        /stride/,
+      ],
+      ["decode", { ...packed, cu_seqlens_q: 0x1000n }, /stride/],
+    ];
+  }),
+  ...["k", "v"].flatMap((tensor): Refusal[] => {
+    const packed = { total_q: 4, total_k: 8, cu_seqlens_k: 0x1000n, cu_seqlens_q: 0x1000n };
+    const pages = { block_table: 0x1000n, block_table_stride: 1, page_size: 8 };
+    const [row, batch] = [`${tensor}_row_stride`, `${tensor}_batch_stride`];
+    return [
+      ["varlen_fwd", { ...packed, seqlen_k: 1, [row]: 0 }, /stride/],
+      ["decode", { ...pages, seqlen_k: 1, [row]: 0 }, /stride/],
+      ["decode", { ...pages, [batch]: 0 }, /stride/],
+    ];
+  }),
+];
+
 /** Each pointer between the places of its elements. */
 const pointerRefusals = Object.entries({
   0x1008: ["q", "k", "v", "out", "workspace", "k_scales", "v_scales"],
@@ -114,6 +145,7 @@ const pointerRefusals = Object.entries({
 
 const refusals: readonly Refusal[] = [
   ...strideRefusals,
+  ...layoutRefusals,
   ...pointerRefusals,
   ["fwd", { version: 1 }, /version/],
   ["fwd", { mask_type: 5 }, /mask_type/],
@@ -197,6 +229,59 @@ Deno.test({
     flash.run("fwd", validParams());
     flash.run("fwd", { ...validParams(), batch: 0, q: 0, k: 0, v: 0, out: 0 });
     flash.run("decode", { ...validParams(), seqlen_q: 0, q: 0, out: 0 });
+  },
+});
+
+Deno.test({
+  name: "flash attention: strides of single sequences, rows and heads have no effect",
+  ignore,
+  async fn() {
+    const { library } = await buildEmulatedFlashAttention();
+    using flash = FlashAttention.open(library);
+    const strides = (dimension: string, ...tensors: string[]) =>
+      Object.fromEntries(tensors.map((tensor) => [`${tensor}_${dimension}_stride`, -3]));
+    const one = {
+      ...strides("batch", "q", "k", "v", "out"),
+      ...strides("head", "k", "v"),
+    };
+    flash.run("fwd", { ...validParams(), ...one });
+    flash.run("fwd", { ...validParams(), ...one, seqlen_k: 1, ...strides("row", "k", "v") });
+    flash.run("decode", { ...validParams(), ...one, seqlen_q: 1, ...strides("row", "q", "out") });
+    const head = { n_heads: 1, ...strides("head", "q", "out") };
+    flash.run("fwd", { ...validParams(), ...one, ...head });
+    // Nothing of empty tensors is read.
+    const none = strides("row", "k", "v");
+    flash.run("fwd", { ...validParams(), seqlen_k: 0, k: 0, v: 0, ...none });
+    assertThrows(() => flash.run("fwd", { ...validParams(), ...none }), ForgeError, "stride");
+  },
+});
+
+Deno.test({
+  name: "flash attention: keys in one part take one launch, and a refused launch is reported",
+  ignore,
+  async fn() {
+    const { library } = await buildEmulatedFlashAttention();
+    using flash = FlashAttention.open(library);
+    const symbol = { parameters: ["i32"], result: "i32" } as const;
+    const emulated = Deno.dlopen(library, { flash_attn_emulated_launches: symbol });
+    const keys = new Uint16Array(512 * 64), workspace = new Float32Array(1 << 12);
+    const decode = (n_splits: number, refused: number) => {
+      emulated.symbols.flash_attn_emulated_launches(refused);
+      const status = flash.call("decode", {
+        ...validParams(),
+        ...{ seqlen_q: 1, seqlen_k: 512, k: addressOf(keys), v: addressOf(keys), n_splits },
+        ...{ workspace: addressOf(workspace), workspace_size: workspace.byteLength },
+      });
+      const launches = emulated.symbols.flash_attn_emulated_launches(0);
+      return [launches, status === 0 ? "" : flash.statusText(status)];
+    };
+    assertEquals(decode(1, 0), [1, ""]);
+    assertEquals(decode(2, 0), [2, ""]);
+    const refused = "CUDA could not launch the kernel";
+    assertEquals(decode(1, 1), [1, refused]);
+    assertEquals(decode(2, 1), [1, refused]);
+    assertEquals(decode(2, 2), [2, refused]);
+    emulated.close();
   },
 });
 
