@@ -80,6 +80,7 @@ export const forwardCases: readonly Case[] = [
   { fn: "fwd", head_dim: 128, q: [80], k: [310], left: 140, right: 3 },
   { fn: "fwd", head_dim: 64, q: [70], k: [70], left: 0, right: 0 },
   { fn: "fwd", head_dim: 64, q: [90], k: [200], right: 5, softcap: 30, sinks: 1 },
+  { fn: "fwd", head_dim: 64, q: [20], k: [90], left: 2 ** 31 - 1, right: 2 ** 31 - 1 },
   // Large scores, and a cap that they reach.
   { fn: "fwd", head_dim: 128, q: [40], k: [300], spread: 4, dtype: "f16" },
   { fn: "fwd", head_dim: 64, q: [40], k: [200], spread: 3, softcap: 2 },
@@ -247,6 +248,9 @@ export const decodeCases: readonly Case[] = [
     capability: 90,
   },
   { fn: "decode", head_dim: 64, q: [1], k: [9000], splits: 35, sinks: 1, capability: 90 },
+  ...[17, 33, 65].map((splits) =>
+    ({ fn: "decode", head_dim: 64, q: [1], k: [256 * splits], splits }) as const
+  ),
   { fn: "decode", head_dim: 64, q: [1, 1], k: [17000, 900], splits: 128, page: 64 },
   { fn: "decode", head_dim: 96, q: [2, 2], k: [0, 300], heads: 3, kv_heads: 3 },
   // Tiles of many rows, in as many parts as fill the device.

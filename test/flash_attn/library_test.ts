@@ -54,8 +54,8 @@ const unavailable = emulatorUnavailable();
 if (unavailable) console.error(`skipping: ${unavailable}`);
 const ignore = unavailable !== undefined;
 
-function addressOf(memory: Uint16Array<ArrayBuffer> | Float32Array<ArrayBuffer>): bigint {
-  return BigInt(Deno.UnsafePointer.value(Deno.UnsafePointer.of(memory)));
+function addressOf(memory: ArrayBufferView<ArrayBuffer>): bigint {
+  return BigInt(Deno.UnsafePointer.value(Deno.UnsafePointer.of(memory as Uint8Array<ArrayBuffer>)));
 }
 
 /** Queries, keys, values and output of every valid call. */
@@ -100,6 +100,12 @@ const strideRefusals = ["q", "k", "v", "out"].flatMap((tensor) =>
       return ["fwd", { ...all, [`${tensor}_${dimension}_stride`]: stride }, /stride/];
     })
   )
+).concat(
+  // Two rows are the fewest that have a stride.
+  ["q", "k", "v", "out"].map((tensor) => {
+    const rows = tensor === "k" || tensor === "v" ? { seqlen_k: 2 } : { seqlen_q: 2 };
+    return ["fwd", { ...rows, [`${tensor}_row_stride`]: 0 }, /stride/];
+  }),
 );
 
 /** Strides of dimensions that only pages and packed sequences have. */
@@ -249,6 +255,15 @@ Deno.test({
     flash.run("decode", { ...validParams(), ...one, seqlen_q: 1, ...strides("row", "q", "out") });
     const head = { n_heads: 1, ...strides("head", "q", "out") };
     flash.run("fwd", { ...validParams(), ...one, ...head });
+    // Packed sequences have no strides of their own.
+    const ends = Int32Array.of(0, 4, 8);
+    const packed = { batch: 2, total_q: 8, total_k: 8, seqlen_k: 4 };
+    const cu = { cu_seqlens_q: addressOf(ends), cu_seqlens_k: addressOf(ends) };
+    flash.run("varlen_fwd", { ...validParams(), ...one, ...packed, ...cu });
+    flash.run("decode", {
+      ...{ ...validParams(), ...packed, cu_seqlens_q: addressOf(ends) },
+      ...strides("batch", "q", "out"),
+    });
     // Nothing of empty tensors is read.
     const none = strides("row", "k", "v");
     flash.run("fwd", { ...validParams(), seqlen_k: 0, k: 0, v: 0, ...none });
