@@ -1,7 +1,9 @@
 /** Tests a chat through a pipe and on a terminal. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { isFile } from "../../src/formats/file.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeEndlessLlama, writeScriptedLlama } from "../support/tiny_llama.ts";
+import { until, within } from "../support/wait.ts";
 import { denoArgs, forge } from "./forge.ts";
 import { hasTerminals, Terminal } from "./terminal.ts";
 
@@ -106,6 +108,59 @@ Deno.test("chat: /drop frees context", async () => {
   const { code, stdout, stderr } = await chat(folder, [long, long, "/drop", long, "/drop", long]);
   assertEquals([code, stderr], [0, ""]);
   assertEquals(stdout, "one two\n".repeat(4));
+});
+
+Deno.test({
+  name: "chat: --web serves the page on a free port and opens it",
+  ignore: Deno.build.os !== "linux",
+  async fn() {
+    using folder = scripted();
+    const opened = folder.at("opened");
+    folder.write(
+      "bin/xdg-open",
+      `#!/bin/sh\necho "$1" > '${opened}.part'\nmv '${opened}.part' '${opened}'\n`,
+    );
+    Deno.chmodSync(folder.at("bin", "xdg-open"), 0o755);
+    const start = (path: string) =>
+      new Deno.Command(Deno.execPath(), {
+        args: denoArgs(["chat", folder.at("model"), "--web", "--temp", "0"]),
+        env: { NO_COLOR: "1", PATH: path },
+        stdin: "null",
+        stdout: "piped",
+        stderr: "piped",
+      }).spawn();
+    const child = start(`${folder.at("bin")}:${Deno.env.get("PATH")}`);
+    await until(() => isFile(opened));
+    const url = Deno.readTextFileSync(opened).trim();
+    const page = await fetch(url);
+    assertStringIncludes(await page.text(), "<html");
+    const body = JSON.stringify({ prompt: "x" });
+    const answer = await fetch(`${url}/v1/completions`, { method: "POST", body });
+    assertEquals((await answer.json()).choices[0].text, "one two");
+    child.kill("SIGINT");
+    const { code, stdout, stderr } = await child.output();
+    assertEquals([code, stdout.length], [130, 0]);
+    const shown = new TextDecoder().decode(stderr);
+    assertMatch(shown, /^forge: listening on http:\/\/127\.0\.0\.1:\d+ \(\S+model, context /);
+    assertStringIncludes(shown, url);
+
+    // Without a program that opens it, the address on the terminal is enough.
+    const other = start(folder.at("none"));
+    const errors = other.stderr.pipeThrough(new TextDecoderStream()).getReader();
+    const { value } = await within(errors.read(), () => "address");
+    assertStringIncludes(value ?? "", "listening on");
+    other.kill("SIGTERM");
+    await Promise.all([errors.cancel(), other.stdout.cancel()]);
+    assertEquals((await other.status).code, 0);
+  },
+});
+
+Deno.test("chat: --web refuses what the page has its own fields for", async () => {
+  for (const args of [["--system", "be brief"], ["--json-object"], ["--regex", "a+"]]) {
+    const { code, stdout, stderr } = await forge(["chat", "--web", ...args]);
+    assertEquals([code, stdout], [2, ""]);
+    assertStringIncludes(stderr, `${args[0]} cannot be used with --web; set it under Options`);
+  }
 });
 
 Deno.test({

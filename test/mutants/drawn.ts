@@ -291,13 +291,19 @@ function put(
     : withNativeSwitches(file, text, firstId, isPlaced);
 }
 
+/** Errors of a compiler, and calls of inlined functions that cause some. */
+const ERRORS = [
+  /^(\S+?):(\d+):\d+: (?:fatal )?error: /gm,
+  /^In function .*\n +inlined from .* at (\S+?):(\d+):\d+[,:]/gm,
+];
+
 /**
  * Returns the switches in the lines that a compiler's errors name, or, if there are none, those in
  * the files.
  */
 function failing(placed: readonly Switch[], errors: string): Set<Switch> {
   const inLines = new Set<Switch>(), inFiles = new Set<Switch>();
-  for (const [, path = "", number] of errors.matchAll(/^(\S+?):(\d+):\d+: (?:fatal )?error: /gm)) {
+  for (const [, path = "", number] of ERRORS.flatMap((error) => [...errors.matchAll(error)])) {
     for (const one of placed.filter(({ file }) => normalize(path).endsWith(file))) {
       const last = one.line + one.before.split("\n").length - 1;
       inFiles.add(one);

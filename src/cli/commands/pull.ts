@@ -1,5 +1,4 @@
 /** `forge pull`: downloads a model from the hub. */
-import { ForgeError } from "../../errors.ts";
 import { pull } from "../../hub/pull.ts";
 import type { Context } from "../command.ts";
 import { DownloadMeter } from "../model/download.ts";
@@ -9,13 +8,9 @@ import { Progress } from "../output/progress.ts";
 /** Downloads the model unless it is complete, and prints its path. */
 export async function run(
   _options: unknown,
-  operands: readonly string[],
+  [name = ""]: readonly string[],
   context: Context,
 ): Promise<number> {
-  const [name] = operands;
-  if (name === undefined) {
-    throw new ForgeError("usage", "REF is missing; valid is org/name, such as Qwen/Qwen3-0.6B");
-  }
   const path = await pullWithProgress(name, context.interruptSignal());
   await writeStdout(`${path}\n`);
   return 0;
