@@ -9,6 +9,7 @@ import { join } from "@std/path";
 import { SYNTHETIC_NAMES } from "../../src/bench/synthetic/shapes.ts";
 import { float32Tensor } from "../../src/formats/tensor_data.ts";
 import { load } from "../../src/mod.ts";
+import { writeEncoder } from "../models/encoders/encoders.ts";
 import { filesBelow, ROOT } from "../support/checkout.ts";
 import { writeModelFolder } from "../support/safetensors_writer.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -478,6 +479,53 @@ Deno.test("a usage error is one line, also with --verbose and --help", async () 
     const { code, stdout, stderr } = await forge(args, { env: { FORGE_DEBUG: "1" } });
     assertEquals([code, stdout], [2, ""], args.join(" "));
     assertMatch(stderr, /^forge: error: [^\n]+\n$/);
+  }
+});
+
+Deno.test("usage: inputs that are missing, given twice or exclude each other are named", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.at("model"));
+  const text = folder.write("text.txt", "a");
+  for (
+    const [args, message] of [
+      [["tokenize", "a", "--ids", "--json"], "give --ids or --json, not both"],
+      [
+        ["tokenize", "-m", folder.at("model"), "a", "-f", text],
+        "give the text once: as an argument, with -f or as -",
+      ],
+      [["perplexity"], "no text; give it with -f FILE"],
+      [["rerank", "-", "--lines", text], "no query; give it as an argument"],
+      [["rerank", "--lines", text], "no query; give it as an argument"],
+      [["inspect", folder.at("model"), "-m", folder.at("model")], "give the model once"],
+      [["chat", folder.at("model"), "-m", folder.at("model")], "give the model once"],
+      [["quantize", folder.at("model"), "-"], "the GGUF file must be a file, not stdout"],
+    ] as const
+  ) {
+    const { code, stdout, stderr } = await forge(args, { stdin: "" });
+    assertEquals([code, stdout, stderr.trimEnd().split("\n").length], [2, "", 1], stderr);
+    assertStringIncludes(stderr, message);
+  }
+  const { code, stderr } = await forge(["inspect", folder.at("model"), "--template"]);
+  assertEquals([code, stderr], [1, `forge: error: ${folder.at("model")} has no chat template\n`]);
+});
+
+Deno.test("--verbose: commands that do not generate say what they run, too", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.at("model"));
+  writeEncoder(folder.at("encoder"), "bert, cross-encoder");
+  const text = folder.write("text.txt", "some words to score");
+  for (
+    const [model, ...args] of [
+      ["model", "embed", "a fox"],
+      ["model", "perplexity", "-f", text],
+      ["encoder", "rerank", "sugar", "--lines", text],
+    ] as const
+  ) {
+    const all = [...args, "-m", folder.at(model), "--device", "cpu", "-t", "1"];
+    const plain = await forge(all);
+    const { code, stdout, stderr } = await forge([...all, "--verbose"]);
+    assertEquals([plain.code, plain.stderr, code, stdout], [0, "", 0, plain.stdout]);
+    assertMatch(stderr, /^model +\S+ \(.*\ndevice +.*1 thread\n/s);
   }
 });
 

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -24,7 +25,8 @@ namespace {
 
 constexpr uint32_t kWarpLanes = 32;
 constexpr uint32_t kMostThreads = 1024;  // of a block; a power of two
-constexpr int kPoison = 0xff;
+// Bytes of NaN, and of the largest numbers, which spoil maxima that ignore NaN.
+constexpr int kPoison = 0xff, kLargePoison = 0x7f;
 
 struct AsyncCopy {
   void* to;
@@ -97,6 +99,7 @@ class SharedMemory {
     std::swap(heap_, other.heap_);
     std::swap(begin_, other.begin_);
     std::swap(bytes_, other.bytes_);
+    std::swap(poison_, other.poison_);
     return *this;
   }
   ~SharedMemory() {
@@ -105,6 +108,8 @@ class SharedMemory {
   }
 
   void poison(size_t bytes) {
+    static std::atomic<unsigned> times = 0;
+    poison_ = times++ % 2 == 0 ? kPoison : kLargePoison;
     const size_t padded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
     bytes_ = bytes;
     if (is_sanitized()) {
@@ -113,13 +118,13 @@ class SharedMemory {
       if (posix_memalign(&heap_, 1024, bytes) != 0) std::abort();
       races::declare(races::kShared, heap_, bytes);
       begin_ = static_cast<char*>(heap_);
-      std::memset(begin_, kPoison, bytes);
+      std::memset(begin_, poison_, bytes);
       return;
     }
     const size_t usable = (padded + kPage - 1) / kPage * kPage;
     if (usable + kPage > mapped_) map(usable);
     begin_ = mapping_ + mapped_ - kPage - padded;
-    std::memset(begin_, kPoison, padded);
+    std::memset(begin_, poison_, padded);
   }
 
   char* begin() const { return begin_; }
@@ -130,7 +135,7 @@ class SharedMemory {
     if (is_sanitized() || !begin_) return true;
     const char* const end = mapping_ + mapped_ - kPage;
     for (const char* at = begin_ + bytes_; at < end; ++at) {
-      if (static_cast<unsigned char>(*at) != kPoison) return false;
+      if (static_cast<unsigned char>(*at) != poison_) return false;
     }
     return true;
   }
@@ -153,6 +158,7 @@ class SharedMemory {
   void* heap_ = nullptr;
   char* begin_ = nullptr;
   size_t bytes_ = 0;
+  int poison_ = kPoison;
 };
 
 uint32_t threads_of(const Launch& launch) {

@@ -9,8 +9,8 @@
 // that others will never reach, warp operations whose lanes disagree about the participants,
 // misaligned asynchronous copies, a thread that ends with copies in flight, and writes past the end
 // of shared memory (reads are faults). Plain builds check the alignment of every access (build.ts).
-// Shared memory is filled with 0xff (NaN) before each block, so that reading uninitialized memory
-// spoils the result. With ThreadSanitizer, missing barriers are reported as races; with
+// Shared memory is filled with NaN or with the largest numbers before each block, so that reading
+// uninitialized memory spoils the result. With ThreadSanitizer, missing barriers are reported as races; with
 // AddressSanitizer, accesses beyond a buffer or an array of shared memory are reported.
 
 #include <cstddef>

@@ -2,8 +2,8 @@
 
 // The Metal kernels of kernels/metal, compiled for the CPU (metal/translate.ts), and how to find
 // and run them. They run like CUDA kernels (emulator.h): one threadgroup at a time, each thread a
-// fiber, threadgroup memory filled with 0xff (NaN) before each threadgroup. Products and sums are
-// contracted and subnormal floats flushed to zero, as Metal allows.
+// fiber, threadgroup memory filled with NaN or large numbers before each threadgroup. Products and
+// sums are contracted and subnormal floats flushed to zero, as Metal allows.
 //
 // Link or load the shared library built by `buildMetalEmulator` (metal/build.ts). In addition to
 // the errors of emulator.h, threadgroup memory beyond 32 KB is reported by a line on stderr and
