@@ -363,6 +363,10 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
       "sparsemixer has no bias and one group",
       (p) => p.recorder.moeRoute(p.x, { ...route, scores: "sparsemixer", nGroups: 2 }),
     ],
+    [
+      "sparsemixer has no bias and one group",
+      (p) => p.recorder.moeRoute(p.x, { ...route, scores: "sparsemixer", bias: p.vector(8) }),
+    ],
   ],
   gather_columns: [
     ["value is 99", (p) => p.recorder.gatherColumns([{ value: unknown, width: 1 }], 1)],
