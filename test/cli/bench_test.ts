@@ -4,6 +4,7 @@ import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
 import { until } from "../support/wait.ts";
 import { denoArgs, forge } from "./forge.ts";
+import { hasTerminals, Terminal } from "./terminal.ts";
 
 Deno.test("bench: measures the given tests at every depth and number of threads", async () => {
   using folder = new TempFolder();
@@ -61,6 +62,8 @@ Deno.test("bench: measurements before an error are whole", async () => {
   assertStringIncludes(stderr, 'has no tensor "model.norm.weight"');
   const records = JSON.parse(stdout) as BenchRecord[];
   assertEquals(records.map((record) => record.model_filename), [folder.at("good")]);
+  const alone = await forge(["bench", ...args.slice(2), "-o", "json"]);
+  assertEquals([alone.code, alone.stdout], [1, ""]);
 });
 
 Deno.test("bench: several sequences at once, and prompts in batches", async () => {
@@ -78,6 +81,19 @@ Deno.test("bench: several sequences at once, and prompts in batches", async () =
     assertEquals(avg_ns, avg_prefill_ns + avg_decode_ns);
     assertEquals(samples_ts, [12 * n_parallel / avg_ns * 1e9]);
   }
+});
+
+Deno.test({
+  name: "bench: a terminal shows what is measured, and then the table",
+  ignore: !await hasTerminals(),
+  async fn() {
+    const sizes = ["-p", "0", "-n", "64", "-r", "9"];
+    const args = denoArgs(["bench", "--synthetic", "smollm2-135m:Q4_0", ...sizes]);
+    const terminal = new Terminal([Deno.execPath(), ...args], 200);
+    await terminal.waitFor(/tg64 \[#*-*\] \d of 9/);
+    await terminal.waitFor(/\| llama 135M Q4_0\+Q8_0 .*\| +tg64 /);
+    assertEquals(await terminal.close(), 0);
+  },
 });
 
 Deno.test("bench: a synthetic model needs no file and leaves none", async () => {

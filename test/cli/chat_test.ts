@@ -110,6 +110,38 @@ Deno.test("chat: /drop frees context", async () => {
   assertEquals(stdout, "one two\n".repeat(4));
 });
 
+Deno.test("chat: an answer without text is an answer", async () => {
+  using folder = new TempFolder();
+  writeScriptedLlama(folder.at("model"), [], { chatTemplate: TEMPLATE });
+  const { code, stdout } = await chat(folder, ["first", `/save ${folder.at("chat.json")}`]);
+  assertEquals([code, stdout], [0, "\n"]);
+  assertEquals(JSON.parse(Deno.readTextFileSync(folder.at("chat.json"))), [
+    { role: "user", content: "first" },
+    { role: "assistant", content: "" },
+  ]);
+});
+
+Deno.test("chat: /help lists the commands within 100 columns", async () => {
+  using folder = scripted();
+  const { code, stdout, stderr } = await chat(folder, ["/help"]);
+  assertEquals([code, stdout], [0, ""]);
+  const lines = stderr.trimEnd().split("\n");
+  assertMatch(stderr, /^ {2}\/help +show this help$/m);
+  for (const line of lines) assert(/^ {2}(\/\w+ |\S)/.test(line) && line.length <= 100, line);
+  assert(lines.some((line) => line.length > 90), "notes fill the lines");
+});
+
+/** Starts a chat in the browser, whose program is searched on the given path. */
+function startInBrowser(folder: TempFolder, path: string): Deno.ChildProcess {
+  return new Deno.Command(Deno.execPath(), {
+    args: denoArgs(["chat", folder.at("model"), "--web", "--temp", "0"]),
+    env: { NO_COLOR: "1", PATH: path },
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+}
+
 Deno.test({
   name: "chat: --web serves the page on a free port and opens it",
   ignore: Deno.build.os !== "linux",
@@ -121,15 +153,7 @@ Deno.test({
       `#!/bin/sh\necho "$1" > '${opened}.part'\nmv '${opened}.part' '${opened}'\n`,
     );
     Deno.chmodSync(folder.at("bin", "xdg-open"), 0o755);
-    const start = (path: string) =>
-      new Deno.Command(Deno.execPath(), {
-        args: denoArgs(["chat", folder.at("model"), "--web", "--temp", "0"]),
-        env: { NO_COLOR: "1", PATH: path },
-        stdin: "null",
-        stdout: "piped",
-        stderr: "piped",
-      }).spawn();
-    const child = start(`${folder.at("bin")}:${Deno.env.get("PATH")}`);
+    const child = startInBrowser(folder, `${folder.at("bin")}:${Deno.env.get("PATH")}`);
     await until(() => isFile(opened));
     const url = Deno.readTextFileSync(opened).trim();
     const page = await fetch(url);
@@ -143,16 +167,18 @@ Deno.test({
     const shown = new TextDecoder().decode(stderr);
     assertMatch(shown, /^forge: listening on http:\/\/127\.0\.0\.1:\d+ \(\S+model, context /);
     assertStringIncludes(shown, url);
-
-    // Without a program that opens it, the address on the terminal is enough.
-    const other = start(folder.at("none"));
-    const errors = other.stderr.pipeThrough(new TextDecoderStream()).getReader();
-    const { value } = await within(errors.read(), () => "address");
-    assertStringIncludes(value ?? "", "listening on");
-    other.kill("SIGTERM");
-    await Promise.all([errors.cancel(), other.stdout.cancel()]);
-    assertEquals((await other.status).code, 0);
   },
+});
+
+Deno.test("chat: --web needs no program that opens the page", async () => {
+  using folder = scripted();
+  const child = startInBrowser(folder, folder.at("none"));
+  const errors = child.stderr.pipeThrough(new TextDecoderStream()).getReader();
+  const { value } = await within(errors.read(), () => "address");
+  assertStringIncludes(value ?? "", "listening on");
+  child.kill("SIGTERM");
+  await Promise.all([errors.cancel(), child.stdout.cancel()]);
+  assertEquals((await child.status).code, 0);
 });
 
 Deno.test("chat: --web refuses what the page has its own fields for", async () => {
@@ -174,6 +200,8 @@ Deno.test({
     ];
     const terminal = new Terminal(command("model"));
     await terminal.waitFor("> ");
+    const [pasteMarksOn, pasteMarksOff] = ["\x1b[?2004h", "\x1b[?2004l"];
+    assertStringIncludes(terminal.shown, pasteMarksOn);
     for (
       const keys of ["hello\r", "\x1b[A\r", "\x1b[200~many\rlines\x1b[201~\r", "go on \\\rhere\r"]
     ) {
@@ -209,6 +237,7 @@ Deno.test({
     await terminal.waitFor("Ctrl-C again");
     await terminal.type("\x03");
     assertEquals(await terminal.close(), 0);
+    assertStringIncludes(terminal.shown, pasteMarksOff);
 
     writeEndlessLlama(folder.at("endless"), { chatTemplate: TEMPLATE });
     const endless = new Terminal(command("endless"));

@@ -14,7 +14,8 @@ import { filesBelow, ROOT } from "../support/checkout.ts";
 import { writeModelFolder } from "../support/safetensors_writer.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { BOS, writeLlamaAdapter, writeRandomLlama } from "../support/tiny_llama.ts";
-import { forge } from "./forge.ts";
+import { denoArgs, forge } from "./forge.ts";
+import { hasTerminals, Terminal } from "./terminal.ts";
 
 async function output(...args: string[]): Promise<string> {
   const { code, stdout, stderr } = await forge(args);
@@ -154,6 +155,8 @@ Deno.test("inspect: describes a model that forge cannot run", async () => {
   const inspect = async (...args: string[]) =>
     withoutPlaces(await output("inspect", folder.path, ...args), folder.path);
   assertEquals(await inspect(), UNKNOWN_MODEL);
+  const { multi_token_prediction, unused_tensors, tokenizer } = JSON.parse(await inspect("--json"));
+  assertEquals([multi_token_prediction, unused_tensors, tokenizer], [false, [], null]);
   const all = (await inspect("--tensors")).split("\n");
   assertEquals(all.slice(all.indexOf("Tensors") + 1, all.indexOf("Tokenizer") - 1), [
     "a.0.b.1.weight  F32  [4, 8]    128 B",
@@ -203,7 +206,7 @@ Deno.test("inspect: describes a model and its memory, as text and as JSON", asyn
   const divided = ["inspect", folder.path, "--devices", "cpu,cpu"];
   assertMatch(
     await output(...divided),
-    /replica 2 +.+ free: .+ of weights and a KV cache of \d+ tokens/,
+    /replica 2 +.+ free: .+ of weights and a KV cache of \d+ tokens fit\n/,
   );
   const { replicas } = JSON.parse(await output(...divided, "--json"));
   assertEquals([replicas.length, replicas[1].weights], [2, facts.memory.weights]);
@@ -221,6 +224,11 @@ Deno.test("inspect: describes a model and its memory, as text and as JSON", asyn
   Deno.mkdirSync(folder.at("1_Pooling"));
   folder.write("1_Pooling/config.json", { pooling_mode_mean_tokens: true });
   assertMatch(await output("inspect", folder.path), /embeds by +the mean of all tokens\n/);
+  const modules = [{ type: "models.Transformer" }, { type: "models.Pooling", path: "1_Pooling" }];
+  folder.write("modules.json", modules);
+  assertMatch(await output("inspect", folder.path), / the mean of all tokens, not normalised\n/);
+  folder.write("modules.json", [...modules, { type: "models.Normalize" }]);
+  assertMatch(await output("inspect", folder.path), / the mean of all tokens, normalised\n/);
 });
 
 Deno.test("tokenize: gives ids and pieces, and turns ids back into text", async () => {
@@ -311,6 +319,11 @@ Deno.test("perplexity: the result is the mean over windows", async () => {
     Deno.readTextFileSync(folder.at("loss.html")),
     "position in the window</text>",
   );
+  // By default it is as long as the context, if that is short.
+  const whole = JSON.parse(
+    await output("perplexity", "-m", folder.at("model"), "-f", file, "--json"),
+  );
+  assertEquals([whole.window_size, whole.windows], [256, 2]);
   // A window may be longer than the default one.
   writeRandomLlama(folder.at("long"), { contextLength: 1024 });
   folder.write("text.txt", "a".repeat(700));
@@ -330,8 +343,21 @@ Deno.test("perplexity: the result is the mean over windows", async () => {
 
 Deno.test("doctor: finds the libraries of this tree", async () => {
   const report = JSON.parse(await output("doctor", "--json"));
+  const text = await output("doctor");
   assertStringIncludes(JSON.stringify(report), "libforge_cpu");
-  assertStringIncludes(await output("doctor"), "Models can run");
+  const kinds = report.libraries.map(({ kind }: { kind: string }) => kind);
+  const isMac = Deno.build.os === "darwin";
+  assertEquals(
+    kinds.toSorted(),
+    isMac ? ["cpu", "metal", "reference"] : ["cpu", "cuda", "reference"],
+  );
+  const cpu = report.libraries.find(({ kind }: { kind: string }) => kind === "cpu");
+  assert(cpu.found.value.devices.includes("cpu:portable"), text);
+  for (const { kind, path, found } of report.libraries) {
+    const shown = found.ok ? `${path}, version ` : path === null ? "not built; searched " : path;
+    assertMatch(text, new RegExp(`^${kind} library +${RegExp.escape(shown)}`, "m"));
+  }
+  assertMatch(text, /^Models can run; valid for --device: .*\bcpu:portable, /m);
 });
 
 Deno.test("doctor: names every permission that is not granted, and says what it is for", async () => {
@@ -376,6 +402,7 @@ Deno.test("doctor: a tree without libraries is ready if they can be built", asyn
   };
   const ready = await doctor();
   assertEquals(ready.code, 0);
+  assert(!ready.stdout.includes("not needed"), ready.stdout);
   assertMatch(ready.stdout, /^cpu library +not built; searched \S+, \S+, \S+$/m);
   assertMatch(ready.stdout, /^Models can run; the next run builds the library\.$/m);
   const withoutCompiler = await doctor("no-such-compiler");
@@ -403,10 +430,33 @@ Deno.test("completions: the script of every shell names the commands", async () 
       "'*--kv-type=[type of the KV cache]:TYPE:(F16 BF16 F32 Q8_0 Q4_0)'",
       "'*--plot=[also draw the results to FILE.svg or FILE.html]:FILE:_files'",
       "'*--ctx=[context length\\: tokens of prompt and answer together]:N: '",
+      "'*--verbose[print details to stderr, including the causes of errors]'",
+      "'*-s[seed of the random choices, to repeat them]:N: '",
+      "trace that Perfetto and Chrome open]::FILE:_files'",
+      "'*--profile=-[print to stderr",
     ]
   ) {
     assertStringIncludes(zsh, option);
   }
+  const fish = await output("completions", "fish");
+  for (
+    const line of [
+      "-n __fish_use_subcommand -f -a doctor -d 'check whether forge can run on this machine'",
+      "-n '__fish_seen_subcommand_from doctor' -f",
+      "-n '__fish_seen_subcommand_from completions' -f -a 'bash zsh fish'",
+      "-n '__fish_seen_subcommand_from run' -l verbose -d 'print details to stderr, including the " +
+      "causes of errors'",
+      "-n '__fish_seen_subcommand_from run' -s s -l seed -x -d 'seed of the random choices, to " +
+      "repeat them'",
+      "-n '__fish_seen_subcommand_from run' -l kv-type -x -a 'F16 BF16 F32 Q8_0 Q4_0' -d 'type of " +
+      "the KV cache'",
+      "-n '__fish_seen_subcommand_from run' -l grammar -r -d 'text derived from the rule root of " +
+      "an EBNF grammar'",
+    ]
+  ) {
+    assertStringIncludes(fish, `complete -c forge ${line}\n`);
+  }
+  assertStringIncludes(fish, "-l profile -d 'print to stderr");
   assertEquals((await forge(["completions", "tcsh"])).code, 2);
 });
 
@@ -416,7 +466,8 @@ Deno.test("completions: bash completes commands, flags, their values and argumen
 compopt() { :; }
 for line in 'forge do' 'forge run --js' 'forge chat --kv-type B' 'forge bench -o j' 'forge run -o j' \
     'forge completions f' 'forge rm org/t' 'forge chat --kv-type = B' 'forge run --device cu' \
-    'forge run --device m' 'forge bench --synthetic qwen' 'forge run --seed x' 'forge rm x' 'forge run x'; do
+    'forge run --device m' 'forge bench --synthetic qwen' 'forge run --seed x' 'forge rm x' 'forge run x' \\
+    'forge run --verbose --js' 'forge rm --verbose org/t' 'forge run --profile --js'; do
   COMP_WORDS=($line) COMP_CWORD=$(( $(wc -w <<< "$line") - 1 ))
   _forge
   echo "\${COMPREPLY[@]}"
@@ -439,6 +490,9 @@ done`;
     "",
     "",
     "",
+    "--json-schema --json-object --json",
+    "org/tiny",
+    "--json-schema --json-object --json",
     "",
   ]);
 });
@@ -527,6 +581,31 @@ Deno.test("--verbose: commands that do not generate say what they run, too", asy
     assertEquals([plain.code, plain.stderr, code, stdout], [0, "", 0, plain.stdout]);
     assertMatch(stderr, /^model +\S+ \(.*\ndevice +.*1 thread\n/s);
   }
+});
+
+Deno.test({
+  name: "a terminal: commands that need a text ask for one and do not wait",
+  ignore: !await hasTerminals(),
+  async fn() {
+    using folder = new TempFolder();
+    writeRandomLlama(folder.at("model"));
+    const text = folder.write("text.txt", "ab");
+    const run = async (...args: string[]) => {
+      const command = denoArgs([...args, "-m", folder.at("model")]);
+      const terminal = new Terminal([Deno.execPath(), ...command]);
+      return { code: await terminal.close(), shown: terminal.shown };
+    };
+    for (const command of ["tokenize", "embed", "run"]) {
+      const { code, shown } = await run(command);
+      assertEquals(code, 2, shown);
+      assertMatch(shown, /^forge: error: no (text|prompt)[;:] /);
+    }
+    const tokenized = await run("tokenize", "-f", text, "--ids", "--no-special");
+    assertMatch(tokenized.shown, /^\d+ \d+\r\n$/);
+    const embedded = await run("embed", "-f", text, "--dimensions", "1");
+    assertStringIncludes(embedded.shown, '"tokens":3');
+    assertEquals([tokenized.code, embedded.code], [0, 0]);
+  },
 });
 
 Deno.test("rm: removes a listed model, and suggests similar names for an unknown one", async () => {

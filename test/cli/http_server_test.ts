@@ -1,7 +1,13 @@
 /**
  * Tests the server of `forge serve` with handlers of a few lines: connections, streams and its end.
  */
-import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertMatch,
+  assertRejects,
+  assertStringIncludes,
+} from "@std/assert";
 import { type ConnectionLimits, HttpServer } from "../../src/cli/http_server.ts";
 import { ForgeError } from "../../src/errors.ts";
 import type { Handler } from "../../src/serve/mod.ts";
@@ -128,11 +134,18 @@ for (const connection of ["keep-alive", "close"]) {
     const answer = new Uint8Array(1000);
     const length = await client.read(answer) ?? 0;
     const lines = new TextDecoder().decode(answer.subarray(0, length)).split("\r\n");
-    assertEquals(lines[0], "HTTP/1.1 413 Payload Too Large");
+    assertEquals([lines[0], lines.at(-1)], ["HTTP/1.1 413 Payload Too Large", "long"]);
     assert(lines.includes(`Connection: ${connection}`));
     if (connection === "close") assertEquals(await client.read(answer), null);
   });
 }
+
+Deno.test("http server: an answer without a body has the length 0, also to a body unread", async () => {
+  await using server = await listen(() => Promise.resolve(new Response(null, { status: 413 })));
+  const head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\n\r\n";
+  const answer = await exchange(server, `${head}text`);
+  assertMatch(answer, /^HTTP\/1\.1 413 [^]*\r\nContent-Length: 0\r\n\r\n$/);
+});
 
 Deno.test("http server: shutdown does not wait for the rest of an answered request", async () => {
   const server = await listen(() => Promise.resolve(new Response("long", { status: 413 })));

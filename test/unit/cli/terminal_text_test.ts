@@ -106,6 +106,8 @@ Deno.test("terminal: a word moves whole to the next line", () => {
       ["```sh code of a\nlong line\n```\nab cd", 4, "```sh code of a\nlong line\n```\nab\ncd"],
       ["~~~ a b\nlong line\n~~~\nab cd", 4, "~~~ a b\nlong line\n~~~\nab\ncd"],
       ["\x1b[1m \x1b[22m| a | table", 8, "\x1b[1m \x1b[22m| a | table"],
+      ["日本🇩🇪", 4, "日本\n🇩🇪"],
+      ["日🇩🇪", 3, "日\n🇩🇪"],
       // A style within a word does not end it.
       ["one \x1b[2mtw\x1b[22mo", 6, "one\n\x1b[2mtw\x1b[22mo"],
     ] as const
