@@ -81,6 +81,14 @@ Deno.test("batch files: an output continues after its whole answers", async () =
     await output.write({ id: "new" });
     assertEquals(Deno.readTextFileSync(path), `${kept}{"id":"new"}\n`);
   }
+  {
+    // Answers with log-probabilities may be longer than any line of the input.
+    const long = `{"id":"long","text":"${"x".repeat(2 ** 25)}"}\n`;
+    folder.write("out.jsonl", `${long}{"id":`);
+    using output = await openBatchOutput(path, options);
+    assert(output.done.ids.has("long"));
+    assertEquals(Deno.statSync(path).size, long.length);
+  }
   for (const line of ["[1]", '{"text":"x"}', '{"id":1}', '{"id":null,"text":""}', "{"]) {
     for (const more of [`"line":1`, `"error":{}`, `"error":1,"line":1`, `"error":{},"line":"1"`]) {
       const content = `${answer}${line.replace(/}$/, `,${more}}`)}\n`;

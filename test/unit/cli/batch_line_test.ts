@@ -178,6 +178,7 @@ Deno.test("batch line: errors name the wrong value and the valid ones", () => {
     [{ messages: [{ role: "user" }] }, "messages[0].content is missing"],
     [{ messages: [{ content: "x" }] }, "messages[0].role"],
     [{ messages: [{ role: "user", content: [{ type: "image_url" }] }] }, "image_url"],
+    [{ prompt: "a", model: 5 }, "model is 5"],
     [{ prompt: "a", id: 1.5 }, "id is 1.5"],
     [{ prompt: "a", id: true }, "id is true"],
     ['{"prompt": "a", "id": 12345678901234567890}', "id is 12345678901234567000"],
