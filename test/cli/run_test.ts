@@ -3,7 +3,8 @@ import { float32Tensor } from "../../src/formats/tensor_data.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama, writeScriptedLlama } from "../support/tiny_llama.ts";
-import { forge } from "./forge.ts";
+import { denoArgs, forge } from "./forge.ts";
+import { hasTerminals, Terminal } from "./terminal.ts";
 
 const noStories = !sharedAvailable("models", "stories260K");
 const stories = sharedPath("models", "stories260K");
@@ -204,6 +205,58 @@ Deno.test("run: --completions gives a list, and --logit-bias bans a token", asyn
   const banned = await forge([...args, "--logit-bias", `${first}=-inf`]);
   assert(!JSON.parse(banned.stdout).token_ids.includes(first), banned.stdout);
   assertEquals((await forge(["run", "-p", "Hello", "--completions", "2"])).code, 2);
+});
+
+Deno.test("run: options that exclude or need each other are named", async () => {
+  using folder = new TempFolder();
+  const text = folder.write("text.txt", "x"), batch = folder.write("in.jsonl", '{"prompt":"x"}\n');
+  const noPrompt = "cannot be used with --batch, whose lines have the prompts";
+  for (
+    const [args, message] of [
+      [["-p", "x", "--logprobs", "2"], "--logprobs needs --json"],
+      [["-p", "x", "--completions", "2"], "--completions needs --json"],
+      [["-p", "x", "--json", "--colour"], "--colour and --json exclude each other"],
+      [["-p", "x", "-f", text], "give the prompt once: with -p, -f or an argument"],
+      [["-"], "no prompt: stdin is empty"],
+      [["--batch", batch, "-p", "x"], `--prompt ${noPrompt}`],
+      [["--batch", batch, "-f", text], `--file ${noPrompt}`],
+      [["--batch", batch, "--prompt-cache", text], `--prompt-cache ${noPrompt}`],
+      [["--batch", batch, "-"], `- ${noPrompt}`],
+      [["--batch", batch, "--colour"], "--colour cannot be used with --batch"],
+      [["--batch", batch, "--profile"], "--profile cannot be used with --batch"],
+      [["--batch", batch, "--thinking", "on"], "--thinking cannot be used with --batch"],
+      [["-p", "x", "-o", text], "--output needs --batch FILE"],
+      [["-p", "x", "--resume"], "--resume needs --batch FILE"],
+      [["-p", "x", "--data-parallel", "2"], "--data-parallel needs --batch FILE"],
+      [["-p", "x", "--parallel", "2"], "--parallel needs --batch FILE"],
+      [["-p", "x", "--shard", "1/2"], "--shard needs --batch FILE"],
+    ] as const
+  ) {
+    const { code, stdout, stderr } = await forge(["run", ...args], { stdin: "" });
+    assertEquals([code, stdout], [2, ""], stderr);
+    assertMatch(stderr, new RegExp(`^forge: error: ${RegExp.escape(message)}.*\n$`));
+  }
+});
+
+Deno.test({
+  name: "run: an answer ends with a new line on a terminal, and --verbose follows it",
+  ignore: !await hasTerminals(),
+  async fn() {
+    using folder = new TempFolder();
+    writeScriptedLlama(folder.at("plain"), ["one ", "two"]);
+    writeScriptedLlama(folder.at("line"), ["one", "\n"]);
+    const shown = async (model: string, ...args: string[]) => {
+      const command = denoArgs(["run", "-m", folder.at(model), "-p", "x", "--temp", "0", ...args]);
+      const terminal = new Terminal([Deno.execPath(), ...command]);
+      assertEquals(await terminal.close(), 0);
+      return terminal.shown;
+    };
+    assertEquals([await shown("plain"), await shown("line")], ["one two\r\n", "one\r\n"]);
+    assertMatch(
+      await shown("plain", "--verbose"),
+      /^.*model [^]*\d+ tokens[^]*\none two\r\n[^]*reused +0 of 2 prompt tokens\r\n[^]*ended +stop/,
+    );
+  },
 });
 
 Deno.test("run: a prompt cache that cannot be written is rejected before generating", async () => {
