@@ -84,6 +84,22 @@ Deno.test({
 });
 
 Deno.test({
+  name: "batch: on a terminal, the lines of a pipe are not counted before they are answered",
+  ignore: !await hasTerminals(),
+  async fn() {
+    using folder = desk();
+    const pipe = folder.at("pipe");
+    const args = ["run", "-m", folder.at("model"), "--batch", pipe, "-o", folder.at("out.jsonl")];
+    const script = `mkfifo '${pipe}'; head -n 3 '${folder.at("in.jsonl")}' > '${pipe}' & exec "$@"`;
+    const forge = [Deno.execPath(), ...denoArgs([...args, "-n", "2"])];
+    const terminal = new Terminal(["sh", "-c", script, "sh", ...forge]);
+    assertEquals(await terminal.close(), 0);
+    assertMatch(terminal.shown, /3 requests answered, 6 prompt tokens, 6 tokens in /);
+    assertEquals(ids(folder).sort(), [0, 1, 2]);
+  },
+});
+
+Deno.test({
   name: "batch: Ctrl-C leaves whole lines, and --resume continues after them",
   ignore: !await hasTerminals(),
   async fn() {

@@ -11,7 +11,7 @@ import {
 import { type ConnectionLimits, HttpServer } from "../../src/cli/http_server.ts";
 import { ForgeError } from "../../src/errors.ts";
 import type { Handler } from "../../src/serve/mod.ts";
-import { until } from "../support/wait.ts";
+import { until, within } from "../support/wait.ts";
 
 function listen(handler: Handler, limits: Partial<ConnectionLimits> = {}): Promise<HttpServer> {
   return HttpServer.listen("127.0.0.1", 0, handler, limits);
@@ -103,6 +103,22 @@ Deno.test("http server: a handler gets the request as it was sent", async () => 
   assertEquals((await raw("NOTHING / HTTP/1.1\r\nHost: a")).status, 400);
   const head = await fetch(server.url, { method: "HEAD" });
   assertEquals([head.status, await head.text()], [200, ""]);
+});
+
+Deno.test("http server: an idle connection is closed after its time", async () => {
+  const request = new TextEncoder().encode("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  const ask = async (connection: Deno.TcpConn) => {
+    await connection.write(request);
+    const bytes = new Uint8Array(1000);
+    return new TextDecoder().decode(bytes.subarray(0, await connection.read(bytes) ?? 0));
+  };
+  await using server = await listen(echo, { idleMs: 300 });
+  using connection = await connect(server);
+  for (let i = 0; i < 2; i++) assertMatch(await ask(connection), /^HTTP\/1\.1 200 OK\r\n/);
+  assertEquals(await within(connection.read(new Uint8Array(1)), () => "end"), null);
+  await using usual = await listen(echo);
+  using other = await connect(usual);
+  assertStringIncludes(await ask(other), "\r\nKeep-Alive: timeout=75\r\n");
 });
 
 Deno.test("http server: a rejected body does not lose the response", async () => {
