@@ -1,5 +1,6 @@
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import type { BenchRecord } from "../../src/bench/bench_record.ts";
+import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
 import { until } from "../support/wait.ts";
@@ -45,6 +46,24 @@ Deno.test("bench: measures the given tests at every depth and number of threads"
     assertEquals([record.type_k, record.model_filename], ["f16", folder.path]);
     assert(Math.abs(Date.parse(record.test_time) - Date.now()) < 600_000);
   }
+});
+
+Deno.test("bench: without sizes it measures as llama-bench does", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.path, { contextLength: 1024 });
+  const { code, stdout } = await forge(["bench", "-m", folder.path, "-o", "jsonl"]);
+  assertEquals(code, 0);
+  const records = stdout.trim().split("\n").map((line) => JSON.parse(line) as BenchRecord);
+  assertEquals(
+    records.map((r) => [r.n_prompt, r.n_gen, r.n_depth, r.samples_ns.length]),
+    [[512, 0, 0, 5], [0, 128, 0, 5]],
+  );
+});
+
+Deno.test("bench: without a model it measures the bundled one", async () => {
+  const args = ["bench", "-p", "4", "-n", "0", "-r", "1", "-o", "json"];
+  const [{ model_filename }] = JSON.parse((await forge(args)).stdout);
+  assertEquals(model_filename, bundledModel());
 });
 
 Deno.test("bench: measurements before an error are whole", async () => {
@@ -93,6 +112,26 @@ Deno.test({
     await terminal.waitFor(/tg64 \[#*-*\] \d of 9/);
     await terminal.waitFor(/\| llama 135M Q4_0\+Q8_0 .*\| +tg64 /);
     assertEquals(await terminal.close(), 0);
+  },
+});
+
+Deno.test({
+  name: "bench: a narrow terminal shows each result as broken lines",
+  ignore: !await hasTerminals(),
+  async fn() {
+    const shown = async (...more: string[]) => {
+      const args = denoArgs(["bench", "-p", "4", "-n", "2", "-r", "1", ...more]);
+      const terminal = new Terminal([Deno.execPath(), ...args], 50);
+      assertEquals(await terminal.close(), 0);
+      const lines = terminal.shown.trimEnd().split("\r\n");
+      for (const line of lines) assert(/^(model |  )/.test(line) && line.length <= 50, line);
+      return lines.join(" ").replace(/ +/g, " ");
+    };
+    assertMatch(await shown(), /^model llama .* test pp4, t\/s .* model llama .* test tg2, t\/s /);
+    assertMatch(
+      await shown("--parallel", "3"),
+      /^model llama .* PP 4, TG 2, B 3, N_KV 18, T_PP s /,
+    );
   },
 });
 

@@ -121,6 +121,29 @@ Deno.test("chat: an answer without text is an answer", async () => {
   ]);
 });
 
+Deno.test("chat: Ctrl-C ends a piped chat, with what is answered so far", async () => {
+  using folder = new TempFolder();
+  writeEndlessLlama(folder.at("model"), { chatTemplate: TEMPLATE, contextLength: 4096 });
+  const child = new Deno.Command(Deno.execPath(), {
+    args: denoArgs(["chat", "-m", folder.at("model"), "--temp", "0"]),
+    stdin: "piped",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  const writer = child.stdin.getWriter();
+  await writer.write(new TextEncoder().encode("talk\nnever asked\n"));
+  const reader = child.stdout.getReader();
+  await within(reader.read(), () => "answer");
+  child.kill("SIGINT");
+  while (!(await within(reader.read(), () => "end of the chat")).done);
+  await writer.close().catch(() => {});
+  const [{ code }, errors] = await Promise.all([
+    child.status,
+    new Response(child.stderr).text(),
+  ]);
+  assertEquals([code, errors], [130, ""]);
+});
+
 Deno.test("chat: /help lists the commands within 100 columns", async () => {
   using folder = scripted();
   const { code, stdout, stderr } = await chat(folder, ["/help"]);
@@ -132,9 +155,9 @@ Deno.test("chat: /help lists the commands within 100 columns", async () => {
 });
 
 /** Starts a chat in the browser, whose program is searched on the given path. */
-function startInBrowser(folder: TempFolder, path: string): Deno.ChildProcess {
+function startInBrowser(path: string, ...args: string[]): Deno.ChildProcess {
   return new Deno.Command(Deno.execPath(), {
-    args: denoArgs(["chat", folder.at("model"), "--web", "--temp", "0"]),
+    args: denoArgs(["chat", "--web", "--temp", "0", ...args]),
     env: { NO_COLOR: "1", PATH: path },
     stdin: "null",
     stdout: "piped",
@@ -153,7 +176,8 @@ Deno.test({
       `#!/bin/sh\necho "$1" > '${opened}.part'\nmv '${opened}.part' '${opened}'\n`,
     );
     Deno.chmodSync(folder.at("bin", "xdg-open"), 0o755);
-    const child = startInBrowser(folder, `${folder.at("bin")}:${Deno.env.get("PATH")}`);
+    const path = `${folder.at("bin")}:${Deno.env.get("PATH")}`;
+    const child = startInBrowser(path, folder.at("model"));
     await until(() => isFile(opened));
     const url = Deno.readTextFileSync(opened).trim();
     const page = await fetch(url);
@@ -167,18 +191,21 @@ Deno.test({
     const shown = new TextDecoder().decode(stderr);
     assertMatch(shown, /^forge: listening on http:\/\/127\.0\.0\.1:\d+ \(\S+model, context /);
     assertStringIncludes(shown, url);
+    assert(Number(new URL(url).port) > 1023, url);
   },
 });
 
 Deno.test("chat: --web needs no program that opens the page", async () => {
   using folder = scripted();
-  const child = startInBrowser(folder, folder.at("none"));
-  const errors = child.stderr.pipeThrough(new TextDecoderStream()).getReader();
-  const { value } = await within(errors.read(), () => "address");
-  assertStringIncludes(value ?? "", "listening on");
-  child.kill("SIGTERM");
-  await Promise.all([errors.cancel(), child.stdout.cancel()]);
-  assertEquals((await child.status).code, 0);
+  for (const [args, model] of [[["-m", folder.at("model")], folder.at("model")], [[], "demo"]]) {
+    const child = startInBrowser(folder.at("none"), ...args as string[]);
+    const errors = child.stderr.pipeThrough(new TextDecoderStream()).getReader();
+    const { value } = await within(errors.read(), () => "address");
+    assertMatch(value ?? "", new RegExp(`listening on \\S+ \\(\\S*${model}, context `));
+    child.kill("SIGTERM");
+    await Promise.all([errors.cancel(), child.stdout.cancel()]);
+    assertEquals((await child.status).code, 0);
+  }
 });
 
 Deno.test("chat: --web refuses what the page has its own fields for", async () => {
@@ -251,6 +278,42 @@ Deno.test({
     await endless.waitFor("(removed the last answer; 0 answers left)");
     await endless.type("\x04");
     assertEquals(await endless.close(), 0);
+  },
+});
+
+Deno.test({
+  name: "chat: a terminal's history has each message once, and help fits its columns",
+  ignore: !await hasTerminals(),
+  async fn() {
+    using folder = scripted();
+    const args = denoArgs(["chat", "-m", folder.at("model"), "--temp", "0"]);
+    const terminal = new Terminal([Deno.execPath(), ...args], 60);
+    await terminal.waitFor("> ");
+    // Before the oldest message, the line is empty.
+    for (const keys of ["a\r", "b\r", "a\r", "\x1b[A\x1b[A\x1b[Ac\r"]) {
+      await terminal.type(keys);
+      await terminal.waitFor(/one two\r\n[^]*> /);
+    }
+    // Ctrl-C clears the whole line, wherever the cursor is; of an empty line it ends the chat.
+    await terminal.type("line\x1b[D\x1b[D\x03");
+    await terminal.waitFor(/line[^]*> \x1b\[3G/);
+    await terminal.type("\x03");
+    await terminal.waitFor(/Ctrl-C again[^]*> /);
+    await terminal.type("begun \\\r");
+    await terminal.waitFor("… ");
+    await terminal.type("ended\r");
+    await terminal.waitFor(/one two\r\n[^]*> /);
+    await terminal.type("/help\r");
+    await terminal.waitFor(/ends the chat\.\r\n[^]*> /);
+    const lines = terminal.shown.split("\r\n").filter((line) => line.startsWith("  "));
+    const longest = Math.max(...lines.map((line) => line.length));
+    assert(longest <= 60 && longest > 50, terminal.shown);
+    await terminal.type(`/save ${folder.at("chat.json")}\r`);
+    await terminal.waitFor("saved 10 messages");
+    const [question] = JSON.parse(Deno.readTextFileSync(folder.at("chat.json"))).slice(-4);
+    assertEquals(question, { role: "user", content: "c" });
+    await terminal.type("\x04");
+    assertEquals(await terminal.close(), 0);
   },
 });
 

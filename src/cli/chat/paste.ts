@@ -49,7 +49,6 @@ export class PasteFilter extends Transform {
   translate(piece: string): string {
     let text = this.#held + piece;
     let passed = "";
-    this.#held = "";
     for (;;) {
       const mark = this.#isPasting ? END : START;
       const at = text.indexOf(mark);

@@ -65,6 +65,7 @@ Deno.test("shards: invalid shards are rejected", () => {
     ["auto", uncounted, "_MAX or _COUNT is not set"],
     // A sparse array such as 1,5,6, and a count that differs from the array's.
     ["auto", slurm(5, 1, 6, 3)],
+    ["auto", slurm(2, 1, 6, 3)],
     ["auto/3", slurm(0, 0, 1, 2)],
     ["auto", slurm(4, 2, 10, 3, 4)],
     ["auto", slurm(14, 2, 10, 3, 4)],

@@ -112,6 +112,9 @@ Deno.test("chat: a conversation is restored from its file, and an invalid file i
   const chat = new Conversation("old");
   chat.replace(await loadMessages(path));
   assertEquals([chat.system, chat.length], [undefined, 1]);
+  chat.replace(messages);
+  assertEquals([chat.system, chat.messages], ["s", messages]);
+  chat.replace(messages.slice(1));
 
   assertEquals(await loadMessages(folder.write("object.json", { messages })), messages);
 
@@ -121,8 +124,8 @@ Deno.test("chat: a conversation is restored from its file, and an invalid file i
   await assertRejects(() => saveMessages(other, messages), ForgeError, "not a conversation");
   assertEquals(Deno.readTextFileSync(other), "my notes");
   const bad: [unknown, string][] = [
-    ["", "not valid JSON"],
-    [{}, "messages is missing"],
+    ["", "is not valid JSON: "],
+    [{}, "is not a conversation: messages is missing"],
     [[], "at least one"],
     [[{ role: "user" }], "messages[0].content"],
   ];
