@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { isFile } from "../../src/formats/file.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { writeEndlessLlama, writeScriptedLlama } from "../support/tiny_llama.ts";
+import { writeEndlessLlama, writeRandomLlama, writeScriptedLlama } from "../support/tiny_llama.ts";
 import { until, within } from "../support/wait.ts";
 import { denoArgs, forge } from "./forge.ts";
 import { hasTerminals, Terminal } from "./terminal.ts";
@@ -119,6 +119,56 @@ Deno.test("chat: an answer without text is an answer", async () => {
     { role: "user", content: "first" },
     { role: "assistant", content: "" },
   ]);
+});
+
+Deno.test("chat: /drop ends at a system message that takes more than half of the context", async () => {
+  using folder = scripted();
+  const system = ["--system", "s".repeat(180)];
+  const { code, stdout, stderr } = await chat(folder, ["a", "/drop", "/drop", "b"], ...system);
+  assertEquals([code, stdout, stderr], [0, "one two\n".repeat(2), ""]);
+});
+
+Deno.test("chat: each /retry adds 1 to a fixed seed", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.at("model"), { chatTemplate: TEMPLATE });
+  const answers = async (seed: number, ...lines: string[]) => {
+    const args = ["chat", "-m", folder.at("model"), "-n", "8", "--temp", "5", "--seed", `${seed}`];
+    const sampling = ["--regex", "[a-z]{8}", "--top-k", "0", "--top-p", "1", "--min-p", "0"];
+    const stdin = lines.map((line) => `${line}\n`).join("");
+    return (await forge([...args, ...sampling], { stdin })).stdout.trimEnd().split("\n");
+  };
+  const [first, second, third] = await answers(5, "a", "/retry", "/retry");
+  assertEquals([first, second, third].map((answer) => answer?.length), [8, 8, 8]);
+  assertEquals(await answers(6, "a"), [second]);
+  assertEquals(await answers(7, "a"), [third]);
+  assert(first !== second && second !== third);
+});
+
+Deno.test({
+  name: "chat: a terminal breaks answers between words, and says when the context is full",
+  ignore: !await hasTerminals(),
+  async fn() {
+    using folder = scripted();
+    const start = (model: string, columns: number) => {
+      const args = denoArgs(["chat", "-m", folder.at(model), "--temp", "0", "-c", "200"]);
+      return new Terminal([Deno.execPath(), ...args], columns);
+    };
+    const narrow = start("model", 6);
+    await narrow.waitFor("> ");
+    await narrow.type("a\r");
+    await narrow.waitFor("one\r\ntwo\r\n");
+    await narrow.type("\x04");
+    assertEquals(await narrow.close(), 0);
+    writeEndlessLlama(folder.at("endless"), { chatTemplate: TEMPLATE });
+    const full = start("endless", 200);
+    await full.waitFor("> ");
+    await full.type("a\r");
+    await full.waitFor(
+      "(the answer ended because the context of 200 tokens is full; /drop makes room)",
+    );
+    await full.type("\x04");
+    assertEquals(await full.close(), 0);
+  },
 });
 
 Deno.test("chat: Ctrl-C ends a piped chat, with what is answered so far", async () => {
@@ -303,6 +353,13 @@ Deno.test({
     await terminal.waitFor("… ");
     await terminal.type("ended\r");
     await terminal.waitFor(/one two\r\n[^]*> /);
+    for (const [argument, state] of [[" be brief", "set"], ["", "removed"]]) {
+      await terminal.type(`/system${argument}\r`);
+      await terminal.waitFor(new RegExp(`\\(the system message is ${state}\\)[^]*> `));
+    }
+    // A question that cannot be answered is not kept.
+    await terminal.type(`${"x".repeat(300)}\r`);
+    await terminal.waitFor(/the context holds 256; \/drop removes the[^]*> /);
     await terminal.type("/help\r");
     await terminal.waitFor(/ends the chat\.\r\n[^]*> /);
     const lines = terminal.shown.split("\r\n").filter((line) => line.startsWith("  "));

@@ -353,6 +353,11 @@ Deno.test("doctor: finds the libraries of this tree", async () => {
   );
   const cpu = report.libraries.find(({ kind }: { kind: string }) => kind === "cpu");
   assert(cpu.found.value.devices.includes("cpu:portable"), text);
+  const { features } = cpu.found.value.device;
+  assertStringIncludes(text, features.length > 0 ? ` (${features.join(" ")}): ` : "cpu device ");
+  const reference = report.libraries.find(({ kind }: { kind: string }) => kind === "reference");
+  assertEquals(reference.found.value.devices, ["reference"]);
+  assertStringIncludes(text, "plain float32 reference: reference kernels, 1 thread\n");
   for (const { kind, path, found } of report.libraries) {
     const shown = found.ok ? `${path}, version ` : path === null ? "not built; searched " : path;
     assertMatch(text, new RegExp(`^${kind} library +${RegExp.escape(shown)}`, "m"));
@@ -438,7 +443,19 @@ Deno.test("completions: the script of every shell names the commands", async () 
   ) {
     assertStringIncludes(zsh, option);
   }
+  const commands = zsh.split("\n").map((line) => line.trim());
+  for (
+    const [name, operands] of [
+      ["doctor", "'*:text: ' ;;"],
+      ["tokenize", "'*:file:_files' ;;"],
+      ["completions", '"*:value:(bash zsh fish)" ;;'],
+    ] as const
+  ) {
+    const line = commands.find((line) => line.startsWith(`${name}) _arguments `));
+    assert(line?.endsWith(` ${operands}`), line);
+  }
   const fish = await output("completions", "fish");
+  assert(!fish.includes("-n '__fish_seen_subcommand_from run' -f\n"), "run takes files");
   for (
     const line of [
       "-n __fish_use_subcommand -f -a doctor -d 'check whether forge can run on this machine'",

@@ -63,7 +63,7 @@ export class Terminal {
     const next = this.#screen.read();
     const { value = "", done } = await within(
       next,
-      () => `further output than ${JSON.stringify(this.shown)}`,
+      () => `further output than ${JSON.stringify(this.shown.slice(-500))}`,
     );
     this.shown += value;
     return done;
