@@ -174,6 +174,9 @@ Deno.test("inspect: describes a model that forge cannot run", async () => {
     folder.write("chat_template.jinja", template);
     assertStringIncludes(await inspect(), `Chat template\n${shown}\nMemory\n`);
   }
+  // Rows without a value are left out.
+  folder.write("config.json", { model_type: "none", ...sizes });
+  assert(!/^(RoPE|experts|context|sliding window) /m.test(await inspect()));
 });
 
 Deno.test("inspect: describes a model and its memory, as text and as JSON", async () => {
@@ -202,11 +205,18 @@ Deno.test("inspect: describes a model and its memory, as text and as JSON", asyn
   });
   assert(facts.parameters > 0 && facts.bytes === 4 * facts.parameters);
   assertEquals(facts.embedding, null);
-  assertEquals(facts.replicas, undefined);
+  assertEquals([facts.replicas, facts.tensors], [undefined, undefined]);
+  const { tensors } = JSON.parse(await output("inspect", folder.path, "--json", "--tensors"));
+  assertEquals(tensors.length, 21);
+  for (const [flag, part] of [["--pipeline-parallel", "stage"], ["--tensor-parallel", "part"]]) {
+    const text = await output("inspect", folder.path, "--devices", "cpu,cpu", flag!, "2");
+    const rows = text.match(/^replica .*?(?= {2})/gm);
+    assertEquals(rows, [`replica 1, ${part} 1`, `replica 1, ${part} 2`]);
+  }
   const divided = ["inspect", folder.path, "--devices", "cpu,cpu"];
   assertMatch(
     await output(...divided),
-    /replica 2 +.+ free: .+ of weights and a KV cache of \d+ tokens fit\n/,
+    /replica 1 {2}[^]*\nreplica 2 +.+ free: .+ of weights and a KV cache of \d+ tokens fit\n/,
   );
   const { replicas } = JSON.parse(await output(...divided, "--json"));
   assertEquals([replicas.length, replicas[1].weights], [2, facts.memory.weights]);
@@ -269,6 +279,10 @@ Deno.test("tokenize, embed: the model may be an argument, and an empty stdin is 
   // A word that cannot be a model is a text for the demo model.
   assertEquals(JSON.parse(await output("embed", "Once", "--dimensions", "2")).embedding.length, 2);
   assertEquals(JSON.parse(await output("embed", folder.path, "ab")).tokens, 3);
+  const text = folder.write("text.txt", "ab");
+  for (const source of ["-f", "--lines"]) {
+    assertEquals(JSON.parse(await output("embed", folder.path, source, text)).tokens, 3);
+  }
   for (const args of [["embed"], ["embed", folder.path], ["embed", "-"]]) {
     const { code, stdout, stderr } = await forge(args, { stdin: "" });
     assertEquals([code, stdout], [2, ""], args.join(" "));

@@ -63,6 +63,8 @@ Deno.test("embed: text that cannot be embedded is named, and earlier vectors are
   const long = await forge([...args, "--lines", "-"], { stdin });
   assertEquals([long.code, JSON.parse(long.stdout).line], [1, 1]);
   assertStringIncludes(long.stderr, "line 2: the text has 401 tokens; the context holds 256");
+  const alone = await forge([...args, "sea ".repeat(100)]);
+  assertStringIncludes(alone.stderr, "forge: error: the text has 401 tokens; the context holds");
   for (
     const [more, code, message] of [
       [["a", "-f", "b"], 2, "give the text once"],
