@@ -1,17 +1,17 @@
 #pragma once
 
 // Runs CUDA kernels on the CPU, one block at a time, or blocks that wait for each other in turns,
-// each thread a fiber. The kernels' sources are
-// compiled as C++ (see device.h). The tests and the stand-in for NVIDIA's driver launch kernels
-// through this interface.
+// each thread a fiber. The kernels' sources are compiled as C++ (see device.h). The tests and the
+// stand-in for NVIDIA's driver launch kernels through this interface.
 //
 // Errors are reported by a line on stderr and abort(): threads that wait for a barrier or a warp
 // that others will never reach, warp operations whose lanes disagree about the participants,
 // misaligned asynchronous copies, a thread that ends with copies in flight, and writes past the end
-// of shared memory (reads are faults). Plain builds check the alignment of every access (build.ts).
-// Shared memory is filled with NaN or with the largest numbers before each block, so that reading
-// uninitialized memory spoils the result. With ThreadSanitizer, missing barriers are reported as races; with
-// AddressSanitizer, accesses beyond a buffer or an array of shared memory are reported.
+// of shared memory (reads are faults). Plain builds check the alignment of every access and the
+// size of every shift (build.ts). Shared memory is filled with NaN or with the largest numbers
+// before each block, so that reading uninitialized memory spoils the result. With ThreadSanitizer,
+// missing barriers are reported as races; with AddressSanitizer, accesses beyond a buffer or an
+// array of shared memory are reported.
 
 #include <cstddef>
 #include <cstdint>
