@@ -186,6 +186,10 @@ Deno.test("inspect: describes a model and its memory, as text and as JSON", asyn
   assertEquals(withoutPlaces(text, folder.path), TINY_LLAMA);
   assertStringIncludes(await output("inspect", folder.path, "--tensors"), "layers.1.mlp.down_proj");
   assertEquals(await output("inspect", folder.path, "--template"), "{{ messages[0].content }}");
+  const tokenizer = JSON.parse(Deno.readTextFileSync(folder.at("tokenizer_config.json")));
+  folder.write("tokenizer_config.json", { ...tokenizer, bos_token: null, add_bos_token: false });
+  assert(!/^BOS /m.test(await output("inspect", folder.path)));
+  folder.write("tokenizer_config.json", tokenizer);
   const facts = JSON.parse(await output("inspect", "-m", folder.path, "--json"));
   assertEquals(facts.architecture, "llama");
   writeLlamaAdapter(folder.at("adapter"));
@@ -344,6 +348,15 @@ Deno.test("perplexity: the result is the mean over windows", async () => {
   const wide = ["perplexity", "-m", folder.at("long"), "-f", file, "--json"];
   const { window_size, windows } = JSON.parse(await output(...wide, "-c", "600"));
   assertEquals([window_size, windows], [600, 2]);
+  const empty = await forge([
+    "perplexity",
+    "-m",
+    folder.at("model"),
+    "-f",
+    folder.write("none", ""),
+  ]);
+  assertEquals([empty.code, empty.stdout], [1, ""]);
+  assertStringIncludes(empty.stderr, "the text has 0 tokens, too few to score");
   // The error of a single token is unknown: nothing deviates from it.
   folder.write("text.txt", "a");
   const one = JSON.parse(await output(...args));
@@ -636,6 +649,19 @@ Deno.test({
     const embedded = await run("embed", "-f", text, "--dimensions", "1");
     assertStringIncludes(embedded.shown, '"tokens":3');
     assertEquals([tokenized.code, embedded.code], [0, 0]);
+  },
+});
+
+Deno.test({
+  name: "a narrow terminal shows an error as lines between words",
+  ignore: !await hasTerminals(),
+  async fn() {
+    const terminal = new Terminal([Deno.execPath(), ...denoArgs(["run", "llama3"])], 40);
+    assertEquals(await terminal.close(), 2);
+    const lines = terminal.shown.trimEnd().split("\r\n");
+    assert(lines.length > 2 && lines.every((line) => line.length <= 40), terminal.shown);
+    const { stderr } = await forge(["run", "llama3"]);
+    assertEquals(`${lines.join(" ")}\n`, stderr);
   },
 });
 

@@ -140,6 +140,7 @@ Deno.test("serve: Ctrl-C lets answers finish, a second Ctrl-C cancels them", asy
   using folder = new TempFolder();
   writeEndlessLlama(folder.path);
   await using server = await Server.start([folder.path, "--verbose"], { FORGE_API_KEY: "k" });
+  assertMatch(server.shown, /^forge: loaded "\S+" \(context \d+\) in \d+\.\d s$/m);
   const ask = (body: object, signal: AbortSignal | null = null) =>
     fetch(`${server.url}/v1/completions`, {
       method: "POST",
