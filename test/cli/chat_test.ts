@@ -337,7 +337,7 @@ Deno.test({
   async fn() {
     using folder = scripted();
     const args = denoArgs(["chat", "-m", folder.at("model"), "--temp", "0"]);
-    const terminal = new Terminal([Deno.execPath(), ...args], 60);
+    const terminal = new Terminal(["env", "NO_COLOR=1", Deno.execPath(), ...args], 60);
     await terminal.waitFor("> ");
     // Before the oldest message, the line is empty.
     for (const keys of ["a\r", "b\r", "a\r", "\x1b[A\x1b[A\x1b[Ac\r"]) {

@@ -636,7 +636,7 @@ Deno.test({
     const text = folder.write("text.txt", "ab");
     const run = async (...args: string[]) => {
       const command = denoArgs([...args, "-m", folder.at("model")]);
-      const terminal = new Terminal([Deno.execPath(), ...command]);
+      const terminal = new Terminal(["env", "NO_COLOR=1", Deno.execPath(), ...command]);
       return { code: await terminal.close(), shown: terminal.shown };
     };
     for (const command of ["tokenize", "embed", "run"]) {
@@ -649,14 +649,22 @@ Deno.test({
     const embedded = await run("embed", "-f", text, "--dimensions", "1");
     assertStringIncludes(embedded.shown, '"tokens":3');
     assertEquals([tokenized.code, embedded.code], [0, 0]);
+    for (const dash of [["run", "-f", "-"], ["run", "-"], ["tokenize", "-"]]) {
+      const { code, shown } = await run(...dash);
+      assertEquals([code, shown.includes("stdin is a terminal; pipe the text in")], [2, true]);
+    }
   },
 });
 
 Deno.test({
-  name: "a narrow terminal shows an error as lines between words",
+  name: "a narrow terminal shows an error as lines between words, and its start in red",
   ignore: !await hasTerminals(),
   async fn() {
-    const terminal = new Terminal([Deno.execPath(), ...denoArgs(["run", "llama3"])], 40);
+    const command = [Deno.execPath(), ...denoArgs(["run", "llama3"])];
+    const coloured = new Terminal(["env", "-u", "NO_COLOR", ...command], 40);
+    assertEquals(await coloured.close(), 2);
+    assert(coloured.shown.startsWith("\x1b[31mforge: error:\x1b[39m is "), coloured.shown);
+    const terminal = new Terminal(["env", "NO_COLOR=1", ...command], 40);
     assertEquals(await terminal.close(), 2);
     const lines = terminal.shown.trimEnd().split("\r\n");
     assert(lines.length > 2 && lines.every((line) => line.length <= 40), terminal.shown);

@@ -99,6 +99,7 @@ Deno.test("terminal: a word moves whole to the next line", () => {
       ["  indented words", 10, "  indented\nwords"],
       ["abc\tde f", 10, "abc\tde\nf"],
       ["abc\tdef", 10, "abc\ndef"],
+      ["abcdefghi\tj k", 19, "abcdefghi\tj k"],
       // The terminal breaks the first word after its fifth column.
       ["abcdefgh ij", 5, "abcdefgh\nij"],
       ["abcdefghij k", 5, "abcdefghij\nk"],
