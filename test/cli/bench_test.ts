@@ -124,7 +124,7 @@ Deno.test({
       const terminal = new Terminal([Deno.execPath(), ...args], 50);
       assertEquals(await terminal.close(), 0);
       const lines = terminal.shown.trimEnd().split("\r\n");
-      for (const line of lines) assert(/^(model |  )/.test(line) && line.length <= 50, line);
+      for (const line of lines) assert(/^(model | {2})/.test(line) && line.length <= 50, line);
       return lines.join(" ").replace(/ +/g, " ");
     };
     assertMatch(await shown(), /^model llama .* test pp4, t\/s .* model llama .* test tg2, t\/s /);
