@@ -106,12 +106,13 @@ Deno.test({
   name: "bench: a terminal shows what is measured, and then the table",
   ignore: !await hasTerminals(),
   async fn() {
-    const sizes = ["-p", "0", "-n", "64", "-r", "9"];
+    const sizes = ["-p", "0", "-n", "64", "-r", "1000"];
     const args = denoArgs(["bench", "--synthetic", "smollm2-135m:Q4_0", ...sizes]);
     const terminal = new Terminal([Deno.execPath(), ...args], 200);
-    await terminal.waitFor(/tg64 \[#*-*\] \d of 9/);
+    await terminal.waitFor(/tg64 \[#*-*\] [1-9]\d* of 1000/);
+    await terminal.type("\x03");
     await terminal.waitFor(/\| llama 135M Q4_0\+Q8_0 .*\| +tg64 /);
-    assertEquals(await terminal.close(), 0);
+    assertEquals(await terminal.close(), 130);
   },
 });
 

@@ -171,27 +171,31 @@ Deno.test({
   },
 });
 
-Deno.test("chat: Ctrl-C ends a piped chat, with what is answered so far", async () => {
-  using folder = new TempFolder();
-  writeEndlessLlama(folder.at("model"), { chatTemplate: TEMPLATE, contextLength: 4096 });
-  const child = new Deno.Command(Deno.execPath(), {
-    args: denoArgs(["chat", "-m", folder.at("model"), "--temp", "0"]),
-    stdin: "piped",
-    stdout: "piped",
-    stderr: "piped",
-  }).spawn();
-  const writer = child.stdin.getWriter();
-  await writer.write(new TextEncoder().encode("talk\nnever asked\n"));
-  const reader = child.stdout.getReader();
-  await within(reader.read(), () => "answer");
-  child.kill("SIGINT");
-  while (!(await within(reader.read(), () => "end of the chat")).done);
-  await writer.close().catch(() => {});
-  const [{ code }, errors] = await Promise.all([
-    child.status,
-    new Response(child.stderr).text(),
-  ]);
-  assertEquals([code, errors], [130, ""]);
+Deno.test({
+  name: "chat: Ctrl-C ends a piped chat, with what is answered so far",
+  ignore: Deno.build.os === "windows",
+  async fn() {
+    using folder = new TempFolder();
+    writeEndlessLlama(folder.at("model"), { chatTemplate: TEMPLATE, contextLength: 4096 });
+    const child = new Deno.Command(Deno.execPath(), {
+      args: denoArgs(["chat", "-m", folder.at("model"), "--temp", "0"]),
+      stdin: "piped",
+      stdout: "piped",
+      stderr: "piped",
+    }).spawn();
+    const writer = child.stdin.getWriter();
+    await writer.write(new TextEncoder().encode("talk\nnever asked\n"));
+    const reader = child.stdout.getReader();
+    await within(reader.read(), () => "answer");
+    child.kill("SIGINT");
+    while (!(await within(reader.read(), () => "end of the chat")).done);
+    await writer.close().catch(() => {});
+    const [{ code }, errors] = await Promise.all([
+      child.status,
+      new Response(child.stderr).text(),
+    ]);
+    assertEquals([code, errors], [130, ""]);
+  },
 });
 
 Deno.test("chat: /help lists the commands within 100 columns", async () => {
@@ -245,17 +249,21 @@ Deno.test({
   },
 });
 
-Deno.test("chat: --web needs no program that opens the page", async () => {
-  using folder = scripted();
-  for (const [args, model] of [[["-m", folder.at("model")], folder.at("model")], [[], "demo"]]) {
-    const child = startInBrowser(folder.at("none"), ...args as string[]);
-    const errors = child.stderr.pipeThrough(new TextDecoderStream()).getReader();
-    const { value } = await within(errors.read(), () => "address");
-    assertMatch(value ?? "", new RegExp(`listening on \\S+ \\(\\S*${model}, context `));
-    child.kill("SIGTERM");
-    await Promise.all([errors.cancel(), child.stdout.cancel()]);
-    assertEquals((await child.status).code, 0);
-  }
+Deno.test({
+  name: "chat: --web needs no program that opens the page",
+  ignore: Deno.build.os === "windows",
+  async fn() {
+    using folder = scripted();
+    for (const [args, model] of [[["-m", folder.at("model")], folder.at("model")], [[], "demo"]]) {
+      const child = startInBrowser(folder.at("none"), ...args as string[]);
+      const errors = child.stderr.pipeThrough(new TextDecoderStream()).getReader();
+      const { value } = await within(errors.read(), () => "address");
+      assertMatch(value ?? "", new RegExp(`listening on \\S+ \\(\\S*${model}, context `));
+      child.kill("SIGTERM");
+      await Promise.all([errors.cancel(), child.stdout.cancel()]);
+      assertEquals((await child.status).code, 0);
+    }
+  },
 });
 
 Deno.test("chat: --web refuses what the page has its own fields for", async () => {

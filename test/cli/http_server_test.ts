@@ -112,7 +112,7 @@ Deno.test("http server: an idle connection is closed after its time", async () =
     const bytes = new Uint8Array(1000);
     return new TextDecoder().decode(bytes.subarray(0, await connection.read(bytes) ?? 0));
   };
-  await using server = await listen(echo, { idleMs: 300 });
+  await using server = await listen(echo, { idleMs: 1000 });
   using connection = await connect(server);
   for (let i = 0; i < 2; i++) assertMatch(await ask(connection), /^HTTP\/1\.1 200 OK\r\n/);
   assertEquals(await within(connection.read(new Uint8Array(1)), () => "end"), null);
