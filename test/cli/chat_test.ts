@@ -254,10 +254,11 @@ Deno.test({
   ignore: Deno.build.os === "windows",
   async fn() {
     using folder = scripted();
-    for (const [args, model] of [[["-m", folder.at("model")], folder.at("model")], [[], "demo"]]) {
-      const child = startInBrowser(folder.at("none"), ...args as string[]);
+    for (const args of [["-m", folder.at("model")], []]) {
+      const child = startInBrowser(folder.at("none"), ...args);
       const errors = child.stderr.pipeThrough(new TextDecoderStream()).getReader();
       const { value } = await within(errors.read(), () => "address");
+      const model = args[1] ?? "demo";
       assertMatch(value ?? "", new RegExp(`listening on \\S+ \\(\\S*${model}, context `));
       child.kill("SIGTERM");
       await Promise.all([errors.cancel(), child.stdout.cancel()]);
