@@ -16,14 +16,11 @@ function desk(): TempFolder {
   return folder;
 }
 
-function command(folder: TempFolder, maxTokens: number): string[] {
+function batchArgs(folder: TempFolder, maxTokens: number): string[] {
   const args = ["--batch", folder.at("in.jsonl"), "-o", folder.at("out.jsonl"), "--parallel", "4"];
-  return [
-    Deno.execPath(),
-    // The reference is slow enough on any machine: the bar appears only after one second.
-    ...denoArgs(["run", "-m", folder.at("model"), "--device", "reference"]
-      .concat(args, "-n", `${maxTokens}`)),
-  ];
+  // The reference is slow enough on any machine: the bar appears only after one second.
+  return ["run", "-m", folder.at("model"), "--device", "reference"]
+    .concat(args, "-n", `${maxTokens}`);
 }
 
 function ids(folder: TempFolder): number[] {
@@ -38,7 +35,7 @@ for (const columns of [100, 44]) {
     ignore: !await hasTerminals(),
     async fn() {
       using folder = desk();
-      const terminal = new Terminal(command(folder, 60), columns);
+      const terminal = Terminal.forge(batchArgs(folder, 60), { columns });
       assertEquals(await terminal.close(), 0);
       const frames = terminal.shown.split("\r\x1b[2K");
       // Dimmed, and broken between words.
@@ -66,9 +63,9 @@ Deno.test({
   ignore: !await hasTerminals(),
   async fn() {
     using folder = desk();
-    const full = command(folder, 60);
+    const full = batchArgs(folder, 60);
     const output = full.indexOf("-o");
-    const terminal = new Terminal([
+    const terminal = Terminal.forge([
       ...full.slice(0, output),
       ...full.slice(output + 2),
       "--ordered",
@@ -105,13 +102,13 @@ Deno.test({
   async fn() {
     using folder = desk();
     // Long answers, so that the batch is far from its end after the first ones.
-    const terminal = new Terminal(command(folder, 1000));
+    const terminal = Terminal.forge(batchArgs(folder, 1000));
     await terminal.waitFor(/\b[1-9]\d* of 400/);
     await terminal.type("\x03");
     assertEquals(await terminal.close(), 130);
     const done = ids(folder);
     assert(done.length > 0 && done.length < LINES, `${done.length} lines`);
-    const rest = new Terminal([...command(folder, 2), "--resume"]);
+    const rest = Terminal.forge([...batchArgs(folder, 2), "--resume"]);
     assertEquals(await rest.close(), 0);
     assertMatch(rest.shown, new RegExp(`${done.length} done earlier`));
     const all = ids(folder);

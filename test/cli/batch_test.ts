@@ -2,9 +2,9 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { Random } from "../support/random.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { writeRandomLlama, writeScriptedLlama } from "../support/tiny_llama.ts";
+import { EOS, writeRandomLlama, writeScriptedLlama } from "../support/tiny_llama.ts";
 import { until } from "../support/wait.ts";
-import { denoArgs, forge, type Outcome } from "./forge.ts";
+import { denoArgs, forge, type Outcome, startForge } from "./forge.ts";
 
 interface OutputLine {
   readonly id: string | number;
@@ -270,6 +270,9 @@ Deno.test("batch: stdin to stdout, and shards that together cover all lines", as
     "auto",
     "-n",
     "1",
+    // By chance, an answer would end with its first token.
+    "--logit-bias",
+    `${EOS}=-inf`,
     "--verbose",
   ], {
     env: {
@@ -289,12 +292,10 @@ Deno.test("batch: stdin to stdout, and shards that together cover all lines", as
 Deno.test("batch: an answer is written at once, while the input continues", async () => {
   using folder = new TempFolder();
   writeScriptedLlama(folder.path, ["one ", "two"]);
-  const child = new Deno.Command(Deno.execPath(), {
-    args: denoArgs(["run", "-m", folder.path, "--batch", "-", "--temp", "0"]),
+  const child = startForge(["run", "-m", folder.path, "--batch", "-", "--temp", "0"], {
     stdin: "piped",
     stdout: "piped",
-    stderr: "null",
-  }).spawn();
+  });
   const writer = child.stdin.getWriter();
   const reader = child.stdout.pipeThrough(new TextDecoderStream()).getReader();
   for (const id of ["first", "second"]) {
@@ -320,15 +321,11 @@ Deno.test({
     const output = desk.at("out.jsonl");
     const random = new Random("kills");
     const start = (batch: string) =>
-      new Deno.Command(Deno.execPath(), {
-        args: denoArgs(
-          ["run", "-m", desk.at("model"), "--batch", batch, "-o", output, "--resume"]
-            .concat("--device", "reference", "--temp", "0", "-n", "4"),
-        ),
-        stdin: batch === "-" ? "piped" : "null",
-        stdout: "null",
-        stderr: "null",
-      }).spawn();
+      startForge(
+        ["run", "-m", desk.at("model"), "--batch", batch, "-o", output, "--resume"]
+          .concat("--device", "reference", "--temp", "0", "-n", "4"),
+        { stdin: batch === "-" ? "piped" : "null" },
+      );
     const size = () => {
       try {
         return Deno.statSync(output).size;
@@ -365,12 +362,8 @@ Deno.test({
 Deno.test("batch: an output has only one writing process", async () => {
   using desk = new Desk();
   const output = desk.at("out.jsonl");
-  const child = new Deno.Command(Deno.execPath(), {
-    args: denoArgs(["run", "-m", desk.at("model"), "--batch", "-", "-o", output, "-n", "1"]),
-    stdin: "piped",
-    stdout: "null",
-    stderr: "null",
-  }).spawn();
+  const args = ["run", "-m", desk.at("model"), "--batch", "-", "-o", output, "-n", "1"];
+  const child = startForge(args, { stdin: "piped" });
   const writer = child.stdin.getWriter();
   await writer.write(new TextEncoder().encode('{"prompt":"x"}\n'));
   await until(() => Deno.stat(output).then(({ size }) => size > 0, () => false));

@@ -4,7 +4,7 @@ import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
 import { until } from "../support/wait.ts";
-import { denoArgs, forge } from "./forge.ts";
+import { forge, startForge } from "./forge.ts";
 import { hasTerminals, Terminal } from "./terminal.ts";
 
 Deno.test("bench: measures the given tests at every depth and number of threads", async () => {
@@ -107,8 +107,8 @@ Deno.test({
   ignore: !await hasTerminals(),
   async fn() {
     const sizes = ["-p", "0", "-n", "64", "-r", "1000"];
-    const args = denoArgs(["bench", "--synthetic", "smollm2-135m:Q4_0", ...sizes]);
-    const terminal = new Terminal([Deno.execPath(), ...args], 200);
+    const args = ["bench", "--synthetic", "smollm2-135m:Q4_0", ...sizes];
+    const terminal = Terminal.forge(args, { columns: 200 });
     await terminal.waitFor(/tg64 \[#*-*\] [1-9]\d* of 1000/);
     await terminal.type("\x03");
     await terminal.waitFor(/\| llama 135M Q4_0\+Q8_0 .*\| +tg64 /);
@@ -121,8 +121,8 @@ Deno.test({
   ignore: !await hasTerminals(),
   async fn() {
     const shown = async (...more: string[]) => {
-      const args = denoArgs(["bench", "-p", "4", "-n", "2", "-r", "1", ...more]);
-      const terminal = new Terminal([Deno.execPath(), ...args], 50);
+      const args = ["bench", "-p", "4", "-n", "2", "-r", "1", ...more];
+      const terminal = Terminal.forge(args, { columns: 50 });
       assertEquals(await terminal.close(), 0);
       const lines = terminal.shown.trimEnd().split("\r\n");
       for (const line of lines) assert(/^(model | {2})/.test(line) && line.length <= 50, line);
@@ -152,13 +152,10 @@ Deno.test("bench: a synthetic model needs no file and leaves none", async () => 
 /** Starts a long measurement of a synthetic model, whose files are in a folder. */
 function startBench(folder: TempFolder): Deno.ChildProcess {
   const sizes = ["-p", "1", "-n", "64", "-r", "20", "-o", "json"];
-  return new Deno.Command(Deno.execPath(), {
-    args: denoArgs(["bench", "--synthetic", "smollm2-135m:Q4_0", ...sizes]),
+  return startForge(["bench", "--synthetic", "smollm2-135m:Q4_0", ...sizes], {
     env: { TMPDIR: folder.path },
-    stdin: "null",
     stdout: "piped",
-    stderr: "null",
-  }).spawn();
+  });
 }
 
 Deno.test("bench: Ctrl-C prints the finished measurements and removes the model", async () => {

@@ -4,7 +4,7 @@ import { isFile } from "../../src/formats/file.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeEndlessLlama, writeRandomLlama, writeScriptedLlama } from "../support/tiny_llama.ts";
 import { until, within } from "../support/wait.ts";
-import { denoArgs, forge } from "./forge.ts";
+import { forge, startForge } from "./forge.ts";
 import { hasTerminals, Terminal } from "./terminal.ts";
 
 const TEMPLATE = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]";
@@ -150,8 +150,8 @@ Deno.test({
   async fn() {
     using folder = scripted();
     const start = (model: string, columns: number) => {
-      const args = denoArgs(["chat", "-m", folder.at(model), "--temp", "0", "-c", "200"]);
-      return new Terminal([Deno.execPath(), ...args], columns);
+      const args = ["chat", "-m", folder.at(model), "--temp", "0", "-c", "200"];
+      return Terminal.forge(args, { columns });
     };
     const narrow = start("model", 6);
     await narrow.waitFor("> ");
@@ -177,12 +177,11 @@ Deno.test({
   async fn() {
     using folder = new TempFolder();
     writeEndlessLlama(folder.at("model"), { chatTemplate: TEMPLATE, contextLength: 4096 });
-    const child = new Deno.Command(Deno.execPath(), {
-      args: denoArgs(["chat", "-m", folder.at("model"), "--temp", "0"]),
+    const child = startForge(["chat", "-m", folder.at("model"), "--temp", "0"], {
       stdin: "piped",
       stdout: "piped",
       stderr: "piped",
-    }).spawn();
+    });
     const writer = child.stdin.getWriter();
     await writer.write(new TextEncoder().encode("talk\nnever asked\n"));
     const reader = child.stdout.getReader();
@@ -210,13 +209,11 @@ Deno.test("chat: /help lists the commands within 100 columns", async () => {
 
 /** Starts a chat in the browser, whose program is searched on the given path. */
 function startInBrowser(path: string, ...args: string[]): Deno.ChildProcess {
-  return new Deno.Command(Deno.execPath(), {
-    args: denoArgs(["chat", "--web", "--temp", "0", ...args]),
+  return startForge(["chat", "--web", "--temp", "0", ...args], {
     env: { NO_COLOR: "1", PATH: path },
-    stdin: "null",
     stdout: "piped",
     stderr: "piped",
-  }).spawn();
+  });
 }
 
 Deno.test({
@@ -280,11 +277,9 @@ Deno.test({
   ignore: !await hasTerminals(),
   async fn() {
     using folder = scripted();
-    const command = (model: string) => [
-      Deno.execPath(),
-      ...denoArgs(["chat", "-m", folder.at(model), "--temp", "0"]),
-    ];
-    const terminal = new Terminal(command("model"));
+    const start = (model: string) =>
+      Terminal.forge(["chat", "-m", folder.at(model), "--temp", "0"]);
+    const terminal = start("model");
     await terminal.waitFor("> ");
     const [pasteMarksOn, pasteMarksOff] = ["\x1b[?2004h", "\x1b[?2004l"];
     assertStringIncludes(terminal.shown, pasteMarksOn);
@@ -326,7 +321,7 @@ Deno.test({
     assertStringIncludes(terminal.shown, pasteMarksOff);
 
     writeEndlessLlama(folder.at("endless"), { chatTemplate: TEMPLATE });
-    const endless = new Terminal(command("endless"));
+    const endless = start("endless");
     await endless.waitFor("> ");
     await endless.type("talk\r");
     await endless.waitFor("talk\r\r\n");
@@ -345,8 +340,8 @@ Deno.test({
   ignore: !await hasTerminals(),
   async fn() {
     using folder = scripted();
-    const args = denoArgs(["chat", "-m", folder.at("model"), "--temp", "0"]);
-    const terminal = new Terminal(["env", "NO_COLOR=1", Deno.execPath(), ...args], 60);
+    const args = ["chat", "-m", folder.at("model"), "--temp", "0"];
+    const terminal = Terminal.forge(args, { columns: 60, colours: false });
     await terminal.waitFor("> ");
     // Before the oldest message, the line is empty.
     for (const keys of ["a\r", "b\r", "a\r", "\x1b[A\x1b[A\x1b[Ac\r"]) {

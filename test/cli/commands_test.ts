@@ -14,7 +14,7 @@ import { filesBelow, ROOT } from "../support/checkout.ts";
 import { writeModelFolder } from "../support/safetensors_writer.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { BOS, writeLlamaAdapter, writeRandomLlama } from "../support/tiny_llama.ts";
-import { denoArgs, forge } from "./forge.ts";
+import { forge } from "./forge.ts";
 import { hasTerminals, Terminal } from "./terminal.ts";
 
 async function output(...args: string[]): Promise<string> {
@@ -235,7 +235,6 @@ Deno.test("inspect: describes a model and its memory, as text and as JSON", asyn
   folder.write("config.json", { ...config, model_type: "none", max_position_embeddings: null });
   assert(!/^(context|total) /m.test(await output("inspect", folder.path)));
   folder.write("config.json", config);
-  Deno.mkdirSync(folder.at("1_Pooling"));
   folder.write("1_Pooling/config.json", { pooling_mode_mean_tokens: true });
   assertMatch(await output("inspect", folder.path), /embeds by +the mean of all tokens\n/);
   const modules = [{ type: "models.Transformer" }, { type: "models.Pooling", path: "1_Pooling" }];
@@ -635,8 +634,7 @@ Deno.test({
     writeRandomLlama(folder.at("model"));
     const text = folder.write("text.txt", "ab");
     const run = async (...args: string[]) => {
-      const command = denoArgs([...args, "-m", folder.at("model")]);
-      const terminal = new Terminal(["env", "NO_COLOR=1", Deno.execPath(), ...command]);
+      const terminal = Terminal.forge([...args, "-m", folder.at("model")], { colours: false });
       return { code: await terminal.close(), shown: terminal.shown };
     };
     for (const command of ["tokenize", "embed", "run"]) {
@@ -660,11 +658,10 @@ Deno.test({
   name: "a narrow terminal shows an error as lines between words, and its start in red",
   ignore: !await hasTerminals(),
   async fn() {
-    const command = [Deno.execPath(), ...denoArgs(["run", "llama3"])];
-    const coloured = new Terminal(["env", "-u", "NO_COLOR", ...command], 40);
+    const coloured = Terminal.forge(["run", "llama3"], { columns: 40, colours: true });
     assertEquals(await coloured.close(), 2);
     assert(coloured.shown.startsWith("\x1b[31mforge: error:\x1b[39m is "), coloured.shown);
-    const terminal = new Terminal(["env", "NO_COLOR=1", ...command], 40);
+    const terminal = Terminal.forge(["run", "llama3"], { columns: 40, colours: false });
     assertEquals(await terminal.close(), 2);
     const lines = terminal.shown.trimEnd().split("\r\n");
     assert(lines.length > 2 && lines.every((line) => line.length <= 40), terminal.shown);
@@ -676,7 +673,6 @@ Deno.test({
 Deno.test("rm: removes a listed model, and suggests similar names for an unknown one", async () => {
   using store = new TempFolder();
   const folder = "models/org/tiny/main";
-  Deno.mkdirSync(store.at(folder, ".forge"), { recursive: true });
   store.write(`${folder}/a.gguf`, "four");
   const manifest = { name: "org/tiny", entry: "a.gguf", files: [{ path: "a.gguf", bytes: 4 }] };
   store.write(`${folder}/.forge/a.gguf.json`, JSON.stringify(manifest));

@@ -27,6 +27,20 @@ export function denoArgs(args: readonly string[], root = ROOT): string[] {
   return ["run", "--quiet", "--no-prompt", ...config, join(root, "main.ts"), ...args];
 }
 
+/** Starts `forge` with arguments. Its streams are closed unless the options say otherwise. */
+export function startForge(
+  args: readonly string[],
+  options: Omit<Deno.CommandOptions, "args"> = {},
+): Deno.ChildProcess {
+  return new Deno.Command(Deno.execPath(), {
+    args: denoArgs(args),
+    stdin: "null",
+    stdout: "null",
+    stderr: "null",
+    ...options,
+  }).spawn();
+}
+
 /** Runs `forge` with arguments until it exits. */
 export async function forge(args: readonly string[], options: RunOptions = {}): Promise<Outcome> {
   const { stdin, env = {}, root, diskIsFull = false } = options;

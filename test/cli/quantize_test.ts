@@ -8,7 +8,7 @@ import { ROOT } from "../support/checkout.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
 import { until } from "../support/wait.ts";
-import { denoArgs, forge } from "./forge.ts";
+import { forge, startForge } from "./forge.ts";
 
 const DEMO = join(ROOT, "models", "demo");
 
@@ -62,12 +62,7 @@ Deno.test({
   async fn() {
     using folder = new TempFolder();
     const output = folder.at("model.gguf");
-    const child = new Deno.Command(Deno.execPath(), {
-      args: denoArgs(["quantize", DEMO, output, "--type", "Q2_K", "-t", "1"]),
-      stdin: "null",
-      stdout: "null",
-      stderr: "null",
-    }).spawn();
+    const child = startForge(["quantize", DEMO, output, "--type", "Q2_K", "-t", "1"]);
     let isRunning = true;
     child.status.finally(() => isRunning = false);
     const files = () => Array.from(Deno.readDirSync(folder.path), ({ name }) => name);

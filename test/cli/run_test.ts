@@ -3,7 +3,7 @@ import { float32Tensor } from "../../src/formats/tensor_data.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama, writeScriptedLlama } from "../support/tiny_llama.ts";
-import { denoArgs, forge } from "./forge.ts";
+import { forge } from "./forge.ts";
 import { hasTerminals, Terminal } from "./terminal.ts";
 
 const noStories = !sharedAvailable("models", "stories260K");
@@ -246,8 +246,8 @@ Deno.test({
     writeScriptedLlama(folder.at("plain"), ["one ", "two"]);
     writeScriptedLlama(folder.at("line"), ["one", "\n"]);
     const shown = async (model: string, ...args: string[]) => {
-      const command = denoArgs(["run", "-m", folder.at(model), "-p", "x", "--temp", "0", ...args]);
-      const terminal = new Terminal([Deno.execPath(), ...command]);
+      const base = ["run", "-m", folder.at(model), "-p", "x", "--temp", "0"];
+      const terminal = Terminal.forge([...base, ...args]);
       assertEquals(await terminal.close(), 0);
       return terminal.shown;
     };

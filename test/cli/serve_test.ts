@@ -5,7 +5,7 @@ import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeEndlessLlama } from "../support/tiny_llama.ts";
 import { until, within } from "../support/wait.ts";
-import { denoArgs, forge } from "./forge.ts";
+import { forge, startForge } from "./forge.ts";
 
 /** A server on a free port. */
 class Server implements AsyncDisposable {
@@ -16,13 +16,11 @@ class Server implements AsyncDisposable {
   url = "";
 
   private constructor(args: readonly string[], env: Readonly<Record<string, string>>) {
-    this.#child = new Deno.Command(Deno.execPath(), {
-      args: denoArgs(["serve", "--port", "0", ...args]),
+    this.#child = startForge(["serve", "--port", "0", ...args], {
       env: { NO_COLOR: "1", ...env },
-      stdin: "null",
       stdout: "piped",
       stderr: "piped",
-    }).spawn();
+    });
     this.#errors = this.#child.stderr.pipeThrough(new TextDecoderStream()).getReader();
   }
 
@@ -116,7 +114,6 @@ Deno.test("serve: replicas answer as one model does", async () => {
   const flags = ["--temp", "0", "-n", "5", "-t", "2"];
   using folder = new TempFolder();
   const model = { model: bundledModel(), device: "cpu", "data-parallel": 2 };
-  Deno.mkdirSync(folder.at("forge"));
   folder.write("forge/config.json", { models: { two: model } });
   await using server = await Server.start([...flags, "-m", "two"], {
     XDG_CONFIG_HOME: folder.path,

@@ -2,6 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
+import { until } from "../support/wait.ts";
 import { denoArgs } from "./forge.ts";
 import { SlurmCluster, whyNoSlurm } from "./slurm.ts";
 
@@ -11,17 +12,6 @@ const DEADLINE = 600_000;
 
 const reason = whyNoSlurm();
 if (reason !== undefined) console.error(`skipping: ${reason}`);
-
-/** Waits until a condition holds. */
-async function until(holds: () => boolean | Promise<boolean>, what: string, cluster: SlurmCluster) {
-  const end = performance.now() + DEADLINE;
-  while (!await holds()) {
-    if (performance.now() > end) {
-      throw new Error(`timed out waiting until ${what}:\n${cluster.log()}`);
-    }
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
-}
 
 function linesOf(path: string): string[] {
   try {
@@ -61,10 +51,15 @@ lines | ${command.map((part) => `'${part}'`).join(" ")} -t 1 -n 8 --batch - \\
 `,
     );
     await using cluster = new SlurmCluster();
-    await until(
+    const wait = (condition: () => boolean | Promise<boolean>, what: string) =>
+      until(condition, {
+        what: () => `${what}:\n${cluster.log()}`,
+        patienceMs: DEADLINE,
+        pauseMs: 100,
+      });
+    await wait(
       async () => (await cluster.command("sinfo", "-h", "-o", "%T").catch(() => "")) === "idle",
       "the node is idle",
-      cluster,
     );
     const log = folder.at("job.log");
     const output = ["--open-mode=append", `--output=${log}`];
@@ -75,12 +70,12 @@ lines | ${command.map((part) => `'${part}'`).join(" ")} -t 1 -n 8 --batch - \\
       if (failure !== undefined) throw new Error(failure);
       return linesOf(answers[0]!).length > 5;
     };
-    await until(hasBegun, "the first task has written", cluster);
+    await wait(hasBegun, "the first task has written");
     await cluster.command("scontrol", "requeue", `${job}_0`);
     const isOver = async () =>
       answers.every((path) => linesOf(path).length >= LINES / 2) &&
       (await cluster.command("squeue", "-h", "-j", job).catch(() => "")) === "";
-    await until(isOver, "both tasks are over", cluster);
+    await wait(isOver, "both tasks are over");
     const before = Number(Deno.readTextFileSync(folder.at("resumed")));
     assert(before > 5 && before <= LINES / 4, `it was killed after ${before} lines`);
 

@@ -3,7 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeEndlessLlama, writeRandomLlama } from "../support/tiny_llama.ts";
 import { within } from "../support/wait.ts";
-import { denoArgs } from "./forge.ts";
+import { denoArgs, startForge } from "./forge.ts";
 
 const noShell = Deno.build.os === "windows";
 
@@ -58,13 +58,9 @@ Deno.test({
     writeEndlessLlama(folder.path);
     for (const json of [false, true]) {
       const args = ["run", "-m", folder.path, "-p", "x", "--temp", "0", "-n", "30000"];
-      const child = new Deno.Command(Deno.execPath(), {
-        // JSON is written only at the end, so the output of --verbose shows when to interrupt.
-        args: denoArgs(json ? [...args, "--json", "--device", "reference", "--verbose"] : args),
-        stdin: "null",
-        stdout: "piped",
-        stderr: "piped",
-      }).spawn();
+      // JSON is written only at the end, so the output of --verbose shows when to interrupt.
+      const more = json ? ["--json", "--device", "reference", "--verbose"] : [];
+      const child = startForge([...args, ...more], { stdout: "piped", stderr: "piped" });
       const output = new Pipe(child.stdout), errors = new Pipe(child.stderr);
       await (json ? errors.readUntil(/^prompt +\d+ tokens?\n/m) : output.readUntil(/./));
       const before = errors.text;

@@ -1,5 +1,6 @@
 /** Runs programs on pseudo-terminals. */
 import { within } from "../support/wait.ts";
+import { denoArgs } from "./forge.ts";
 
 /** True if Python can open a pseudo-terminal. */
 export async function hasTerminals(): Promise<boolean> {
@@ -32,6 +33,19 @@ export class Terminal {
     }).spawn();
     this.#keys = this.#child.stdin.getWriter();
     this.#screen = this.#child.stdout.pipeThrough(new TextDecoderStream()).getReader();
+  }
+
+  /**
+   * Starts `forge` with arguments.
+   *
+   * @param options `colours` says if they are wanted, by default as this process does
+   */
+  static forge(
+    args: readonly string[],
+    { columns, colours }: { readonly columns?: number; readonly colours?: boolean } = {},
+  ): Terminal {
+    const env = colours === undefined ? [] : ["env", `NO_COLOR=${colours ? "" : "1"}`];
+    return new Terminal([...env, Deno.execPath(), ...denoArgs(args)], columns);
   }
 
   async type(keys: string): Promise<void> {

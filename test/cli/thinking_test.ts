@@ -3,7 +3,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { load } from "../../src/mod.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeScriptedLlama } from "../support/tiny_llama.ts";
-import { denoArgs, forge } from "./forge.ts";
+import { forge } from "./forge.ts";
 import { hasTerminals, Terminal } from "./terminal.ts";
 
 const MARKS = ["<think>", "</think>"];
@@ -83,17 +83,14 @@ Deno.test({
   async fn() {
     using folder = new TempFolder();
     thinker(folder);
-    const command = [
-      Deno.execPath(),
-      ...denoArgs(["run", "-m", folder.path, "-p", "x", "--temp", "0"]),
-    ];
+    const args = ["run", "-m", folder.path, "-p", "x", "--temp", "0"];
     for (
-      const [env, expected] of [
-        [["NO_COLOR="], "\x1b[2mabc\x1b[22m\r\n\r\nok"],
-        [["NO_COLOR=1"], "Thoughts: abc\r\n\r\nAnswer: ok"],
+      const [colours, expected] of [
+        [true, "\x1b[2mabc\x1b[22m\r\n\r\nok"],
+        [false, "Thoughts: abc\r\n\r\nAnswer: ok"],
       ] as const
     ) {
-      const terminal = new Terminal(["env", ...env, ...command]);
+      const terminal = Terminal.forge(args, { colours });
       assertEquals(await terminal.close(), 0);
       // The shell's prompt begins on a new line.
       assertStringIncludes(terminal.shown, `${expected}\r\n`);
@@ -119,8 +116,7 @@ Deno.test({
   async fn() {
     const args = ["run", "-p", "Once upon a time", "-n", "60", "--seed", "1", "--verbose"];
     const piped = await forge(args);
-    const command = [Deno.execPath(), ...denoArgs(args)];
-    const terminal = new Terminal(["env", "NO_COLOR=1", ...command], 40);
+    const terminal = Terminal.forge(args, { columns: 40, colours: false });
     assertEquals(await terminal.close(), 0);
     // The terminal shows stdout and stderr.
     const lines = terminal.shown.split("\r\n");
@@ -128,7 +124,7 @@ Deno.test({
     const words = (text: string) => text.split(/\s+/).join(" ");
     assertStringIncludes(words(terminal.shown), words(piped.stdout));
     assert(!`${piped.stdout}${piped.stderr}${terminal.shown}`.includes("\x1b["));
-    const coloured = new Terminal(["env", "NO_COLOR=", ...command], 40);
+    const coloured = Terminal.forge(args, { columns: 40, colours: true });
     assertEquals(await coloured.close(), 0);
     assertStringIncludes(coloured.shown, "\x1b[2mreused");
   },

@@ -207,76 +207,71 @@ const refusals: readonly Refusal[] = [
   ["decode", { seqlen_k: 4096, n_splits: 4 }, /workspace/],
 ];
 
-Deno.test({
-  name: "flash attention: invalid arguments are rejected before anything is read",
-  ignore,
-  async fn(t) {
-    const { library } = await buildEmulatedFlashAttention();
-    using flash = FlashAttention.open(library);
-    for (const [name, change, expected] of refusals) {
-      await t.step(`${name} ${Deno.inspect(change)}`, () => {
-        const error = assertThrows(
-          () => flash.run(name, { ...validParams(), ...change }),
-          ForgeError,
-        );
-        assert(expected.test(error.message), error.message);
-      });
-    }
-  },
-});
+/** Tests the library for the emulator, opened. */
+function libraryTest(
+  name: string,
+  fn: (flash: FlashAttention, t: Deno.TestContext, library: string) => void | Promise<void>,
+): void {
+  Deno.test({
+    name: `flash attention: ${name}`,
+    ignore,
+    async fn(t) {
+      const { library } = await buildEmulatedFlashAttention();
+      using flash = FlashAttention.open(library);
+      await fn(flash, t, library);
+    },
+  });
+}
 
-Deno.test({
-  name: "flash attention: a valid call, and calls with nothing to do",
-  ignore,
-  async fn() {
-    const { library } = await buildEmulatedFlashAttention();
-    using flash = FlashAttention.open(library);
-    assertEquals(flash.deviceStatus(), 0);
-    flash.run("fwd", validParams());
-    flash.run("fwd", { ...validParams(), batch: 0, q: 0, k: 0, v: 0, out: 0 });
-    flash.run("decode", { ...validParams(), seqlen_q: 0, q: 0, out: 0 });
-  },
-});
-
-Deno.test({
-  name: "flash attention: strides of single sequences, rows and heads have no effect",
-  ignore,
-  async fn() {
-    const { library } = await buildEmulatedFlashAttention();
-    using flash = FlashAttention.open(library);
-    const strides = (dimension: string, ...tensors: string[]) =>
-      Object.fromEntries(tensors.map((tensor) => [`${tensor}_${dimension}_stride`, -3]));
-    const one = {
-      ...strides("batch", "q", "k", "v", "out"),
-      ...strides("head", "k", "v"),
-    };
-    flash.run("fwd", { ...validParams(), ...one });
-    flash.run("fwd", { ...validParams(), ...one, seqlen_k: 1, ...strides("row", "k", "v") });
-    flash.run("decode", { ...validParams(), ...one, seqlen_q: 1, ...strides("row", "q", "out") });
-    const head = { n_heads: 1, ...strides("head", "q", "out") };
-    flash.run("fwd", { ...validParams(), ...one, ...head });
-    // Packed sequences have no strides of their own.
-    const ends = Int32Array.of(0, 4, 8);
-    const packed = { batch: 2, total_q: 8, total_k: 8, seqlen_k: 4 };
-    const cu = { cu_seqlens_q: addressOf(ends), cu_seqlens_k: addressOf(ends) };
-    flash.run("varlen_fwd", { ...validParams(), ...one, ...packed, ...cu });
-    flash.run("decode", {
-      ...{ ...validParams(), ...packed, cu_seqlens_q: addressOf(ends) },
-      ...strides("batch", "q", "out"),
+libraryTest("invalid arguments are rejected before anything is read", async (flash, t) => {
+  for (const [name, change, expected] of refusals) {
+    await t.step(`${name} ${Deno.inspect(change)}`, () => {
+      const error = assertThrows(
+        () => flash.run(name, { ...validParams(), ...change }),
+        ForgeError,
+      );
+      assert(expected.test(error.message), error.message);
     });
-    // Nothing of empty tensors is read.
-    const none = strides("row", "k", "v");
-    flash.run("fwd", { ...validParams(), seqlen_k: 0, k: 0, v: 0, ...none });
-    assertThrows(() => flash.run("fwd", { ...validParams(), ...none }), ForgeError, "stride");
-  },
+  }
 });
 
-Deno.test({
-  name: "flash attention: keys in one part take one launch, and a refused launch is reported",
-  ignore,
-  async fn() {
-    const { library } = await buildEmulatedFlashAttention();
-    using flash = FlashAttention.open(library);
+libraryTest("a valid call, and calls with nothing to do", (flash) => {
+  assertEquals(flash.deviceStatus(), 0);
+  flash.run("fwd", validParams());
+  flash.run("fwd", { ...validParams(), batch: 0, q: 0, k: 0, v: 0, out: 0 });
+  flash.run("decode", { ...validParams(), seqlen_q: 0, q: 0, out: 0 });
+});
+
+libraryTest("strides of single sequences, rows and heads have no effect", (flash) => {
+  const strides = (dimension: string, ...tensors: string[]) =>
+    Object.fromEntries(tensors.map((tensor) => [`${tensor}_${dimension}_stride`, -3]));
+  const one = {
+    ...strides("batch", "q", "k", "v", "out"),
+    ...strides("head", "k", "v"),
+  };
+  flash.run("fwd", { ...validParams(), ...one });
+  flash.run("fwd", { ...validParams(), ...one, seqlen_k: 1, ...strides("row", "k", "v") });
+  flash.run("decode", { ...validParams(), ...one, seqlen_q: 1, ...strides("row", "q", "out") });
+  const head = { n_heads: 1, ...strides("head", "q", "out") };
+  flash.run("fwd", { ...validParams(), ...one, ...head });
+  // Packed sequences have no strides of their own.
+  const ends = Int32Array.of(0, 4, 8);
+  const packed = { batch: 2, total_q: 8, total_k: 8, seqlen_k: 4 };
+  const cu = { cu_seqlens_q: addressOf(ends), cu_seqlens_k: addressOf(ends) };
+  flash.run("varlen_fwd", { ...validParams(), ...one, ...packed, ...cu });
+  flash.run("decode", {
+    ...{ ...validParams(), ...packed, cu_seqlens_q: addressOf(ends) },
+    ...strides("batch", "q", "out"),
+  });
+  // Nothing of empty tensors is read.
+  const none = strides("row", "k", "v");
+  flash.run("fwd", { ...validParams(), seqlen_k: 0, k: 0, v: 0, ...none });
+  assertThrows(() => flash.run("fwd", { ...validParams(), ...none }), ForgeError, "stride");
+});
+
+libraryTest(
+  "keys in one part take one launch, and a refused launch is reported",
+  (flash, _t, library) => {
     const symbol = { parameters: ["i32"], result: "i32" } as const;
     const emulated = Deno.dlopen(library, { flash_attn_emulated_launches: symbol });
     const keys = new Uint16Array(512 * 64), workspace = new Float32Array(1 << 12);
@@ -298,25 +293,19 @@ Deno.test({
     assertEquals(decode(2, 2), [2, refused]);
     emulated.close();
   },
-});
+);
 
-Deno.test({
-  name: "flash attention: the workspace of a device serves every batch and length",
-  ignore,
-  async fn() {
-    const { library } = await buildEmulatedFlashAttention();
-    using flash = FlashAttention.open(library);
-    const sizes = [1, 3, 64].map((batch) =>
-      flash.workspaceSize("decode", { ...validParams(), batch, seqlen_k: batch * 1000 })
-    );
-    assertEquals(new Set(sizes).size, 1);
-    assert((sizes[0] ?? 0) > 0);
-    // Few queries take the split path, so that many need as much.
-    const [few, many] = [5, 100].map((seqlen_q) =>
-      flash.workspaceSize("fwd", { ...validParams(), seqlen_q })
-    );
-    assertEquals(few, many);
-    assertEquals(flash.workspaceSize("varlen_fwd", { ...validParams() }), 0);
-    assertEquals(flash.workspaceSize("decode", { ...validParams(), n_splits: 1 }), 0);
-  },
+libraryTest("the workspace of a device serves every batch and length", (flash) => {
+  const sizes = [1, 3, 64].map((batch) =>
+    flash.workspaceSize("decode", { ...validParams(), batch, seqlen_k: batch * 1000 })
+  );
+  assertEquals(new Set(sizes).size, 1);
+  assert((sizes[0] ?? 0) > 0);
+  // Few queries take the split path, so that many need as much.
+  const [few, many] = [5, 100].map((seqlen_q) =>
+    flash.workspaceSize("fwd", { ...validParams(), seqlen_q })
+  );
+  assertEquals(few, many);
+  assertEquals(flash.workspaceSize("varlen_fwd", { ...validParams() }), 0);
+  assertEquals(flash.workspaceSize("decode", { ...validParams(), n_splits: 1 }), 0);
 });

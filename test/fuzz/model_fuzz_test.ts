@@ -96,7 +96,6 @@ function adapterTensors(nameOf: (module: string, ggufName: string, side: "A" | "
   );
 }
 
-Deno.mkdirSync(models.at("adapter"));
 models.write("adapter/adapter_config.json", {
   peft_type: "LORA",
   r: RANK,
@@ -136,7 +135,6 @@ const ofExperts = (shapes: Readonly<Record<string, readonly number[]>>) =>
     float32Tensor(name, shape, new Float32Array(shape.reduce((n, size) => n * size, 1)).fill(0.1))
   );
 const LAYERS = "base_model.model.model.layers";
-Deno.mkdirSync(models.at("experts"));
 models.write("experts/adapter_config.json", {
   peft_type: "LORA",
   r: 2,

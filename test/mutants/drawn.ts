@@ -47,7 +47,7 @@ const CUDA = /^(csrc\/(cuda|gpu)|kernels\/(cuda|arguments))\//;
 const METAL = /^(csrc\/(metal|gpu)|kernels\/(metal|arguments))\//;
 const BUILDS = ["build.ts --only cpu,reference"];
 const CUDA_BUILDS = ["build.ts --only cpu,reference,cuda", "test/emulator/fake_driver/build.ts"];
-const METAL_BUILDS = ["build.ts --only cpu,reference", "test/emulator/fake_metal/build.ts"];
+const METAL_BUILDS = [...BUILDS, "test/emulator/fake_metal/build.ts"];
 
 const SUITES: readonly Suite[] = [
   {

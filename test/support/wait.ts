@@ -24,15 +24,28 @@ export async function within<T>(work: Promise<T>, what: () => string): Promise<T
   }
 }
 
+interface UntilOptions {
+  /** Describes the condition after the time is over. */
+  readonly what?: () => string;
+  /** The time. */
+  readonly patienceMs?: number;
+  /** Time between two looks. */
+  readonly pauseMs?: number;
+}
+
 /**
  * Waits until a condition holds.
  *
- * @throws {Error} after two minutes
+ * @throws {Error} after the time, by default two minutes
  */
-export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  const end = performance.now() + PATIENCE_MS;
+export async function until(
+  condition: () => boolean | Promise<boolean>,
+  options: UntilOptions = {},
+): Promise<void> {
+  const { what = () => String(condition), patienceMs = PATIENCE_MS, pauseMs = 2 } = options;
+  const end = performance.now() + patienceMs;
   while (!await condition()) {
-    if (performance.now() > end) throw new Error(`not after ${PATIENCE_MS / 1000} s: ${condition}`);
-    await new Promise((resolve) => setTimeout(resolve, 2));
+    if (performance.now() > end) throw new Error(`not after ${patienceMs / 1000} s: ${what()}`);
+    await new Promise((resolve) => setTimeout(resolve, pauseMs));
   }
 }

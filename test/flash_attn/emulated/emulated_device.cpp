@@ -1,13 +1,11 @@
 #include "host/runtime.h"
 
-#include <utility>
-
 #include "emulated_stream.h"
 
 namespace flash_attn {
 
 int32_t emulated_capability = 80;
-int32_t emulated_launches = 0, emulated_refusal = 0;
+std::atomic<int32_t> emulated_launches = 0, emulated_refusal = 0;
 
 flash_attn_status query_device(Device &device) {
   const int32_t told = driver_capability();
@@ -33,5 +31,5 @@ flash_attn_status clear_memory(void *memory, size_t bytes, void *stream) {
 extern "C" __attribute__((visibility("default"))) int32_t
 flash_attn_emulated_launches(int32_t refused) {
   flash_attn::emulated_refusal = refused;
-  return std::exchange(flash_attn::emulated_launches, 0);
+  return flash_attn::emulated_launches.exchange(0);
 }

@@ -1,6 +1,7 @@
 // Kernel launches on the emulator.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "emulated_stream.h"
@@ -13,7 +14,7 @@ namespace flash_attn {
 inline constexpr int32_t kLargestSharedMemory = 227 * 1024;
 
 // The number of launches so far, and of the one that is refused; 0 for none.
-extern int32_t emulated_launches, emulated_refusal;
+extern std::atomic<int32_t> emulated_launches, emulated_refusal;
 
 template <class Args>
 flash_attn_status launch(void (*kernel)(Args), const LaunchShape &shape, void *stream,
@@ -22,8 +23,7 @@ flash_attn_status launch(void (*kernel)(Args), const LaunchShape &shape, void *s
       shape.x < 1 || shape.y < 1 || shape.z < 1) {
     return FLASH_ATTN_LAUNCH_FAILED;
   }
-  ++emulated_launches;
-  if (emulated_launches == emulated_refusal) return FLASH_ATTN_LAUNCH_FAILED;
+  if (++emulated_launches == emulated_refusal) return FLASH_ATTN_LAUNCH_FAILED;
   struct Work {
     void (*kernel)(Args);
     Args args;

@@ -11,13 +11,11 @@ Deno.test({
   ignore: Deno.build.os === "windows",
   async fn() {
     using folder = new TempFolder();
-    Deno.mkdirSync(folder.at("toolkit", "bin"), { recursive: true });
     const nvcc = folder.write(
       "toolkit/bin/nvcc",
       "#!/bin/sh\necho 'Cuda compilation tools, release 12.4, V12.4.99'\n",
     );
     Deno.chmodSync(nvcc, 0o755);
-    Deno.mkdirSync(folder.at("broken", "bin"), { recursive: true });
     const broken = folder.write("broken/bin/nvcc", "#!/bin/sh\necho release 1.2, V1.2.3\nexit 1\n");
     Deno.chmodSync(broken, 0o755);
     const folders = ["missing", "broken", "toolkit"].map((name) => folder.at(name));

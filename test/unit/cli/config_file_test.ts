@@ -33,7 +33,6 @@ const NONE = {
 
 Deno.test("config file: values become flags, paths are resolved, and given flags win", () => {
   using folder = new TempFolder();
-  Deno.mkdirSync(folder.at("forge"));
   folder.write("forge/config.json", { models: MODELS });
   const before = ["XDG_CONFIG_HOME", "HOME"].map((name) => [name, Deno.env.get(name)] as const);
   try {
